@@ -1,0 +1,210 @@
+"""The register of every field and every result: name, unit, description, type, grouping, which direction is better.
+
+Table definitions, labels, units, tooltips, exports and help derive from here, so a column is described exactly once.
+Names and order are those of Calculon's execution files and statistics, which makes its files readable beside ours.
+"""
+
+import difflib
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from engine.columns_fields import CHOICE_LABELS, FIELD_ROWS
+from engine.columns_statistics import STATISTIC_ROWS
+
+UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
+"""Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""
+
+HEADLINE_NAMES: Final[frozenset[str]] = frozenset(
+    {
+        "sample_rate",
+        "total_time",
+        "total_efficiency",
+        "compute_efficiency",
+        "system_efficiency",
+        "fw_time",
+        "bw_time",
+        "optim_step_time",
+        "recompute_time",
+        "recomm_exposed_time",
+        "bubble_time",
+        "tp_comm_exposed_time",
+        "pp_comm_exposed_time",
+        "dp_comm_exposed_time",
+        "fw_offload_exposed_time",
+        "bw_offload_exposed_time",
+        "offload_mem_bw_req",
+        "proc_mem_tier1_cap_req",
+        "proc_mem_tier2_cap_req",
+    }
+)
+"""The statistics kept for every feasible execution; the others are recomputed for the rows in view."""
+
+
+class UnknownColumn(ValueError):  # noqa: N818 - reads as a sentence where it is raised, and callers know it by this name
+    """No column has the name that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of an execution or one result about it."""
+
+    name: str
+    """Calculon's name, such as "tensor_par"."""
+    label: str
+    """Name on screen, such as "Tensor parallel"."""
+    short: str
+    """Name in a table header, such as "TP"."""
+    unit: str
+    """One of `UNITS`."""
+    kind: Literal["identifier", "field", "outcome", "statistic"]
+    dtype: Literal["int64", "float64", "bool", "str"]
+    """Type in data frames that the engine returns; storage may be narrower (`arrow_type`)."""
+    group: str
+    """Heading under which choosers list the column."""
+    better: Literal["higher", "lower"] | None
+    """Direction of improvement, None where neither is better by itself."""
+    description: str
+    """One or two sentences."""
+    choices: tuple[str, ...] = ()
+    """Accepted values of a text field in enumeration order; empty where any text or number may appear."""
+    headline: bool = False
+    """Whether the value is stored for every feasible execution."""
+
+
+ID: Final = Column(
+    name="id",
+    label="Execution id",
+    short="id",
+    unit="",
+    kind="identifier",
+    dtype="int64",
+    group="Result",
+    better=None,
+    description="Position of the execution in the enumeration of its space, counted from 0.",
+)
+
+FIELDS: Final[tuple[Column, ...]] = tuple(
+    Column(name, label, short, "", "field", dtype, group, None, description, choices)
+    for name, label, short, dtype, group, choices, description in FIELD_ROWS
+)
+"""The 23 fields that make up one execution."""
+
+OUTCOME: Final[tuple[Column, ...]] = (
+    Column(
+        "status", "Status", "status", "", "outcome", "str", "Outcome", None,
+        "Whether the execution runs (ok), is well formed but cannot run on this system (infeasible), or makes no sense "
+        "as written (invalid).",
+        ("ok", "infeasible", "invalid"),
+    ),
+    Column(
+        "reason", "Reason", "reason", "", "outcome", "str", "Outcome", None,
+        "Stable code of the first rule that the execution breaks; empty when it runs.",
+    ),
+    Column(
+        "reason_text", "Reason in words", "why", "", "outcome", "str", "Outcome", None,
+        "Sentence with the numbers that make the execution infeasible or invalid; empty when it runs.",
+    ),
+)  # fmt: skip
+"""What became of an execution."""
+
+STATISTICS: Final[tuple[Column, ...]] = tuple(
+    Column(
+        name, label, short, unit, "statistic", "float64", group, better, description, headline=name in HEADLINE_NAMES
+    )
+    for name, label, short, unit, group, better, description in STATISTIC_ROWS
+)  # fmt: skip
+"""The 96 results of an execution that runs."""
+
+HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in STATISTICS if column.headline)
+"""The statistics stored for every feasible execution, in the order of `STATISTICS`."""
+
+ALL: Final[tuple[Column, ...]] = (ID, *FIELDS, *OUTCOME, *STATISTICS)
+"""Every column, in the order in which a complete table shows them."""
+
+STORED: Final[tuple[Column, ...]] = (ID, *FIELDS, *HEADLINE)
+"""The columns of a stored row, in order."""
+
+_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in ALL}
+
+
+def by_name(name: str) -> Column:
+    """Return the column called `name`.
+
+    Raises UnknownColumn, naming columns that are spelt alike, when there is none.
+    """
+    column = _BY_NAME.get(name) if isinstance(name, str) else None
+    if column is None:
+        near = difflib.get_close_matches(str(name), _BY_NAME, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "engine.columns lists every column."
+        raise UnknownColumn(f"There is no column {str(name)!r}: {hint}")
+    return column
+
+
+def choice_label(column: Column | str, value: object) -> str:
+    """Return the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
+
+    Values without a text of their own come back as they are. Raises UnknownColumn for an unknown column name.
+    """
+    column = by_name(column) if isinstance(column, str) else column
+    if column.dtype == "bool" and value in (True, False):
+        return "on" if value else "off"
+    return CHOICE_LABELS.get(column.name, {}).get(str(value), str(value))
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """Return the Arrow type in which a column is stored.
+
+    Fields are 32-bit integers because the largest of them, the number of GPUs, stays far below 2**31; they must be
+    widened before they are multiplied. The id counts executions and needs 64 bits.
+    """
+    if column.dtype == "int64":
+        return pa.int64() if column.kind == "identifier" else pa.int32()
+    if column.dtype == "float64":
+        return pa.float64()
+    if column.dtype == "bool":
+        return pa.bool_()
+    return pa.dictionary(pa.int8(), pa.string()) if column.name != "reason_text" else pa.string()
+
+
+def duckdb_type(column: Column) -> str:
+    """Return the DuckDB type in which a column is stored; closed sets of choices become an ENUM in their order."""
+    if column.dtype == "int64":
+        return "BIGINT" if column.kind == "identifier" else "INTEGER"
+    if column.dtype == "float64":
+        return "DOUBLE"
+    if column.dtype == "bool":
+        return "BOOLEAN"
+    if column.choices:
+        return f"ENUM ({', '.join(_quoted(choice, chr(39)) for choice in column.choices)})"
+    return "VARCHAR"
+
+
+def headline_schema() -> pa.Schema:
+    """Return the Arrow schema of a stored row: id, the 23 fields, the headline statistics.
+
+    Every field of the schema carries its unit and label as metadata, so that an exported Parquet file explains itself.
+    """
+    return pa.schema(
+        [
+            pa.field(
+                column.name, arrow_type(column), nullable=False, metadata={"unit": column.unit, "label": column.label}
+            )
+            for column in STORED
+        ]
+    )
+
+
+def ddl(table_name: str) -> str:
+    """Return the CREATE TABLE statement for stored rows.
+
+    `table_name` may be any text; it is quoted as an identifier.
+    """
+    lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in STORED)
+    return f"CREATE TABLE {_quoted(table_name, chr(34))} (\n{lines}\n)"
+
+
+def _quoted(text: str, mark: str) -> str:
+    """Return SQL text in quotation marks, doubling any mark inside."""
+    return f"{mark}{text.replace(mark, mark * 2)}{mark}"
