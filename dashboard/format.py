@@ -1,0 +1,258 @@
+"""Numbers as text, in one way everywhere.
+
+Three significant digits, a comma between thousands, a space before the unit; SI prefixes for time, operations and
+bandwidth, binary ones for bytes; counts in full below a million; the true minus sign; "–" for what is absent.
+The unit of a value comes from its column in `engine.columns`.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.columns import Column, by_name, choice_label
+
+ABSENT: Final = "–"
+INFINITY: Final = "∞"
+MINUS: Final = "\u2212"
+
+_SI_UP: Final = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15), ("E", 1e18), ("Z", 1e21))
+_SI_TIME: Final = (("ps", 1e-12), ("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
+_BINARY: Final = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40), ("PiB", 2.0**50))
+_COUNT: Final = (("", 1.0), ("M", 1e6), ("bn", 1e9), ("tn", 1e12))
+_LARGEST_PLAIN: Final = 1e6
+"""From here on a number that no prefix shortens is written as a power of ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A unit that suits a set of values: `value / factor` is the number to print before `unit`."""
+
+    factor: float
+    unit: str
+    """Unit with prefix, such as "GiB" or "%"; empty for plain numbers."""
+
+    @property
+    def suffix(self) -> str:
+        """The unit with the space before it, empty without a unit."""
+        return f" {self.unit}" if self.unit else ""
+
+    def title(self, label: str) -> str:
+        """Return an axis title or table header, such as "HBM needed, GiB"."""
+        return f"{label}, {self.unit}" if self.unit and self.unit != label else label
+
+    def number(self, value: Any, digits: int = 3) -> str:
+        """Return the number without its unit."""
+        known = _as_float(value)
+        return ABSENT if known is None else plain(known / self.factor, digits)
+
+
+def column_of(column: Column | str) -> Column:
+    """Return the column itself or the one of that name."""
+    return by_name(column) if isinstance(column, str) else column
+
+
+def plain(value: float, digits: int = 3) -> str:
+    """Return a number with at least `digits` significant digits; digits before the decimal point are never rounded.
+
+    A whole number has no decimals: 80, but 80.3 and 79.9.
+    """
+    if math.isnan(value):
+        return ABSENT
+    if math.isinf(value):
+        return INFINITY if value > 0 else MINUS + INFINITY
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    if magnitude >= _LARGEST_PLAIN or magnitude < 1e-4:
+        return _power_of_ten(value, digits)
+    # Rounding first decides the number of integer digits: 9.996 has two of them at three digits.
+    rounded = float(f"{magnitude:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(rounded)))
+    text = f"{magnitude:,.0f}" if magnitude == int(magnitude) else f"{magnitude:,.{decimals}f}"
+    return MINUS + text if value < 0 else text
+
+
+def _power_of_ten(value: float, digits: int) -> str:
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa.replace('-', MINUS)} × 10{raised}"
+
+
+def scale_for(column: Column | str, values: Iterable[Any]) -> Scale:
+    """Return the unit in which the largest finite of `values` reads best; all of a chart or table column shares it."""
+    finite = [abs(known) for value in values if (known := _as_float(value)) is not None and math.isfinite(known)]
+    return _scale(column_of(column).unit, max(finite, default=0.0))
+
+
+def _scale(unit: str, magnitude: float) -> Scale:
+    """Return the scale of one magnitude [in `unit`]."""
+    if unit == "fraction":
+        return Scale(0.01, "%")
+    if unit == "bytes":
+        name, factor = _step(_BINARY, magnitude, "GiB")
+        return Scale(factor, name)
+    if unit == "s":
+        name, factor = _step(_SI_TIME, magnitude, "s")
+        return Scale(factor, name)
+    if unit == "FLOP":
+        prefix, factor = _step(_SI_UP, magnitude, "")
+        return Scale(factor, f"{prefix}FLOP")
+    if unit == "bytes/s":
+        prefix, factor = _step(_SI_UP, magnitude, "G")
+        return Scale(factor, f"{prefix}B/s")
+    if unit == "samples/s":
+        prefix, factor = _step(_COUNT, magnitude, "")
+        return Scale(factor, f"{prefix} samples/s".strip())
+    return Scale(1.0, unit)
+
+
+def _step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) -> tuple[str, float]:
+    """Return the largest step that leaves at least 1 before the point, after rounding to three digits."""
+    if magnitude == 0 or not math.isfinite(magnitude):
+        return at_zero, dict(steps)[at_zero]
+    fitting = [step for step in steps if float(f"{magnitude / step[1]:.2e}") >= 1]
+    return fitting[-1] if fitting else steps[0]
+
+
+def format_value(column: Column | str, value: Any, digits: int = 3) -> str:
+    """Return a column's value as text with its unit: "1.87 s", "51.4 GiB", "58.7 %", "RS+AG", "on", "–" if absent."""
+    column = column_of(column)
+    if column.dtype in ("str", "bool"):
+        return ABSENT if _is_absent(value) else choice_label(column, value)
+    known = _as_float(value)
+    if known is None:
+        return ABSENT
+    if math.isinf(known):
+        return plain(known)
+    if column.dtype == "int64":
+        return f"{int(known):,}".replace("-", MINUS)
+    if column.unit == "fraction":
+        return f"{percent(known)}"
+    scale = _scale(column.unit, abs(known))
+    return scale.number(known, digits) + scale.suffix
+
+
+def format_delta(column: Column | str, change: Any) -> str:
+    """Return a signed difference with its unit: "+32.9 ms", "−0.3 GiB", "±0" when it rounds to nothing.
+
+    The difference of two fractions is in percentage points.
+    """
+    column = column_of(column)
+    known = _as_float(change)
+    if known is None:
+        return ABSENT
+    if column.unit == "fraction" and math.isfinite(known):
+        points = f"{abs(known) * 100:,.1f}"
+        return "±0" if float(points.replace(",", "")) == 0 else f"{_sign(known)}{points} points"
+    if known == 0:
+        return "±0"
+    return _sign(known) + format_value(column, abs(known))
+
+
+def relative(new: Any, base: Any) -> str:
+    """Return how much `new` exceeds `base`: "+4.7 %", "±0" below 0.05 %, "–" where there is no ratio."""
+    first, second = _as_float(new), _as_float(base)
+    if first is None or second is None or second == 0 or not math.isfinite(first) or not math.isfinite(second):
+        return ABSENT
+    return signed_percent(first / second - 1)
+
+
+def signed_percent(fraction: Any) -> str:
+    """Return a signed share of 1 in percent: "+4.7 %", "±0" below 0.05 %."""
+    known = _as_float(fraction)
+    if known is None:
+        return ABSENT
+    if math.isinf(known):
+        return _sign(known) + INFINITY
+    text = f"{abs(known) * 100:,.1f}"
+    return "±0" if float(text.replace(",", "")) == 0 else f"{_sign(known)}{text} %"
+
+
+def percent(fraction: Any, decimals: int = 1) -> str:
+    """Return a share of 1 in percent with a fixed number of decimals: "58.7 %"."""
+    known = _as_float(fraction)
+    if known is None:
+        return ABSENT
+    if math.isinf(known):
+        return plain(known)
+    text = f"{abs(known) * 100:,.{decimals}f} %"
+    return MINUS + text if known < 0 and float(text[:-2].replace(",", "")) != 0 else text
+
+
+def count(number: Any) -> str:
+    """Return a count: in full below a million ("33,866"), then "3.14 M", "1.20 bn"."""
+    known = _as_float(number)
+    if known is None:
+        return ABSENT
+    if math.isinf(known):
+        return plain(known)
+    if abs(known) < _COUNT[1][1]:
+        return f"{round(known):,}".replace("-", MINUS)
+    name, factor = _step(_COUNT, abs(known), "")
+    return f"{_fixed(known / factor)} {name}".strip()
+
+
+def _fixed(value: float, digits: int = 3) -> str:
+    """Return a rounded quantity with exactly `digits` significant digits where decimals allow: 2.00, 20.0, 200."""
+    rounded = float(f"{abs(value):.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(rounded)))
+    text = f"{abs(value):,.{decimals}f}"
+    return MINUS + text if value < 0 else text
+
+
+def days(seconds: Any) -> str:
+    """Return a duration in days with one decimal: "6.9 days"."""
+    known = _as_float(seconds)
+    if known is None:
+        return ABSENT
+    if math.isinf(known):
+        return plain(known)
+    return f"{known / 86_400:,.1f} days"
+
+
+def gibibytes(number: Any) -> str:
+    """Return bytes as the reader of a capacity expects them: "80 GiB", "1.5 TiB", "95.2 GiB"."""
+    return format_value("proc_mem_tier1_cap_req", number)
+
+
+def header(column: Column | str, scale: Scale) -> str:
+    """Return the header of a table column: short name and unit."""
+    return scale.title(column_of(column).short)
+
+
+def decimals_for(values: Iterable[Any], scale: Scale, digits: int = 3) -> int:
+    """Return how many decimals give the smallest value of a table column `digits` digits, at most 3."""
+    finite = [
+        abs(known / scale.factor)
+        for value in values
+        if (known := _as_float(value)) is not None and math.isfinite(known) and known != 0
+    ]
+    if not finite:
+        return 0
+    return min(3, max(0, digits - 1 - math.floor(math.log10(max(finite)))))
+
+
+def _sign(value: float) -> str:
+    return MINUS if value < 0 else "+"
+
+
+def _is_absent(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):  # pandas.NA has no truth value
+        return True
+
+
+def _as_float(value: Any) -> float | None:
+    """Return the value as a float, None where it is absent or no number."""
+    if _is_absent(value):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return None
