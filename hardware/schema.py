@@ -1,0 +1,251 @@
+"""What a system is: processors, two memory tiers and a list of networks, with where every number comes from.
+
+Validation aliases are Calculon's keys: one schema reads both formats, ours by name and Calculon's by alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from hardware.documents import Accepts, Number, Text, Whole
+
+Value = TypeVar("Value")
+
+OPERATIONS = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+"""The collectives every network has to describe, under Calculon's names."""
+
+
+class FrozenDict(dict[str, Value]):
+    """A dictionary that does not change, so that a system can be shared, hashed and sent to other processes."""
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise TypeError("A system does not change; make a new one from a changed document.")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[type[FrozenDict[Value]], tuple[dict[str, Value]]]:
+        return FrozenDict, (dict(self),)
+
+
+def _covers_zero(table: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    if not any(threshold == 0 for threshold, _ in table):
+        raise PydanticCustomError(
+            "refused",
+            "does not reach down to 0, so operations of no size would have no efficiency; end it with [0, efficiency]",
+        )
+    return table
+
+
+def _strictly_decreasing(table: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    for (above, _), (below, _) in pairwise(table):
+        if below >= above:
+            raise PydanticCustomError(
+                "refused",
+                "has threshold {below} after {above}; thresholds of a processor must strictly decrease",
+                {"below": f"{below:g}", "above": f"{above:g}"},
+            )
+    return table
+
+
+Step = Annotated[
+    tuple[Annotated[float, Number(0, 1e12)], Annotated[float, Number(1e-9, 1)]],
+    Field(strict=False),
+    Accepts("a pair [threshold, efficiency], the threshold at least 0 and the efficiency above 0 and at most 1"),
+]
+EfficiencyTable = Annotated[
+    tuple[Step, ...], Field(strict=False, min_length=1, max_length=1_000), AfterValidator(_covers_zero)
+]
+Positive = Annotated[float, Number(1e-9, 1e15)]
+Line = Annotated[str, Text(2_000)]
+Lines = Annotated[tuple[Line, ...], Field(strict=False, max_length=200)]
+
+
+class _Entity(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, validate_by_alias=False
+    )
+
+
+class Processor(_Entity):
+    """One compute engine for one datatype: a peak rate and how much of it an operation of some size reaches."""
+
+    tflops: Positive
+    """Peak rate, dense [1e12 FLOP/s]."""
+    gflops_efficiency: Annotated[EfficiencyTable, AfterValidator(_strictly_decreasing)]
+    """(threshold [1e9 FLOP], efficiency): the first entry whose threshold the operation reaches counts."""
+
+
+class Memory(_Entity):
+    """A memory tier. Capacity 0 means that there is none: bandwidth may then be 0 too, and nothing is ever moved."""
+
+    capacity_gib: Annotated[float, Number(0, 1e15)] = Field(validation_alias="GiB", serialization_alias="GiB")
+    """Capacity [2**30 bytes]."""
+    bandwidth_gb_per_s: Annotated[float, Number(0, 1e15)] = Field(validation_alias="GBps", serialization_alias="GBps")
+    """Bandwidth [1e9 bytes/s]."""
+    mb_efficiency: EfficiencyTable = Field(validation_alias="MB_efficiency", serialization_alias="MB_efficiency")
+    """(threshold [1e6 bytes], efficiency), in any order: the first listed that the transfer reaches counts."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        if self.capacity_gib > 0 and self.bandwidth_gb_per_s < 1e-9:
+            raise PydanticCustomError(
+                "refused",
+                "has a bandwidth of {bandwidth} GB/s behind a capacity of {capacity} GiB; "
+                "the bandwidth must be above 0, or the capacity 0",
+                {"bandwidth": f"{self.bandwidth_gb_per_s:g}", "capacity": f"{self.capacity_gib:g}"},
+            )
+        return self
+
+
+def _pair_as_object(value: Any) -> Any:
+    """Calculon writes an operation as [scalar, offset]."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return {"scalar": value[0], "offset": value[1]}
+    return value
+
+
+class Operation(_Entity):
+    """How many bytes a collective among n processors moves over a network: `s * scalar * (1 + offset / n)`."""
+
+    scalar: Annotated[float, Number(1e-9, 1e9)]
+    offset: Annotated[float, Number(-2, 1e9)] | None = None
+    """`None` counts as 0. At least -2, since with two processors anything below moves a negative number of bytes."""
+
+
+def _all_operations(operations: Mapping[str, Operation]) -> Mapping[str, Operation]:
+    wrong = [f"lacks '{name}'" for name in OPERATIONS if name not in operations]
+    wrong += [f"has the unknown operation {name[:60]!r}" for name in operations if name not in OPERATIONS]
+    if wrong:
+        raise PydanticCustomError(
+            "refused", "{wrong}; it must have {all}", {"wrong": wrong[0], "all": ", ".join(OPERATIONS)}
+        )
+    return FrozenDict(operations)
+
+
+class Network(_Entity):
+    """One tier of the interconnect, which links `size` processors at equal rates."""
+
+    bandwidth_gb_per_s: Positive = Field(validation_alias="bandwidth", serialization_alias="bandwidth")
+    """Rate per processor and direction [1e9 bytes/s]."""
+    efficiency: Annotated[float, Number(1e-9, 1)]
+    """Share of the bandwidth that collectives reach."""
+    size: Annotated[int, Whole(1, 2**40)]
+    """Processors within one such network."""
+    latency_s: Annotated[float, Number(0, 1e6)] = Field(validation_alias="latency", serialization_alias="latency")
+    """Time that any operation takes before the first byte [s]."""
+    operations: Annotated[
+        Mapping[str, Annotated[Operation, BeforeValidator(_pair_as_object)]], AfterValidator(_all_operations)
+    ] = Field(validation_alias="ops", serialization_alias="ops")
+    must_be_filled: bool
+    """Whether the parallelism placed here has to divide `size`."""
+    processor_usage: Annotated[float, Number(0, 1 - 1e-9)]
+    """Share of the processor's compute that communication takes while it overlaps with computation."""
+
+
+def _datatypes(engines: Mapping[str, Processor]) -> Mapping[str, Processor]:
+    if not engines:
+        raise PydanticCustomError("refused", "has no datatype; it must have at least one, such as 'float16'")
+    return FrozenDict(engines)
+
+
+Engines = Annotated[
+    Mapping[Annotated[str, Text(40, shortest=1)], Processor], Field(max_length=64), AfterValidator(_datatypes)
+]
+
+
+class Assumption(_Entity):
+    """A mark on values that no datasheet states: what was taken instead, and why."""
+
+    field: Annotated[str, Text(200, shortest=1)]
+    """Path into the system, such as "networks.0.efficiency"; * stands for every key or index."""
+    basis: Annotated[str, Text(2_000, shortest=1)]
+    """Where the value comes from."""
+
+
+class System(_Entity):
+    """A machine: what each processor computes, stores and exchanges, and where every number comes from.
+
+    Immutable and hashable.
+    """
+
+    name: Annotated[str, Text(255, shortest=1)]
+    title: Line = ""
+    source: Line = ""
+    """Where the numbers were read."""
+    matrix: Engines
+    """Engine for matrix multiplications, by datatype."""
+    vector: Engines
+    """Engine for everything else, by datatype; the same datatypes as `matrix`."""
+    mem1: Memory
+    """Memory beside the processor."""
+    mem2: Memory
+    """Memory to offload to: capacity per processor, bandwidth of the link to it per direction."""
+    processing_mode: Literal["roofline", "no_overlap"]
+    """Whether computing and moving data within an operation overlap (the longer counts) or add up."""
+    networks: Annotated[tuple[Network, ...], Field(strict=False, min_length=1, max_length=8)]
+    """From the innermost tier outwards."""
+    assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
+    """Every value that is assumed rather than read, marked."""
+    unverified_fields: Lines = ()
+    """Published values that were not seen in the cited source."""
+    notes: Lines = ()
+
+    @model_validator(mode="after")
+    def _could_run(self) -> Self:
+        if self.matrix.keys() != self.vector.keys():
+            raise PydanticCustomError(
+                "refused",
+                "has the matrix datatypes {matrix} but the vector datatypes {vector}; they must be the same",
+                {"matrix": ", ".join(sorted(self.matrix)), "vector": ", ".join(sorted(self.vector))},
+            )
+        if self.mem1.capacity_gib == 0:
+            raise PydanticCustomError("refused", "has a mem1 of 0 GiB; nothing could run, it must be above 0")
+        for assumption in self.assumptions:
+            if not any(True for _ in self._values_at(assumption.field)):
+                raise PydanticCustomError(
+                    "refused",
+                    "marks {field} as assumed, which it does not have; give a path such as networks.0.efficiency",
+                    {"field": repr(assumption.field[:100])},
+                )
+        return self
+
+    @property
+    def datatypes(self) -> tuple[str, ...]:
+        """The datatypes this system computes in, in the order of its document."""
+        return tuple(self.matrix)
+
+    def assumed_values(self) -> tuple[tuple[str, Any, str], ...]:
+        """(path, value, basis) of every assumed value, with the * in paths filled in."""
+        return tuple(
+            (path, value, assumption.basis)
+            for assumption in self.assumptions
+            for path, value in self._values_at(assumption.field)
+        )
+
+    def _values_at(self, path: str) -> Iterator[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = [("", self)]
+        for part in path.split("."):
+            found = [
+                (f"{prefix}.{key}".lstrip("."), child)
+                for prefix, value in found
+                for key, child in _children(value)
+                if part in ("*", key)
+            ]
+        yield from found
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, BaseModel):
+        yield from value
+    elif isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, tuple):
+        yield from ((str(index), child) for index, child in enumerate(value))
