@@ -270,7 +270,7 @@ def _schema_within(annotation: Any) -> type[BaseModel] | None:
 
 def _keys(schema: type[BaseModel] | None, by_alias: bool) -> list[str]:
     fields = {} if schema is None else schema.model_fields
-    return [str(by_alias and field.validation_alias or key) for key, field in fields.items()]
+    return [str((by_alias and field.validation_alias) or key) for key, field in fields.items()]
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ class System(_Entity):
     assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
     """Every value that is assumed rather than read, marked."""
     unverified_fields: Lines = ()
-    """Published values that were not seen in the cited source."""
+    """Published values that were not seen in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
 
     @model_validator(mode="after")
@@ -208,12 +208,15 @@ class System(_Entity):
             )
         if self.mem1.capacity_gib == 0:
             raise PydanticCustomError("refused", "has a mem1 of 0 GiB; nothing could run, it must be above 0")
-        for assumption in self.assumptions:
-            if not any(True for _ in self._values_at(assumption.field)):
+        marked = [assumption.field for assumption in self.assumptions]
+        marked += [field.partition(":")[0] for field in self.unverified_fields]
+        for field in marked:
+            if not any(True for _ in self._values_at(field)):
                 raise PydanticCustomError(
                     "refused",
-                    "marks {field} as assumed, which it does not have; give a path such as networks.0.efficiency",
-                    {"field": repr(assumption.field[:100])},
+                    "marks {field} as assumed or unverified, but has no such value; "
+                    "give a path such as networks.0.efficiency",
+                    {"field": repr(field[:100])},
                 )
         return self
 

@@ -121,7 +121,7 @@ def _differences(architecture: Architecture, seq_size: int) -> Iterator[str]:
     if published is not None and abs(total / (published * 1e9) - 1) > 0.01:
         yield (
             f"The recorded shape has {_count(total)} parameters, {abs(total / (published * 1e9) - 1):.1%} "
-            f"{'fewer' if total < published * 1e9 else 'more'} than the {_count(published * 1e9)} its authors state."
+            f"{'fewer' if total < published * 1e9 else 'more'} than the {_count(published * 1e9)} published."
         )
 
 
