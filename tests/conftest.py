@@ -1,0 +1,13 @@
+"""Settings shared by all tests."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_COMMON = {"deadline": None, "suppress_health_check": (HealthCheck.too_slow, HealthCheck.data_too_large)}
+settings.register_profile("repeatable", derandomize=True, database=None, print_blob=False, **_COMMON)
+settings.register_profile("searching", max_examples=2_000, print_blob=True, **_COMMON)
+# The default takes the same examples every time; HYPOTHESIS_PROFILE=searching looks for new ones, for much longer.
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
