@@ -1,0 +1,295 @@
+"""Evaluating executions: every statistic of every row of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from engine import reasons
+from engine.block import BlockKeys, BlockTable, OptimizerTable, block_table, distinct, optimizer_table
+from engine.columns import FIELDS, OUTCOME, STATISTICS, by_name
+from engine.execution import DATATYPES, FIELD_NAMES, Executions, Malformed, check_fields, parse
+from engine.feasibility import check_against, network_reasons, tier_use
+from engine.inputs import ModelLike, SystemLike, model_of, system_of
+from engine.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.pipeline import Stages, stages
+from engine.rates import Rates, network_rates, rates
+from engine.statistics import statistics
+from hardware import System
+from models import Model
+
+__all__ = ["CHUNK", "evaluate"]
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int16]
+
+CHUNK = 8192
+"""Rows evaluated at a time: small enough for intermediate arrays to stay in cache."""
+
+GIB = float(2**30)
+FULL = 0  # activation_recompute
+NO_OVERLAP = 0  # tensor_par_overlap
+
+
+def evaluate(model: ModelLike, system: SystemLike, executions: pd.DataFrame) -> pd.DataFrame:
+    """Every statistic of every execution.
+
+    Args:
+        model: a model, or the name or path of one.
+        system: a system, or the name or path of one.
+        executions: one row per execution with the 23 fields of `engine.columns.FIELDS`. Other columns are ignored.
+
+    Returns:
+        The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible`
+        or `invalid`), `reason` (a code of `engine.reasons`, "" when ok), `reason_text` (a sentence with the numbers);
+        and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth requirements
+        that nothing can meet (no time to hide behind) are infinite.
+
+    Raises:
+        engine.ExecutionTableError: `executions` is not a table or lacks a column.
+        models.ModelFileError, hardware.SystemFileError: the name or file cannot be read.
+
+    The computation is pure: nothing is kept between calls.
+    """
+    model, system = model_of(model), system_of(system)
+    e, reason, malformed = parse(executions)
+    check_fields(e, reason)
+    check_against(model, system, e, reason)
+    values = np.full((len(STATISTICS), len(e)), np.nan)
+    memory: dict[str, Floats] = {"tier1": np.zeros(len(e)), "tier2": np.zeros(len(e))}
+    for position, name in enumerate(DATATYPES):
+        rows = np.flatnonzero((reason == reasons.FITS) & (e.datatype == position))
+        if len(rows):
+            _evaluate_datatype(model, system, name, e, rows, reason, values, memory)
+    return _result(model, system, executions, e, reason, malformed, values, memory)
+
+
+def _evaluate_datatype(
+    model: Model,
+    system: System,
+    datatype: str,
+    e: Executions,
+    rows: npt.NDArray[np.intp],
+    reason: Numbers,
+    values: Floats,
+    memory: dict[str, Floats],
+) -> None:
+    """Fills statistics and memory reasons of the rows of one datatype."""
+    rate, width = rates(system, datatype), DATATYPES[datatype]
+    part = e if len(rows) == len(e) else e.take(rows)
+    key_first, key_of = distinct(
+        part.tensor_par, part.tensor_par_net, part.microbatch_size, part.fused_activation, part.attention_type,
+        part.activation_recompute, part.tensor_par_comm_type, part.tensor_par_overlap, part.seq_par_ag_redo, part.training,
+    )  # fmt: skip
+    keys = BlockKeys(*(getattr(part, name)[key_first] for name in BlockKeys.__dataclass_fields__))
+    blocks = block_table(model, rate, keys, width)
+    sharding = np.where(part.optimizer_sharding, part.data_par, 1)
+    overlapped = part.tensor_par_overlap != NO_OVERLAP
+    optimizer_first, optimizer_of = distinct(part.tensor_par, part.attention_type, overlapped, sharding, part.training)
+    optimizers = optimizer_table(
+        model,
+        rate,
+        tensor_par=part.tensor_par[optimizer_first],
+        attention_type=part.attention_type[optimizer_first],
+        overlapped=overlapped[optimizer_first],
+        sharding=sharding[optimizer_first],
+        training=part.training[optimizer_first],
+        element_bytes=width,
+    )
+    for start in range(0, len(rows), CHUNK):
+        here = slice(start, start + CHUNK)
+        _evaluate_chunk(
+            model, rate, part.take(here), rows[here], blocks.take(key_of[here]), optimizers.take(optimizer_of[here]),
+            reason, values, memory,
+        )  # fmt: skip
+
+
+def block_sizes(block: BlockTable, optimizer: OptimizerTable) -> BlockSizes:
+    """What one block holds, from the two block-level tables."""
+    return BlockSizes(
+        weights=block.weights,
+        act_working=block.act_working,
+        act_storage=block.act_storage,
+        act_checkpoint=block.act_checkpoint,
+        act_grads=block.act_grads,
+        weight_grads=optimizer.weight_grads,
+        weight_grads_unsharded=block.weight_grads_unsharded,
+        optimizer=optimizer.state,
+    )
+
+
+def _evaluate_chunk(
+    model: Model,
+    rate: Rates,
+    e: Executions,
+    rows: npt.NDArray[np.intp],
+    block: BlockTable,
+    optimizer: OptimizerTable,
+    reason: Numbers,
+    values: Floats,
+    memory: dict[str, Floats],
+) -> None:
+    microbatches = e.batch_size // e.data_par // e.microbatch_size
+    s: Stages = stages(
+        model.num_blocks,
+        e.pipeline_par.astype(np.float64),
+        e.pipeline_interleaving.astype(np.float64),
+        microbatches.astype(np.float64),
+    )
+    full = e.activation_recompute == FULL
+    use: MemoryUse = memory_use(s, block_sizes(block, optimizer), full, e.training)
+    first, second = tiers(use, full, e.weight_offload, e.activations_offload, e.optimizer_offload)
+    memory["tier1"][rows] = first
+    memory["tier2"][rows] = second
+    over_first, over_second = first > rate.capacity, second > rate.second_capacity
+    if over_first.any() or over_second.any():
+        chunk_reason = np.where(
+            over_first,
+            reasons.number_of("memory_tier1"),
+            np.where(over_second, reasons.number_of("memory_tier2"), reasons.FITS),
+        )
+        reason[rows] = chunk_reason
+    figures = statistics(rate, e, s, block, optimizer, use, first, second)
+    fits = ~(over_first | over_second)
+    contiguous = len(rows) == int(rows[-1]) - int(rows[0]) + 1
+    if contiguous and fits.all():
+        target: Any = slice(int(rows[0]), int(rows[-1]) + 1)
+        for position, column in enumerate(STATISTICS):
+            values[position, target] = figures[column.name]
+    else:
+        target = rows[fits]
+        for position, column in enumerate(STATISTICS):
+            values[position, target] = np.broadcast_to(figures[column.name], fits.shape)[fits]
+
+
+def _words(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
+    """A text array [rows] from positions in `words`."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
+
+
+def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:
+    """An Arrow text array as a pandas column of the standard text type."""
+    return pd.Series(pd.array(array, dtype="str"), index=index)
+
+
+def _result(
+    model: Model,
+    system: System,
+    table: pd.DataFrame,
+    e: Executions,
+    reason: Numbers,
+    malformed: list[Malformed],
+    values: Floats,
+    memory: dict[str, Floats],
+) -> pd.DataFrame:
+    index = table.index
+    columns: dict[str, Any] = {name: table[name] for name in FIELD_NAMES}
+    status = ["ok", "infeasible", "invalid"]
+    status_of = np.array([0, *(status.index(item.status) for item in reasons.REASONS)], np.int8)
+    columns["status"] = text_series(_words(status_of[reason], status), index)
+    columns["reason"] = text_series(_words(reason, ["", *(item.code for item in reasons.REASONS)]), index)
+    columns["reason_text"] = text_series(_sentences(model, system, e, reason, malformed, memory), index)
+    for position, column in enumerate(STATISTICS):
+        columns[column.name] = pd.Series(values[position], index=index, copy=False)
+    assert len(columns) == len(FIELDS) + len(OUTCOME) + len(STATISTICS)
+    return pd.DataFrame(columns, index=index, copy=False)
+
+
+def _sentences(
+    model: Model, system: System, e: Executions, reason: Numbers, malformed: list[Malformed], memory: dict[str, Floats]
+) -> pa.Array:
+    """The sentence of every row, "" where nothing is wrong."""
+    parts: list[pa.Array] = [pa.array([""], pa.string())]
+    place = np.zeros(len(e), np.int64)
+    filled = 1
+    told = set()
+    for item in malformed:
+        rows = item.rows[reason[item.rows] == item.number]
+        code = reasons.code_of(item.number)
+        told.add(item.number)
+        quantities = {"field": item.field, "value": item.values, "accepted": item.accepted}
+        parts.append(reasons.sentence(code, quantities, len(item.rows)))
+        place[rows] = filled + np.flatnonzero(reason[item.rows] == item.number)
+        filled += len(item.rows)
+    for number in np.unique(reason[reason != reasons.FITS]).tolist():
+        if number in told:
+            continue
+        rows = np.flatnonzero(reason == number)
+        code = reasons.code_of(number)
+        part = {name: array[rows] for name, array in memory.items()}
+        parts.append(reasons.sentence(code, _quantities(model, system, e.take(rows), code, part), len(rows)))
+        place[rows] = filled + np.arange(len(rows))
+        filled += len(rows)
+    if filled == 1:
+        return pa.array([""] * len(e), pa.string()) if len(e) < CHUNK else _words(place, [""])
+    return pa.concat_arrays([part.cast(pa.string()) for part in parts]).take(pa.array(place))
+
+
+def _quantities(
+    model: Model, system: System, e: Executions, code: str, memory: dict[str, Floats]
+) -> dict[str, Any]:
+    """The numbers and words that a reason's sentence may use."""
+    found: dict[str, Any] = {}
+    for column in FIELDS:
+        values = getattr(e, column.name)
+        if column.dtype == "str":
+            words = list(column.choices or DATATYPES)
+            found[column.name] = _words(np.where(values < 0, len(words), values), [*words, "an unknown word"])
+        else:
+            found[column.name] = values
+    if code == "parallelism_product":
+        product = pa.array(e.tensor_par.astype(object) * e.pipeline_par * e.data_par).cast(pa.string())
+        found["product"] = product
+    data_par, pipeline_par = np.maximum(e.data_par, 1), np.maximum(e.pipeline_par, 1)
+    found |= {
+        "local_batch": e.batch_size // data_par,
+        "blocks_per_proc": -(-model.num_blocks // pipeline_par),
+        "batch_seq": e.microbatch_size * model.seq_size,
+        "hidden": model.hidden,
+        "feedforward": model.feedforward,
+        "attn_heads": model.attn_heads,
+        "accepted": ", ".join(system.matrix),
+        "last_tier": len(system.networks) - 1,
+    }
+    if code == "network_does_not_exist":
+        found |= _missing_network(e, len(system.networks))
+    if code in ("network_too_small", "network_not_filled"):
+        found |= _network_use(system, e, code)
+    for tier, name in (("tier1", "mem1"), ("tier2", "mem2")):
+        if code == f"memory_{tier}":
+            have = getattr(system, name).capacity_gib
+            need = memory[tier] / GIB
+            found |= {"need": need, "have": have, "short": need - have}
+    return found
+
+
+def _missing_network(e: Executions, tiers_there: int) -> dict[str, Any]:
+    names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
+    which = np.full(len(e), len(names) - 1)
+    value = e.data_par_net.copy()
+    for position in (1, 0):
+        net = getattr(e, names[position])
+        outside = (net < 0) | (net >= tiers_there)
+        which[outside] = position
+        value[outside] = net[outside]
+    return {"field": _words(which, list(names)), "value": value}
+
+
+def _network_use(system: System, e: Executions, code: str) -> dict[str, Any]:
+    """Tier, its size and what would share it, for rows whose network assignment fails."""
+    networks = network_rates(system)
+    degrees = (e.tensor_par, e.pipeline_par, e.data_par)
+    nets = (e.tensor_par_net, e.pipeline_par_net, e.data_par_net)
+    tier_of, used_of = np.zeros(len(e), np.int64), np.zeros(len(e), np.int64)
+    for tier in reversed(range(len(networks.size))):
+        used, any_used = tier_use(tier, degrees, nets)
+        if code == "network_too_small":
+            fails = any_used & (used > networks.size[tier])
+        else:
+            fails = any_used & networks.must_be_filled[tier] & (networks.size[tier] % np.maximum(used, 1) != 0)
+        tier_of[fails], used_of[fails] = tier, used[fails]
+    return {"tier": tier_of, "size": networks.size[tier_of], "used": used_of}

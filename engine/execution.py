@@ -1,0 +1,273 @@
+"""Executions as arrays: reading a table of the 23 fields and checking each row by itself.
+
+An `Executions` holds one array per field [rows]: whole numbers as int64, booleans as bool, words as the position in
+the field's list of choices (int64, -1 for a word that is not in it). Rows with a malformed value are marked with a
+reason and carry harmless values, so that arithmetic on the whole array never meets them unprepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine import reasons
+from engine.columns import FIELDS, Column
+
+__all__ = [
+    "DATATYPES",
+    "FIELD_NAMES",
+    "LARGEST",
+    "ExecutionTableError",
+    "Executions",
+    "Malformed",
+    "check_fields",
+    "parse",
+]
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+FIELD_NAMES: tuple[str, ...] = tuple(column.name for column in FIELDS)
+
+DATATYPES: Mapping[str, int] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+"""Datatypes that the reference knows, with their width [bytes]."""
+
+LARGEST = 2**31 - 1
+"""Largest whole number accepted in a field; products of three of them and a model's sizes stay exact enough."""
+
+
+class ExecutionTableError(ValueError):
+    """The table of executions as a whole cannot be read; the message says which column is wrong and why."""
+
+
+@dataclass(slots=True)
+class Executions:
+    """The 23 fields of many executions, each an array [rows]; words are positions in their list of choices."""
+
+    num_procs: Ints
+    tensor_par: Ints
+    pipeline_par: Ints
+    data_par: Ints
+    tensor_par_net: Ints
+    pipeline_par_net: Ints
+    data_par_net: Ints
+    batch_size: Ints
+    microbatch_size: Ints
+    datatype: Ints
+    fused_activation: Bools
+    attention_type: Ints
+    activation_recompute: Ints
+    pipeline_interleaving: Ints
+    optimizer_sharding: Bools
+    tensor_par_comm_type: Ints
+    tensor_par_overlap: Ints
+    seq_par_ag_redo: Bools
+    data_par_overlap: Bools
+    weight_offload: Bools
+    activations_offload: Bools
+    optimizer_offload: Bools
+    training: Bools
+
+    def __len__(self) -> int:
+        return len(self.num_procs)
+
+    def take(self, index: npt.NDArray[Any] | slice) -> Executions:
+        """The executions at `index` (positions, a mask or a slice)."""
+        return Executions(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+@dataclass(slots=True)
+class Malformed:
+    """What is wrong with the malformed rows, for their sentences: one entry per reason and field."""
+
+    number: int
+    field: str
+    accepted: str
+    rows: Ints
+    values: list[str]
+
+
+def words_of(column: Column) -> tuple[str, ...]:
+    """The words a text field may hold, in the order of their positions."""
+    return column.choices or tuple(DATATYPES)
+
+
+def parse(table: pd.DataFrame) -> tuple[Executions, npt.NDArray[np.int16], list[Malformed]]:
+    """Reads a table with the 23 fields.
+
+    Returns the executions, the reason number of each row [rows] (0 where every value is well formed) and what is
+    malformed. Raises `ExecutionTableError` for something that is not a table, or lacks or repeats a column.
+    """
+    if not isinstance(table, pd.DataFrame):
+        raise ExecutionTableError(
+            f"Executions must be a pandas DataFrame with the 23 execution fields, not {type(table).__name__}."
+        )
+    names = list(table.columns)
+    missing = [name for name in FIELD_NAMES if name not in names]
+    if missing:
+        raise ExecutionTableError(
+            f"The table of executions has no column {', '.join(missing)}; it needs all 23 fields: "
+            f"{', '.join(FIELD_NAMES)}."
+        )
+    repeated = [name for name in FIELD_NAMES if names.count(name) > 1]
+    if repeated:
+        raise ExecutionTableError(f"The table of executions has more than one column {', '.join(repeated)}.")
+    reason = np.zeros(len(table), np.int16)
+    malformed: list[Malformed] = []
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for column in FIELDS:
+        series = table[column.name]
+        arrays[column.name], faults = _parse_column(column, series)
+        for number, rows, values in faults:
+            new = rows[reason[rows] == reasons.FITS]
+            if len(new):
+                reason[new] = number
+                text = dict(zip(rows.tolist(), values, strict=True))
+                shown = [text[row] for row in new.tolist()]
+                malformed.append(Malformed(number, column.name, _accepted(column), new, shown))
+    return Executions(**arrays), reason, malformed
+
+
+def _accepted(column: Column) -> str:
+    if column.dtype == "str":
+        return ", ".join(words_of(column))
+    return f"{LARGEST:,}"
+
+
+Faults = list[tuple[int, Ints, list[str]]]
+
+
+def _parse_column(column: Column, series: pd.Series[Any]) -> tuple[npt.NDArray[Any], Faults]:
+    """One field as an array, and its malformed rows as (reason number, rows, values as text)."""
+    kind = series.dtype.kind if isinstance(series.dtype, np.dtype) else ""
+    if column.dtype == "int64" and kind in "iu" and len(series):
+        values = series.to_numpy()
+        if values.min() >= -LARGEST and values.max() <= LARGEST:
+            return values.astype(np.int64, copy=False), []
+    if column.dtype == "bool" and kind == "b":
+        return series.to_numpy(), []
+    # Everything else goes through its distinct values: few, whatever the number of rows.
+    codes, distinct = _factorize(series)
+    parsed = [_parse_value(column, value) for value in distinct]
+    missing = (0, "missing_value") if column.dtype != "bool" else (False, "missing_value")
+    lookup = np.array(
+        [value for value, _ in [*parsed, missing]], dtype=np.bool_ if column.dtype == "bool" else np.int64
+    )
+    faulty = np.array([reasons.number_of(code) if code else reasons.FITS for _, code in [*parsed, missing]], np.int16)
+    array = lookup[codes]
+    numbers = faulty[codes]
+    faults: Faults = []
+    for number in np.unique(numbers[numbers != reasons.FITS]).tolist():
+        rows = np.flatnonzero(numbers == number)
+        shown = [_shown(distinct[code]) if code >= 0 else "" for code in codes[rows].tolist()]
+        faults.append((number, rows, shown))
+    return array, faults
+
+
+def _factorize(series: pd.Series[Any]) -> tuple[npt.NDArray[np.intp], list[Any]]:
+    """Codes and distinct values; True and 1 stay apart, which a plain factorisation would merge; -1 is missing."""
+    if series.dtype == object:
+        try:
+            kinds = series.map(type).map(id).to_numpy()
+            codes, _ = pd.factorize(pd.MultiIndex.from_arrays([kinds, series.map(_hashable).to_numpy()]))
+            first = np.unique(codes, return_index=True)[1]
+            distinct = [series.iloc[position] for position in first.tolist()]
+            absent = np.array([_is_missing(value) for value in distinct], bool)
+            result = codes.astype(np.intp)
+            result[absent[result]] = -1
+        except TypeError:
+            # Values that cannot even be hashed: each row is its own.
+            distinct = series.tolist()
+            return np.arange(len(distinct)), distinct
+        return result, distinct
+    codes, uniques = pd.factorize(series)
+    return codes, list(uniques)
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return "" if _is_missing(value) else value
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _parse_value(column: Column, value: Any) -> tuple[int | bool, str]:
+    """The value of a field as the arrays hold it, and the code of what is wrong with it ("" when nothing is)."""
+    if column.dtype == "str":
+        if not isinstance(value, str):
+            return -1, "not_a_word"
+        words = words_of(column)
+        return (words.index(value) if value in words else -1), ""
+    if column.dtype == "bool":
+        if isinstance(value, bool | np.bool_) or (
+            isinstance(value, int | float | np.integer | np.floating) and value in (0, 1)
+        ):
+            return bool(value), ""
+        return False, "not_a_boolean"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        return 0, "not_an_integer"
+    if value in (float("inf"), float("-inf")) or value != int(value):
+        return 0, "not_an_integer"
+    if abs(int(value)) > LARGEST:
+        return 0, "out_of_range"
+    return int(value), ""
+
+
+def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
+    """Marks, in `reason` [rows], the rows that break a rule among their own fields (no model or system needed).
+
+    The rules and their order are the assertions of the reference's constructor (QUIRKS section 2).
+    """
+    full, none = 0, 2  # activation_recompute
+    rs_ag = 2  # tensor_par_comm_type
+    degrees = np.minimum(np.minimum(e.tensor_par, e.pipeline_par), e.data_par)
+    # In float64: three degrees may exceed int64, and a product that equals num_procs is small enough to be exact.
+    product = e.tensor_par.astype(np.float64) * e.pipeline_par * e.data_par
+    data_par = np.maximum(e.data_par, 1)
+    local_batch = e.batch_size // data_par
+    checks: tuple[tuple[str, Bools], ...] = (
+        ("num_procs_not_positive", e.num_procs < 1),
+        ("parallelism_not_positive", degrees < 1),
+        ("parallelism_product", product != e.num_procs),
+        ("batch_size_not_positive", e.batch_size < 1),
+        ("microbatch_size_not_positive", e.microbatch_size < 1),
+        ("batch_not_divisible_by_data_par", local_batch * data_par != e.batch_size),
+        ("local_batch_not_divisible_by_microbatch", local_batch % np.maximum(e.microbatch_size, 1) != 0),
+        ("unknown_attention_type", e.attention_type < 0),
+        ("unknown_recompute", e.activation_recompute < 0),
+        ("recompute_needs_training", ~e.training & (e.activation_recompute != none)),
+        ("interleaving_not_positive", e.pipeline_interleaving < 1),
+        ("interleaving_needs_pipeline", (e.pipeline_par == 1) & (e.pipeline_interleaving != 1)),
+        ("sharding_needs_data_par", e.optimizer_sharding & (e.data_par == 1)),
+        ("unknown_tensor_par_comm_type", e.tensor_par_comm_type < 0),
+        ("unknown_tensor_par_overlap", e.tensor_par_overlap < 0),
+        ("overlap_needs_tensor_par", (e.tensor_par_overlap != 0) & (e.tensor_par == 1)),
+        ("ag_redo_needs_rs_ag", e.seq_par_ag_redo & (e.tensor_par_comm_type != rs_ag)),
+        ("ag_redo_with_full_recompute", e.seq_par_ag_redo & (e.activation_recompute == full)),
+        ("data_par_overlap_needs_training", e.data_par_overlap & ~e.training),
+        ("data_par_overlap_needs_data_par", e.data_par_overlap & (e.data_par == 1)),
+        ("optimizer_offload_needs_training", e.optimizer_offload & ~e.training),
+    )
+    mark(reason, checks)
+
+
+def mark(reason: npt.NDArray[np.int16], checks: tuple[tuple[str, Bools], ...]) -> None:
+    """Gives each row of `reason` [rows] that has none yet the first of the checks that it fails."""
+    for code, failed in checks:
+        if failed.any():
+            np.copyto(reason, reasons.number_of(code), where=failed & (reason == reasons.FITS))

@@ -1,0 +1,93 @@
+"""Checks of executions against a model and a system, in the reference's order, up to the memory capacities.
+
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `compile`; order in QUIRKS section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine import reasons
+from engine.execution import DATATYPES, Executions, mark
+from engine.rates import NetworkRates, network_rates
+from hardware import System
+from models import Model
+
+__all__ = ["check_against", "network_reasons", "tier_use"]
+
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int16]
+
+RS_AG_SPLITS = 1  # comm types from here on split the sequence
+
+
+def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """(processors that share network `tier`, whether any parallelism uses it) for each row.
+
+    Only degrees above 1 count (Q28).
+    """
+    used: Ints = np.ones(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int64)
+    any_used = np.zeros(used.shape, bool)
+    for degree, net in zip(degrees, nets, strict=True):
+        on_tier = (net == tier) & (degree > 1)
+        used = used * np.where(on_tier, degree, 1)
+        any_used |= on_tier
+    return used, any_used
+
+
+def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Sequence[Ints]) -> Numbers:
+    """Reason number of each row's network assignment (0 where it fits): tier by tier, size before fill."""
+    result = np.zeros(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int16)
+    for tier in range(len(networks.size)):
+        used, any_used = tier_use(tier, degrees, nets)
+        too_small = any_used & (used > networks.size[tier])
+        unfilled = any_used & networks.must_be_filled[tier] & (networks.size[tier] % np.maximum(used, 1) != 0)
+        mark(result, (("network_too_small", too_small), ("network_not_filled", unfilled)))
+    return result
+
+
+def check_against(model: Model, system: System, e: Executions, reason: Numbers) -> None:
+    """Marks, in `reason` [rows], well-formed rows that this model or system cannot run; memory is checked later."""
+    networks = network_rates(system)
+    tiers = len(networks.size)
+    nets = (e.tensor_par_net, e.pipeline_par_net, e.data_par_net)
+    outside = np.zeros(len(e), bool)
+    for net in nets:
+        outside |= (net < 0) | (net >= tiers)
+    mark(reason, (("network_does_not_exist", outside),))
+    open_rows = np.flatnonzero(reason == reasons.FITS)
+    if len(open_rows):
+        part = e.take(open_rows)
+        found = network_reasons(
+            networks,
+            (part.tensor_par, part.pipeline_par, part.data_par),
+            (part.tensor_par_net, part.pipeline_par_net, part.data_par_net),
+        )
+        found_here = found.copy()
+        _check_sizes(model, system, part, found_here)
+        reason[open_rows] = found_here
+
+
+def _check_sizes(model: Model, system: System, e: Executions, reason: Numbers) -> None:
+    pipeline, tensor = e.pipeline_par, e.tensor_par
+    blocks = -(-model.num_blocks // pipeline)
+    offloads = e.weight_offload | e.activations_offload | e.optimizer_offload
+    splits = e.tensor_par_comm_type >= RS_AG_SPLITS
+    present = np.array([name in system.matrix for name in DATATYPES], bool)
+    mark(
+        reason,
+        (
+            ("unknown_datatype", e.datatype < 0),
+            ("interleaving_exceeds_blocks", e.pipeline_interleaving > blocks),
+            ("interleaving_not_dividing_blocks", blocks % e.pipeline_interleaving != 0),
+            ("offload_needs_three_blocks", offloads & (blocks < 3)),
+            ("sequence_not_divisible", splits & (e.microbatch_size * model.seq_size % tensor != 0)),
+            ("hidden_not_divisible", model.hidden % tensor != 0),
+            ("feedforward_not_divisible", model.feedforward % tensor != 0),
+            ("heads_not_divisible", model.attn_heads % tensor != 0),
+            ("datatype_not_on_system", ~present[e.datatype]),
+        ),
+    )

@@ -1,0 +1,148 @@
+"""How fast a system computes and moves data: rates of engines, memories and networks, as functions of size.
+
+Source: Calculon 0.1.0 (commit caa4b11), `processor.py`, `memory.py`, `network.py`, `system.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hardware import Memory, Processor, System
+
+__all__ = ["Collective", "NetworkRates", "Rates", "StepTable", "rates"]
+
+Floats = npt.NDArray[np.float64]
+
+Collective = Literal["p2p", "reduce_scatter", "all_gather", "all_reduce"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """Efficiency by size: the first entry, in listed order, whose threshold the size reaches (Q26).
+
+    `thresholds` ascend; `efficiencies` belong to them. Entries that an earlier listed one always beats are dropped.
+    """
+
+    thresholds: Floats
+    efficiencies: Floats
+
+    @classmethod
+    def from_listed(cls, entries: Sequence[tuple[float, float]], unit: float) -> StepTable:
+        """From entries (threshold in `unit`, efficiency) in listed order."""
+        kept: list[tuple[float, float]] = []
+        for threshold, efficiency in entries:
+            if not kept or threshold * unit < kept[-1][0]:
+                kept.append((threshold * unit, efficiency))
+        kept.reverse()
+        return cls(np.array([entry[0] for entry in kept]), np.array([entry[1] for entry in kept]))
+
+    def at(self, size: Floats) -> Floats:
+        """Efficiency at each size; sizes are at least 0, which every table reaches."""
+        result = np.full_like(size, self.efficiencies[0])
+        for threshold, efficiency in zip(self.thresholds[1:].tolist(), self.efficiencies[1:].tolist(), strict=True):
+            result[size >= threshold] = efficiency
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """A peak rate [units/s] and its efficiency by size."""
+
+    peak: float
+    table: StepTable
+
+    def seconds(self, amount: Floats) -> Floats:
+        """Time [s] for an amount of operations [FLOP] or data [bytes]."""
+        if self.peak == 0.0:  # A second tier that does not exist: nothing is moved, and moving anything takes forever.
+            return np.where(amount == 0.0, 0.0, np.inf)
+        return amount / (self.peak * self.table.at(amount))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRates:
+    """The network tiers, one entry per tier in each array [tiers].
+
+    `rate` is bandwidth times efficiency [bytes/s], `latency` [s], `busy` the share of a processor's compute that
+    communication takes, `scalar` and `offset` the operation factors by collective.
+    """
+
+    size: npt.NDArray[np.int64]
+    must_be_filled: npt.NDArray[np.bool_]
+    rate: Floats
+    latency: Floats
+    busy: Floats
+    scalar: dict[Collective, Floats]
+    offset: dict[Collective, Floats]
+
+    def seconds(self, tier: npt.NDArray[np.int64], operation: Collective, payload: Floats, members: Floats | float) -> Floats:
+        """Time [s] of a collective of `payload` [bytes] over `members` processors on network `tier`.
+
+        t = latency + (y + (y / n) offset) / rate with y = payload x scalar: an all-reduce with scalar 2 and offset -1
+        moves 2 y (1 - 1/n) (Q27).
+        """
+        moved = payload * self.scalar[operation][tier]
+        moved = moved + (1.0 / members * moved) * self.offset[operation][tier]
+        return self.latency[tier] + moved / self.rate[tier]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Everything about a system that a block's time depends on, for one datatype."""
+
+    matrix: _Rate
+    vector: _Rate
+    memory: _Rate
+    second_memory: _Rate
+    roofline: bool
+    networks: NetworkRates
+    capacity: float
+    second_capacity: float
+
+    def processing(self, compute: Floats, memory: Floats) -> Floats:
+        """Time [s] of a stage from its compute and memory times: the longer one, or their sum without overlap."""
+        return np.maximum(compute, memory) if self.roofline else compute + memory
+
+
+def _processor(processor: Processor) -> _Rate:
+    return _Rate(processor.tflops * 1e12, StepTable.from_listed(processor.gflops_efficiency, 1e9))
+
+
+def _memory(memory: Memory) -> _Rate:
+    return _Rate(memory.bandwidth_gb_per_s * 1e9, StepTable.from_listed(memory.mb_efficiency, 1e6))
+
+
+_COLLECTIVES: tuple[Collective, ...] = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+
+
+def rates(system: System, datatype: str) -> Rates:
+    """The rates of a system for one datatype that it has."""
+    networks = system.networks
+    return Rates(
+        matrix=_processor(system.matrix[datatype]),
+        vector=_processor(system.vector[datatype]),
+        memory=_memory(system.mem1),
+        second_memory=_memory(system.mem2),
+        roofline=system.processing_mode == "roofline",
+        networks=network_rates(system),
+        capacity=system.mem1.capacity_gib * 2**30,
+        second_capacity=system.mem2.capacity_gib * 2**30,
+    )
+
+
+def network_rates(system: System) -> NetworkRates:
+    """The network tiers of a system as arrays."""
+    networks = system.networks
+    return NetworkRates(
+        size=np.array([network.size for network in networks], np.int64),
+        must_be_filled=np.array([network.must_be_filled for network in networks], bool),
+        rate=np.array([(network.bandwidth_gb_per_s * 1e9) * network.efficiency for network in networks]),
+        latency=np.array([network.latency_s for network in networks]),
+        busy=np.array([network.processor_usage for network in networks]),
+        scalar={name: np.array([network.operations[name].scalar for network in networks]) for name in _COLLECTIVES},
+        offset={name: np.array([network.operations[name].offset or 0.0 for network in networks]) for name in _COLLECTIVES},
+    )

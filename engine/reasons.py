@@ -1,0 +1,292 @@
+"""Every way an execution can be invalid or infeasible, as data.
+
+`infeasible` is what the reference model rejects with its own error: a well-formed execution that this system
+cannot run. `invalid` is an execution that is not well formed: the reference dies on it, or silently misreads it.
+
+The position in `REASONS` is the order of checking: the first that applies is the one reported. It is also the
+small integer that arrays carry (0 is "no reason": the execution is fine).
+
+Source: order and wording of the checks in Calculon 0.1.0 (commit caa4b11), `Llm.Execution.__init__`, `Llm.compile`
+and `Llm._check_mem_caps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["BY_CODE", "FITS", "REASONS", "Reason", "code_of", "number_of", "sentence"]
+
+GIB = float(2**30)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One way of failing.
+
+    `code` is stable and meant for programs. `label` is what a chart prints. `template` is the sentence for one
+    execution: `{name}` is a number or word of that execution (a field, or one of the quantities that the check used).
+    """
+
+    code: str
+    status: Literal["infeasible", "invalid"]
+    label: str
+    template: str
+
+
+def _invalid(code: str, label: str, template: str) -> Reason:
+    return Reason(code, "invalid", label, template)
+
+
+def _infeasible(code: str, label: str, template: str) -> Reason:
+    return Reason(code, "infeasible", label, template)
+
+
+FITS = 0
+"""Reason number of an execution that nothing is wrong with."""
+
+REASONS: tuple[Reason, ...] = (
+    # Malformed values: the reference does not look at types, so these are ours.
+    _invalid("missing_value", "A field has no value", "{field} has no value; every one of the 23 fields needs one."),
+    _invalid("not_an_integer", "A field is not a whole number", "{field} is {value}; it must be a whole number."),
+    _invalid("not_a_boolean", "A field is not true or false", "{field} is {value}; it must be true or false."),
+    _invalid("not_a_word", "A field is not a word", "{field} is {value}; it must be a text such as {accepted}."),
+    _invalid("out_of_range", "A field is too large", "{field} is {value}; it must lie between 0 and {accepted}."),
+    # The constructor's assertions, in its order.
+    _invalid("num_procs_not_positive", "No processors", "num_procs is {num_procs}; it must be at least 1."),
+    _invalid(
+        "parallelism_not_positive",
+        "A parallel degree is below 1",
+        "tensor_par {tensor_par}, pipeline_par {pipeline_par}, data_par {data_par}: each must be at least 1.",
+    ),
+    _invalid(
+        "parallelism_product",
+        "Parallel degrees do not multiply to the processors",
+        "tensor_par {tensor_par} x pipeline_par {pipeline_par} x data_par {data_par} is {product}, "
+        "but num_procs is {num_procs}; they must be equal.",
+    ),
+    _invalid("batch_size_not_positive", "No samples in the batch", "batch_size is {batch_size}; it must be at least 1."),
+    _invalid(
+        "microbatch_size_not_positive",
+        "No samples in the microbatch",
+        "microbatch_size is {microbatch_size}; it must be at least 1.",
+    ),
+    _invalid(
+        "batch_not_divisible_by_data_par",
+        "DP does not divide the batch",
+        "batch_size {batch_size} is not a multiple of data_par {data_par}.",
+    ),
+    _invalid(
+        "local_batch_not_divisible_by_microbatch",
+        "Microbatch does not divide the batch",
+        "Each data-parallel replica has {local_batch} samples, which is not a multiple of "
+        "microbatch_size {microbatch_size}.",
+    ),
+    _invalid(
+        "unknown_attention_type",
+        "Unknown attention type",
+        "attention_type is {attention_type}; it must be multihead or multiquery.",
+    ),
+    _invalid(
+        "unknown_recompute",
+        "Unknown recomputation",
+        "activation_recompute is {activation_recompute}; it must be full, attn_only or none.",
+    ),
+    _invalid(
+        "recompute_needs_training",
+        "Recomputation outside training",
+        "activation_recompute is {activation_recompute}, but training is false; inference has nothing to recompute, "
+        "set it to none.",
+    ),
+    _invalid(
+        "interleaving_not_positive",
+        "Interleaving is below 1",
+        "pipeline_interleaving is {pipeline_interleaving}; it must be at least 1.",
+    ),
+    _invalid(
+        "interleaving_needs_pipeline",
+        "Interleaving without a pipeline",
+        "pipeline_interleaving is {pipeline_interleaving}, but pipeline_par is 1; without a pipeline it must be 1.",
+    ),
+    _invalid(
+        "sharding_needs_data_par",
+        "Optimizer sharding without data parallelism",
+        "optimizer_sharding is true, but data_par is 1; there is nobody to share the optimizer with.",
+    ),
+    _invalid(
+        "unknown_tensor_par_comm_type",
+        "Unknown tensor-parallel communication",
+        "tensor_par_comm_type is {tensor_par_comm_type}; it must be ar, p2p_rs_ag or rs_ag.",
+    ),
+    _invalid(
+        "unknown_tensor_par_overlap",
+        "Unknown tensor-parallel overlap",
+        "tensor_par_overlap is {tensor_par_overlap}; it must be none, ring or pipe.",
+    ),
+    _invalid(
+        "overlap_needs_tensor_par",
+        "TP overlap without tensor parallelism",
+        "tensor_par_overlap is {tensor_par_overlap}, but tensor_par is 1; there is nothing to overlap, set it to none.",
+    ),
+    _invalid(
+        "ag_redo_needs_rs_ag",
+        "All-gather redone without RS+AG",
+        "seq_par_ag_redo is true, but tensor_par_comm_type is {tensor_par_comm_type}; only rs_ag has an all-gather "
+        "to redo.",
+    ),
+    _invalid(
+        "ag_redo_with_full_recompute",
+        "All-gather redone under full recompute",
+        "seq_par_ag_redo is true, but activation_recompute is full, which redoes it already; set one of the two.",
+    ),
+    _invalid(
+        "data_par_overlap_needs_training",
+        "DP overlap outside training",
+        "data_par_overlap is true, but training is false; inference exchanges no gradients.",
+    ),
+    _invalid(
+        "data_par_overlap_needs_data_par",
+        "DP overlap without data parallelism",
+        "data_par_overlap is true, but data_par is 1; there is no gradient exchange to overlap.",
+    ),
+    _invalid(
+        "optimizer_offload_needs_training",
+        "Optimizer offload outside training",
+        "optimizer_offload is true, but training is false; inference has no optimizer.",
+    ),
+    # Networks.
+    _invalid(
+        "network_does_not_exist",
+        "Network tier does not exist",
+        "{field} is {value}; this system has network tiers 0 to {last_tier}.",
+    ),
+    _infeasible(
+        "network_too_small",
+        "Network tier too small",
+        "Network tier {tier} connects {size} processors, but {used} would have to share it.",
+    ),
+    _infeasible(
+        "network_not_filled",
+        "Network tier not filled evenly",
+        "Network tier {tier} connects {size} processors and must be filled, but {used} does not divide {size}.",
+    ),
+    _invalid(
+        "unknown_datatype",
+        "Unknown datatype",
+        "datatype is {datatype}; it must be float8, float16, bfloat16 or float32.",
+    ),
+    # Stages and blocks.
+    _infeasible(
+        "interleaving_exceeds_blocks",
+        "Interleaving exceeds the stage's blocks",
+        "pipeline_interleaving {pipeline_interleaving} exceeds the {blocks_per_proc} blocks of a stage.",
+    ),
+    _infeasible(
+        "interleaving_not_dividing_blocks",
+        "Interleaving does not divide the stage",
+        "pipeline_interleaving {pipeline_interleaving} does not divide the {blocks_per_proc} blocks of a stage.",
+    ),
+    _infeasible(
+        "offload_needs_three_blocks",
+        "Offload needs 3 blocks per GPU",
+        "Offloading needs at least 3 blocks on each processor; pipeline_par {pipeline_par} leaves {blocks_per_proc}.",
+    ),
+    # Divisibility of tensors over the tensor-parallel group.
+    _invalid(
+        "sequence_not_divisible",
+        "TP does not divide the sequence",
+        "microbatch_size x seq_size is {batch_seq}, which tensor_par {tensor_par} does not divide; "
+        "tensor_par_comm_type {tensor_par_comm_type} splits it.",
+    ),
+    _invalid(
+        "hidden_not_divisible",
+        "TP does not divide the hidden size",
+        "hidden is {hidden}, which tensor_par {tensor_par} does not divide.",
+    ),
+    _invalid(
+        "feedforward_not_divisible",
+        "TP does not divide the feedforward size",
+        "feedforward is {feedforward}, which tensor_par {tensor_par} does not divide.",
+    ),
+    _invalid(
+        "heads_not_divisible",
+        "TP does not divide the heads",
+        "attn_heads is {attn_heads}, which tensor_par {tensor_par} does not divide.",
+    ),
+    _invalid(
+        "datatype_not_on_system",
+        "Datatype not on this system",
+        "This system has no rates for {datatype}; it has {accepted}.",
+    ),
+    # Capacities.
+    _infeasible(
+        "memory_tier1",
+        "Out of HBM",
+        "Needs {need} GiB of tier-1 memory, but a processor has {have} GiB: {short} GiB too much.",
+    ),
+    _infeasible(
+        "memory_tier2",
+        "Out of host memory",
+        "Needs {need} GiB of tier-2 memory, but a processor has {have} GiB: {short} GiB too much.",
+    ),
+)
+
+BY_CODE: Mapping[str, Reason] = {reason.code: reason for reason in REASONS}
+_NUMBERS: Mapping[str, int] = {reason.code: position for position, reason in enumerate(REASONS, start=1)}
+
+
+def number_of(code: str) -> int:
+    """The small integer that arrays carry for a reason code; 0 stands for "nothing is wrong"."""
+    return _NUMBERS[code]
+
+
+def code_of(number: int) -> str:
+    """The stable code of a reason number, "" for 0."""
+    return "" if number == FITS else REASONS[number - 1].code
+
+
+def sentence(code: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
+    """The sentences of `rows` executions that share one reason.
+
+    `quantities` gives each placeholder of the template, as one value for all rows or as an array [rows]. Arrow joins
+    the pieces, so that a million sentences cost no Python loop. Raises KeyError for a placeholder without a quantity.
+    """
+    pieces: list[pa.Array | pa.Scalar] = []
+    for text, name in _pieces(BY_CODE[code].template):
+        pieces.append(pa.scalar(text))
+        if name is not None:
+            pieces.append(_as_text(quantities[name], rows))
+    if all(isinstance(piece, pa.Scalar) for piece in pieces):
+        return pa.array(["".join(piece.as_py() for piece in pieces)] * rows, pa.string())
+    return pc.binary_join_element_wise(*pieces, pa.scalar(""))
+
+
+def _pieces(template: str) -> list[tuple[str, str | None]]:
+    """Cuts a template into (text, placeholder after it) pairs."""
+    result: list[tuple[str, str | None]] = []
+    while "{" in template:
+        text, _, rest = template.partition("{")
+        name, _, template = rest.partition("}")
+        result.append((text, name))
+    return [*result, (template, None)]
+
+
+def _as_text(value: object, rows: int) -> pa.Array | pa.Scalar:
+    if isinstance(value, str):
+        return pa.scalar(value)
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return value
+    if isinstance(value, Sequence):
+        return pa.array([str(item) for item in value], pa.string())
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return pa.scalar(str(array.item()))
+    if array.dtype.kind == "f":
+        # Gibibytes to three decimals, as the reference prints them.
+        return pc.cast(pc.round(pa.array(array), ndigits=3), pa.string())
+    return pc.cast(pa.array(array), pa.string())

@@ -1,0 +1,107 @@
+"""What can go wrong with a result store, and how a database's own words become one clear sentence."""
+
+import errno
+import re
+from pathlib import Path
+
+import duckdb
+
+
+class StoreError(ValueError):
+    """A result store cannot do what was asked; the message is one sentence that says why and what would help."""
+
+
+class StoreAccessError(StoreError, OSError):
+    """The path cannot be used: missing, a folder, not readable or not writable."""
+
+
+class StoreLockedError(StoreError, OSError):
+    """Another process, or another mode in this process, holds the store, or another writer holds the exploration."""
+
+
+class StoreVersionError(StoreError):
+    """The file is a store of another layout, or a DuckDB database that is no store at all."""
+
+
+class StoreCorruptError(StoreError):
+    """The file or one of its shards is damaged, truncated, missing or not a database."""
+
+
+class StoreWriteError(StoreError, OSError):
+    """Writing failed, usually for want of disk space; nothing of the exploration was kept."""
+
+
+class StoreInterruptedError(StoreError):
+    """The query was cancelled by `interrupt`."""
+
+
+_NO_ROOM = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would exceed the size limit",
+}
+_NO_ROOM_WORDS = {
+    "no space left": _NO_ROOM[errno.ENOSPC],
+    "quota exceeded": _NO_ROOM[errno.EDQUOT],
+    "file too large": _NO_ROOM[errno.EFBIG],
+}
+_CORRUPT_WORDS = (
+    "corrupt",
+    "not a valid duckdb",
+    "could not read enough bytes",
+    "no magic bytes",
+    "too small to be a parquet",
+    "parquet footer",
+    "checksum",
+    "failed to deserialize",
+    "invalid parquet",
+)
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """Return the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
+
+    `path` is the file the operation was about; a file named by the error itself takes precedence.
+    """
+    if isinstance(error, StoreError):
+        return error
+    text = str(error)
+    words = text.lower()
+    named = re.search(r'file "?([^"\n:]+\.(?:parquet|duckdb(?:\.wal)?))"?', text, re.IGNORECASE)
+    file = named.group(1) if named else str(path)
+    number = getattr(error, "errno", None)
+    for phrase, meaning in _NO_ROOM_WORDS.items():
+        if phrase in words or number is not None and _NO_ROOM.get(number) == meaning:
+            return StoreWriteError(f"Writing to {file} failed because {meaning}: nothing of it was kept; make room and repeat.")
+    if isinstance(error, duckdb.InterruptException) or "interrupted" in words:
+        return StoreInterruptedError(f"The query on {path} was cancelled.")
+    if "could not set lock" in words:
+        holder = re.search(r"PID (\d+)", text)
+        who = f"process {holder.group(1)}" if holder else "another process"
+        return StoreLockedError(
+            f"The store {path} is held by {who}: close it there, wait for it to end, or name another file."
+        )
+    if "different configuration" in words:
+        return StoreLockedError(f"The store {path} is open in this process by other means: close that connection first.")
+    if "version number" in words and "read a database file" in words:
+        return StoreVersionError(
+            f"The file {path} was written by another version of DuckDB ({_first_line(text)}): name another file or install "
+            "that version."
+        )
+    if isinstance(error, duckdb.FatalException) or "database has been invalidated" in words:
+        return StoreError(f"The store {path} stopped after an earlier failure: close it and open it again.")
+    if any(phrase in words for phrase in _CORRUPT_WORDS) or isinstance(error, duckdb.SerializationException):
+        return StoreCorruptError(
+            f"The file {file} is damaged ({_first_line(text)}): restore it from a copy, or delete it and explore again."
+        )
+    if isinstance(error, PermissionError) or "permission denied" in words or "read-only file system" in words:
+        return StoreAccessError(f"The store {path} cannot be accessed: permission to read or write {file} is missing.")
+    if isinstance(error, duckdb.IOException | OSError):
+        return StoreAccessError(f"The store {path} cannot be accessed: {_first_line(text)}.")
+    return StoreError(f"The store {path} refused the operation: {_first_line(text)}.")
+
+
+def _first_line(text: str) -> str:
+    """Return the first line of a library's message without its category prefix and final stop."""
+    line = text.strip().split("\n", 1)[0]
+    return re.sub(r"^(?:[A-Za-z]+ )*Error: ", "", line).rstrip(".! ")
