@@ -208,16 +208,6 @@ class System(_Entity):
             )
         if self.mem1.capacity_gib == 0:
             raise PydanticCustomError("refused", "has a mem1 of 0 GiB; nothing could run, it must be above 0")
-        marked = [assumption.field for assumption in self.assumptions]
-        marked += [field.partition(":")[0] for field in self.unverified_fields]
-        for field in marked:
-            if not any(True for _ in self._values_at(field)):
-                raise PydanticCustomError(
-                    "refused",
-                    "marks {field} as assumed or unverified, but has no such value; "
-                    "give a path such as networks.0.efficiency",
-                    {"field": repr(field[:100])},
-                )
         return self
 
     @property
@@ -226,14 +216,18 @@ class System(_Entity):
         return tuple(self.matrix)
 
     def assumed_values(self) -> tuple[tuple[str, Any, str], ...]:
-        """(path, value, basis) of every assumed value, with the * in paths filled in."""
+        """(path, value, basis) of every assumed value, with the * in paths filled in.
+
+        A mark on something that this system does not have, left over from a system it was made from, gives nothing.
+        """
         return tuple(
             (path, value, assumption.basis)
             for assumption in self.assumptions
-            for path, value in self._values_at(assumption.field)
+            for path, value in self.values_at(assumption.field)
         )
 
-    def _values_at(self, path: str) -> Iterator[tuple[str, Any]]:
+    def values_at(self, path: str) -> Iterator[tuple[str, Any]]:
+        """Every (path, value) that a path such as "matrix.*.tflops" leads to; none where it leads nowhere."""
         found: list[tuple[str, Any]] = [("", self)]
         for part in path.split("."):
             found = [

@@ -206,7 +206,7 @@ def sentence(
     """
     errors = problem.errors(include_url=False)
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
-    more = f" ({len(errors) - 1} more like this)" if len(errors) > 1 else ""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{where}: {_fault(first, schema, by_alias)}{more}{hint}."
 
 

@@ -1,0 +1,105 @@
+"""The shipped systems: each loads, round-trips, and keeps its source's figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hardware
+
+CALCULON = Path(__file__).parent / "calculon"
+CALCULON_NAMES = sorted(file.stem for file in CALCULON.glob("*.json"))
+OURS = [name for name in hardware.names() if name not in CALCULON_NAMES]
+
+
+@pytest.mark.parametrize("name", CALCULON_NAMES)
+def test_calculons_values_are_unchanged(name: str) -> None:
+    reference = json.loads((CALCULON / f"{name}.json").read_text())
+    assert hardware.to_calculon(hardware.load(name)) == reference
+    assert hardware.to_calculon(hardware.load(CALCULON / f"{name}.json")) == reference
+
+
+def test_calculons_three_are_there() -> None:
+    assert CALCULON_NAMES == ["a100_80e", "a100_80g", "h100_80g_nvl8"]
+    assert set(CALCULON_NAMES) < set(hardware.names())
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_every_system_round_trips(name: str) -> None:
+    system = hardware.load(name)
+    assert system.name == name
+    assert system.title
+    assert system.source
+    document = json.loads(json.dumps(hardware.to_document(system)))
+    assert hardware.load_document(document) == system
+    assert hardware.to_document(hardware.load_document(document)) == document
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_every_system_survives_calculons_format(name: str) -> None:
+    system = hardware.load(name)
+    calculon = json.loads(json.dumps(hardware.to_calculon(system)))
+    physics = {"matrix", "vector", "mem1", "mem2", "processing_mode", "networks"}
+    assert hardware.load_document(calculon).model_dump(include=physics) == system.model_dump(include=physics)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_assumed_value_of_ours_is_marked(name: str) -> None:
+    system = hardware.load(name)
+    marked = {path for path, _, _ in system.assumed_values()}
+    assert {f"{engine}.{d}.gflops_efficiency" for engine in ("matrix", "vector") for d in system.datatypes} <= marked
+    assert {"mem1.mb_efficiency", "mem2.mb_efficiency", "processing_mode"} <= marked
+    for tier in range(len(system.networks)):
+        for field in ("efficiency", "latency_s", "operations", "processor_usage", "must_be_filled"):
+            assert f"networks.{tier}.{field}" in marked
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_mark_is_on_a_value_that_is_there(name: str) -> None:
+    system = hardware.load(name)
+    marked = [assumption.field for assumption in system.assumptions]
+    marked += [field.partition(":")[0] for field in system.unverified_fields]
+    assert marked
+    assert not [path for path in marked if not list(system.values_at(path))]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_half_precision_formats_run_at_one_rate(name: str) -> None:
+    system = hardware.load(name)
+    assert "bfloat16" in system.datatypes
+    if "float16" in system.datatypes:
+        assert system.matrix["float16"] == system.matrix["bfloat16"]
+        assert system.vector["float16"] == system.vector["bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "bfloat16", "memory_bandwidth", "scale_up", "domain", "scale_out"),
+    # dense TFLOP/s, GB/s, GB/s per direction, processors, GB/s per processor: from the datasheets
+    [
+        ("a100_40g_sxm", 312, 1555, 300, 8, 25),
+        ("a100_80g_sxm", 312, 2039, 300, 8, 25),
+        ("h100_80g_sxm", 989, 3350, 450, 8, 50),
+        ("h200_141g_sxm", 989, 4800, 450, 8, 50),
+        ("b200_180g_sxm", 2250, 7700, 900, 8, 50),
+        ("gb200_186g_nvl72", 2450, 8000, 900, 72, 50),
+        ("mi300x_192g", 1307.4, 5300, 448, 8, 50),
+        ("tpu_v5p_95g", 459, 2765, 600, 8960, 6.25),
+    ],
+)
+def test_datasheet_figures(
+    name: str, bfloat16: float, memory_bandwidth: float, scale_up: float, domain: int, scale_out: float
+) -> None:
+    system = hardware.load(name)
+    inner, outer = system.networks
+    assert system.matrix["bfloat16"].tflops == bfloat16
+    assert system.mem1.bandwidth_gb_per_s == memory_bandwidth
+    assert (inner.bandwidth_gb_per_s, inner.size, outer.bandwidth_gb_per_s) == (scale_up, domain, scale_out)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_capacity_is_what_the_name_says_within_two_percent(name: str) -> None:
+    # vendors' GB of high-bandwidth memory are nearly GiB; a capacity read as 1e9 bytes would be 7 % lower
+    printed = next(float(part[:-1]) for part in name.split("_") if part.endswith("g") and part[:-1].isdigit())
+    assert 0.98 * printed < hardware.load(name).mem1.capacity_gib <= printed
