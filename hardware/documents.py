@@ -107,9 +107,12 @@ def shown(value: object) -> str:
 
 
 def near_matches(word: str, known: Sequence[str]) -> list[str]:
-    """Up to three of `known` that look like `word`, letter case ignored, best first."""
+    """Up to three of `known` that look like `word`, letter case ignored: those it begins first, then the closest."""
     folded = {name.lower(): name for name in known}
-    return [folded[match] for match in difflib.get_close_matches(word[:100].lower(), folded, n=3, cutoff=0.55)]
+    wanted = word[:100].lower()
+    begun = [name for name in folded if len(wanted) > 1 and name.startswith(wanted)]
+    close = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.55)
+    return [folded[match] for match in dict.fromkeys(begun + close)][:3]
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
@@ -206,12 +209,15 @@ def sentence(
     """
     errors = problem.errors(include_url=False)
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    others = len(errors) - 1
+    more = f" (and {others} more fault{'s' if others > 1 else ''})" if others else ""
     return f"{where}: {_fault(first, schema, by_alias)}{more}{hint}."
 
 
 def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
-    location, value, context = error["loc"], error["input"], error.get("ctx", {})
+    # pydantic appends "[key]" where the key of a mapping, not its value, is at fault
+    location = tuple(part for part in error["loc"] if part != "[key]")
+    value, context = error["input"], error.get("ctx", {})
     name = repr(_dotted(location)) if location else "the document"
     match error["type"]:
         case "extra_forbidden":

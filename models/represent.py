@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from models.schema import Architecture
 
-UNRECORDED = "The published architecture is not recorded, so what these six numbers leave out of it is not known."
+UNRECORDED = (
+    "Embedding, LM head and biases are in neither time nor memory; "
+    "the published architecture is not recorded, so whatever else differs from it is not known."
+)
 
 
 def block_shape(architecture: Architecture) -> dict[str, int]:
