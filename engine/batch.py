@@ -27,6 +27,7 @@ __all__ = [
     "StepBlock",
     "StepOptimizer",
     "batch_times",
+    "offload_bandwidth",
     "exchange_scalar",
     "overlapped_part",
     "pipeline_part",
@@ -191,8 +192,10 @@ def overlapped_part(
     pipeline_net: Ints,
     data_net: Ints,
     sharded: Flags,
+    requirements: bool = True,
 ) -> Overlap:
-    """The gradient exchange of `exchange` [s] per block when it overlaps with the backward pass."""
+    """The gradient exchange of `exchange` [s] per block when it overlaps with the backward pass; without
+    `requirements` the bandwidths that would hide it are left out."""
     backward = Backward(b.backward_mem, b.backward_flops, b.base_tp_link, b.edge_tp_link, o.time, o.mem_time, o.flops_time)
     return overlapped_exchange(
         s, part.chunks, backward, exchange, part.bw_p2p,
@@ -201,7 +204,7 @@ def overlapped_part(
         same_as_tensor=data_net == tensor_net,
         same_as_pipeline=data_net == pipeline_net,
         busy=rate.networks.busy[data_net],
-        scalar=exchange_scalar(rate, data_net, sharded),
+        scalar=exchange_scalar(rate, data_net, sharded) if requirements else None,
     )  # fmt: skip
 
 
@@ -339,14 +342,29 @@ def offload_requirements(
     They are required whether or not anything is offloaded. Without time to hide behind they are infinite, where the
     reference divides by zero after its run (Q14).
     """
-    fw_window = np.minimum(b.fw_base - b.fw_mem, part.chunks.fw_edge_plain - b.fw_mem)
-    bw_mem = b.agrad_mem + b.wgrad_mem
-    bw_window = np.minimum(b.bw_base - bw_mem, part.chunks.bw_edge_plain - bw_mem)
+    fw_window = _fw_window(b, part)
+    bw_window = _bw_window(b, part)
     activations, weights = _per_second(kept, fw_window), _per_second(b.weights, fw_window)
     both = optimizer.weight_grads + optimizer.state
     state = np.where(training, _per_second(both, bw_window), 0.0)
-    forward, backward = _per_second(moved.fw_bytes, fw_window), _per_second(moved.bw_bytes, bw_window)
-    return activations, weights, state, np.where(training, np.maximum(forward, backward), forward)
+    return activations, weights, state, offload_bandwidth(b, moved, part, training)
+
+
+def offload_bandwidth(b: StepBlock, moved: Offload, part: PipelinePart, training: Flags) -> Floats:
+    """Second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s]."""
+    forward = _per_second(moved.fw_bytes, _fw_window(b, part))
+    backward = _per_second(moved.bw_bytes, _bw_window(b, part))
+    return np.where(training, np.maximum(forward, backward), forward)
+
+
+def _fw_window(b: StepBlock, part: PipelinePart) -> Floats:
+    """Time of a block's forward pass that offloading can hide behind [s]."""
+    return np.minimum(b.fw_base, part.chunks.fw_edge_plain) - b.fw_mem
+
+
+def _bw_window(b: StepBlock, part: PipelinePart) -> Floats:
+    """Time of a block's backward pass that offloading can hide behind [s]."""
+    return np.minimum(b.bw_base, part.chunks.bw_edge_plain) - (b.agrad_mem + b.wgrad_mem)
 
 
 def _per_second(size: Floats, window: Floats) -> Floats:

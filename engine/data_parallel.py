@@ -66,19 +66,23 @@ def overlapped_exchange(
     same_as_tensor: Flags,
     same_as_pipeline: Flags,
     busy: Floats,
-    scalar: Floats,
+    scalar: Floats | None,
 ) -> Overlap:
     """Exposed time of the exchange [s] when it runs beside the backward pass.
 
     `exchange`: time of one block's exchange [s]; `bw_p2p`: one backward transfer between stages [s]; `busy`: share of
-    compute the network takes; `scalar`: traffic factor of the operations. Quirks Q1 (the window may be negative), Q8
+    compute the network takes; `scalar`: traffic factor of the operations, None to leave the required
+    bandwidths out. Quirks Q1 (the window may be negative), Q8
     (the optimizer counted in every window) and Q9 are reproduced.
     """
     blocks = s.base_blocks + 1.0
     unsharded = ~sharded
     optimizer_window = np.where(unsharded, backward.optimizer_time - backward.optimizer_mem, 0.0)
-    base = chunk.bw_base - backward.mem + optimizer_window - np.where(same_as_tensor, backward.base_tp_link, 0.0)
-    edge = chunk.bw_edge - backward.mem + optimizer_window - np.where(same_as_tensor, backward.edge_tp_link, 0.0)
+    base = chunk.bw_base - backward.mem + optimizer_window
+    edge = chunk.bw_edge - backward.mem + optimizer_window
+    if np.any(same_as_tensor):
+        base = base - np.where(same_as_tensor, backward.base_tp_link, 0.0)
+        edge = edge - np.where(same_as_tensor, backward.edge_tp_link, 0.0)
     compute = backward.flops + np.where(unsharded, backward.optimizer_flops, 0.0)
 
     chunk_window = s.base_blocks * base + edge
@@ -86,13 +90,12 @@ def overlapped_exchange(
     window = s.pipeline_par * chunk_window
     slowed = s.pipeline_par * (blocks * compute)
     several = s.interleaving > 1
-    collisions = _collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several)
-    uncovered = chunk_exchange - (window - collisions * bw_p2p) + slowed * busy
+    met = window
+    if np.any(same_as_pipeline):
+        met = window - _collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several) * bw_p2p
+    uncovered = chunk_exchange - met + slowed * busy
     further = s.interleaving - 1.0
     exposed_chunks = np.where(uncovered > 0, further * uncovered, further * chunk_exchange * busy)
-    available = (window + slowed * busy - np.where(same_as_pipeline, bw_p2p, 0.0)) * further
-    payload = blocks * weights
-
     last = np.where(
         s.base_blocks > 0,
         chunk_window - bw_p2p - (chunk.bw_base + chunk.bw_edge) / 2.0 + optimizer_window,
@@ -101,9 +104,14 @@ def overlapped_exchange(
     tail = s.base_blocks * exchange
     tail_uncovered = tail + (compute * busy - last)
     exposed_tail = np.where(tail_uncovered > 0, tail_uncovered, tail * busy)
+    exposed = exchange + (exposed_chunks + exposed_tail)
+    if scalar is None:
+        return Overlap(exposed, np.zeros(()), np.zeros(()))
+    available = (window + slowed * busy - np.where(same_as_pipeline, bw_p2p, 0.0)) * further
     tail_available = last + tail * busy
+    payload = blocks * weights
     return Overlap(
-        exposed=exchange + (exposed_chunks + exposed_tail),
+        exposed=exposed,
         required_chunk=_required(payload, available, scalar),
         required_tail=_required(payload, tail_available, scalar),
     )

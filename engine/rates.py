@@ -43,9 +43,9 @@ class StepTable:
 
     def at(self, size: Floats) -> Floats:
         """Efficiency at each size; sizes are at least 0, which every table reaches."""
-        result = np.full_like(size, self.efficiencies[0])
+        result: Floats = np.asarray(self.efficiencies[0])
         for threshold, efficiency in zip(self.thresholds[1:].tolist(), self.efficiencies[1:].tolist(), strict=True):
-            result[size >= threshold] = efficiency
+            result = np.where(size >= threshold, efficiency, result)
         return result
 
 

@@ -49,10 +49,16 @@ CREATE TABLE exploration (
     created_at TIMESTAMP NOT NULL,
     shards VARCHAR
 );
-CREATE TABLE reduction (key VARCHAR, name VARCHAR, rows BIGINT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (key, name));
+CREATE TABLE reduction (
+    key VARCHAR,
+    name VARCHAR,
+    rows BIGINT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (key, name)
+);
 """
-"""The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows are
-in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
+"""The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
+are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
 _DUCKDB_MAGIC: Final = b"DUCK"
 _MAGIC_OFFSET: Final = 8  # behind the checksum of the first header
@@ -74,7 +80,7 @@ def checked_key(key: str) -> str:
     """Return `key` if it may name an exploration; raise StoreError otherwise."""
     if not isinstance(key, str) or not KEY_PATTERN.fullmatch(key):
         raise StoreError(
-            f"The exploration key {str(key)[:80]!r} is not usable: give 1 to 128 lower-case letters, digits, '-' or '_'."
+            f"The exploration key {str(key)[:80]!r} is not usable: 1 to 128 of a-z, 0-9, - and _ are accepted."
         )
     return key
 
@@ -115,7 +121,7 @@ class Database:
                     _create(path)
                 database = _open_databases[path] = cls(path, read_only=read_only)
             elif database.read_only and not read_only:
-                raise StoreLockedError(f"The store {path} is open for reading in this process: close it there before writing.")
+                raise StoreLockedError(f"The store {path} is open for reading in this process: close it there first.")
             else:
                 database._users += 1
             return database
@@ -130,25 +136,27 @@ class Database:
                     self._connection.close()
 
     @contextlib.contextmanager
-    def cursor(self, active: "set[duckdb.DuckDBPyConnection] | None" = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor for one query and turn its errors into StoreErrors.
 
-        While the query runs the cursor is a member of `active`, for whoever may want to interrupt it.
+        While the query runs the cursor is a member of the sets `active`, for whoever may want to interrupt it.
         """
         try:
             with self._cursors_lock:
                 cursor = self._connection.cursor()
         except duckdb.Error as error:
             raise explain(error, self.path) from error
-        if active is not None:
-            active.add(cursor)
+        for cursors in active:
+            cursors.add(cursor)
         try:
             yield cursor
+        except StoreError:
+            raise
         except (duckdb.Error, OSError) as error:
             raise explain(error, self.path) from error
         finally:
-            if active is not None:
-                active.discard(cursor)
+            for cursors in active:
+                cursors.discard(cursor)
             cursor.close()
 
     @contextlib.contextmanager
@@ -172,7 +180,7 @@ class Database:
             if self._writers.get(key) == me:
                 raise StoreLockedError(f"This thread is already writing exploration {key}: finish that writer first.")
             if not self._writers_changed.wait_for(lambda: key not in self._writers, timeout):
-                raise StoreLockedError(f"Exploration {key} is still being written by another thread: wait or cancel it.")
+                raise StoreLockedError(f"Exploration {key} is still being written by another thread: try again later.")
             self._writers[key] = me
         try:
             yield
@@ -185,12 +193,12 @@ class Database:
         """Open the file with no way to reach any other file than the shards beside it."""
         try:
             connection = duckdb.connect(str(self.path), read_only=self.read_only)
+            shards = str(self.folder).replace("'", "''")
+            connection.execute(f"SET allowed_directories = ['{shards}/']")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
         except duckdb.Error as error:
             raise explain(error, self.path) from error
-        shards = str(self.folder).replace("'", "''")
-        connection.execute(f"SET allowed_directories = ['{shards}/']")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
         return connection
 
     def _check_identity(self) -> None:
@@ -203,12 +211,14 @@ class Database:
             except (duckdb.BinderException, duckdb.CatalogException):
                 found = {}
         if found.get("application") != expected["application"]:
-            raise StoreVersionError(f"The file {self.path} is a DuckDB database but not a result store: name another file.")
+            raise StoreVersionError(
+                f"The file {self.path} is a DuckDB database but no result store: name another."
+            )
         for name, meaning in (("layout", "layout"), ("columns", "set of columns")):
             if found.get(name) != expected[name]:
                 raise StoreVersionError(
-                    f"The store {self.path} has {meaning} {found.get(name)}, this version writes {expected[name]}: name another "
-                    "file, or delete this one and explore again."
+                    f"The store {self.path} has {meaning} {found.get(name)}, this version writes {expected[name]}: "
+                    "name another file, or delete this one and explore again."
                 )
 
     def _sweep(self) -> None:
@@ -232,26 +242,32 @@ class Database:
 
 def _checked_path(path: Path, *, read_only: bool) -> Path:
     """Return the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked."""
-    if path.name.endswith(SUFFIX) is False or path.name == SUFFIX:
-        raise StoreAccessError(f"The store {path} needs a file name ending in {SUFFIX}, such as results{SUFFIX}.")
     try:
         path = path.resolve()
         if path.is_dir():
-            raise StoreAccessError(f"The store {path} is a folder: name a file in it, such as {path / ('results' + SUFFIX)}.")
+            raise StoreAccessError(f"The store {path} is a folder: name a file in it, such as results{SUFFIX}.")
+        if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
+            raise StoreAccessError(f"The store {path} needs a file name ending in {SUFFIX}, such as results{SUFFIX}.")
         if not path.parent.is_dir():
-            raise StoreAccessError(f"The folder {path.parent} of the store {path.name} does not exist: create it first.")
+            raise StoreAccessError(
+                f"The folder {path.parent} for the store {path.name} is missing: create it first."
+            )
         if path.exists():
             with path.open("rb") as file:
                 magic = file.read(_MAGIC_OFFSET + len(_DUCKDB_MAGIC))[_MAGIC_OFFSET:]
             # Asked to open a SQLite file, DuckDB would try to fetch an extension from the network.
             if magic != _DUCKDB_MAGIC:
-                raise StoreCorruptError(f"The file {path} is not a DuckDB database: name another file, or delete this one.")
+                raise StoreCorruptError(f"The file {path} is not a DuckDB database: name another, or delete this one.")
             if not read_only and not os.access(path, os.W_OK):
-                raise StoreAccessError(f"The store {path} is not writable: open it for reading only, or change its permissions.")
+                raise StoreAccessError(
+                    f"The store {path} is not writable: open it read-only or change permissions."
+                )
         elif read_only:
             raise StoreAccessError(f"There is no store at {path}: run an exploration with this file first.")
         if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
-            raise StoreAccessError(f"The folder {path.parent} is not writable: name a store elsewhere, or change its permissions.")
+            raise StoreAccessError(
+                f"The folder {path.parent} is not writable: put the store elsewhere."
+            )
     except StoreError:
         raise
     except (OSError, ValueError, RuntimeError) as error:

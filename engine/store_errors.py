@@ -69,10 +69,10 @@ def explain(error: Exception, path: Path) -> StoreError:
     words = text.lower()
     named = re.search(r'file "?([^"\n:]+\.(?:parquet|duckdb(?:\.wal)?))"?', text, re.IGNORECASE)
     file = named.group(1) if named else str(path)
-    number = getattr(error, "errno", None)
+    number = getattr(error, "errno", None) or 0
     for phrase, meaning in _NO_ROOM_WORDS.items():
-        if phrase in words or number is not None and _NO_ROOM.get(number) == meaning:
-            return StoreWriteError(f"Writing to {file} failed because {meaning}: nothing of it was kept; make room and repeat.")
+        if phrase in words or _NO_ROOM.get(number) == meaning:
+            return StoreWriteError(f"Writing to {file} failed because {meaning}: make room and run it again.")
     if isinstance(error, duckdb.InterruptException) or "interrupted" in words:
         return StoreInterruptedError(f"The query on {path} was cancelled.")
     if "could not set lock" in words:
@@ -82,11 +82,11 @@ def explain(error: Exception, path: Path) -> StoreError:
             f"The store {path} is held by {who}: close it there, wait for it to end, or name another file."
         )
     if "different configuration" in words:
-        return StoreLockedError(f"The store {path} is open in this process by other means: close that connection first.")
+        return StoreLockedError(f"The store {path} is open in this process by other means: close it there first.")
     if "version number" in words and "read a database file" in words:
         return StoreVersionError(
-            f"The file {path} was written by another version of DuckDB ({_first_line(text)}): name another file or install "
-            "that version."
+            f"The file {path} was written by another version of DuckDB ({_first_line(text)}): "
+            "name another file or install that version."
         )
     if isinstance(error, duckdb.FatalException) or "database has been invalidated" in words:
         return StoreError(f"The store {path} stopped after an earlier failure: close it and open it again.")

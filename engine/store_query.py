@@ -1,17 +1,16 @@
 """Questions to the stored rows of one exploration: counts, best rows, pages, groups, densities, exports.
 
-Names of columns come only from the register and values only as parameters, so no text of a user ever becomes SQL.
-Where rows with all their columns are wanted, their ids are found first and the other columns are read for those ids only:
-several times faster than sorting whole rows.
+Where rows with all their columns are wanted, their ids are found first and the other columns are read for those ids
+only: several times faster than sorting whole rows.
 """
 
+import contextlib
 import os
 import uuid
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -20,26 +19,25 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from engine import columns
+from engine import columns, store_shards
+from engine.store_conditions import (
+    STORED,
+    Condition,
+    Direction,
+    Query,
+    numeric,
+    ordering,
+    quoted,
+    selection,
+    stored_column,
+    stored_names,
+    whole_number,
+)
 from engine.store_database import Database
-from engine.store_errors import StoreError, explain
+from engine.store_errors import StoreError, StoreInterruptedError, explain
 
 SCHEMA: Final[pa.Schema] = columns.headline_schema()
-_STORED: Final = {column.name: column for column in columns.STORED}
-_COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _ROWS_PER_BATCH: Final = 65_536
-
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "not in"]
-Direction = Literal["ascending", "descending"]
-
-
-class Condition(NamedTuple):
-    """One condition on a stored column; several hold together."""
-
-    column: str
-    operator: Operator
-    value: Any
-    """A number, text or truth value; for "in" and "not in" a sequence of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +57,19 @@ class Histogram:
 class Rows:
     """The rows of one complete exploration. Any number of threads may ask at once."""
 
-    def __init__(self, database: Database, source: str, files: list[str] | None, active: set[Any]) -> None:
+    def __init__(
+        self, database: Database, source: str, files: list[str] | None, active: set[duckdb.DuckDBPyConnection]
+    ) -> None:
         """`source` is the FROM clause, which reads `files` where the rows are in shards."""
         self._database = database
         self._source = source
         self._files = files
-        self._active: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._active: set[duckdb.DuckDBPyConnection] = set()
         self._everyone = active
 
     def count(self, where: Sequence[Condition] = ()) -> int:
         """Return the number of rows that meet all conditions."""
-        query = _Query(self._source, self._files, where)
+        query = Query(self._source, self._files, where)
         return int(self._table(f"SELECT count(*) AS n FROM {query.rows}", query)["n"][0].as_py())
 
     def top(
@@ -84,7 +84,7 @@ class Rows:
 
         Best is what the register says, or the highest value where it does not say.
         """
-        column = _column(by)
+        column = stored_column(by)
         direction: Direction = "ascending" if column.better == "lower" else "descending"
         return self.page(0, k, order_by=((by, direction),), where=where, names=names)
 
@@ -97,22 +97,22 @@ class Rows:
         where: Sequence[Condition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Return up to `limit` rows after the first `offset`, sorted; equal ones, and all by default, in enumeration order.
+        """Return up to `limit` rows after the first `offset`, sorted.
 
-        Values that are not a number come last in either direction.
+        Equal ones, and all by default, come in enumeration order; values that are not a number come last.
         """
-        query = _Query(self._source, self._files, where)
-        text = f"SELECT id FROM {query.rows} ORDER BY {_ordering(order_by)} LIMIT $limit OFFSET $offset"
-        query.parameters |= {"limit": _whole(limit, "limit"), "offset": _whole(offset, "offset")}
+        query = Query(self._source, self._files, where)
+        text = f"SELECT id FROM {query.rows} ORDER BY {ordering(order_by)} LIMIT $limit OFFSET $offset"
+        query.parameters |= {"limit": whole_number(limit, "limit"), "offset": whole_number(offset, "offset")}
         return self.fetch(self._table(text, query)["id"].to_pylist(), names)
 
     def fetch(self, ids: Sequence[int] | np.ndarray, names: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these ids in this order. Raises StoreError for an id that is not a stored row."""
         wanted = pa.array(np.asarray(ids, dtype=np.int64))
-        chosen = _names(names)
-        query = _Query(self._source, self._files)
+        chosen = stored_names(names)
+        query = Query(self._source, self._files)
         query.parameters["ids"] = wanted.to_pylist()
-        found = self._table(f"SELECT {_selection(['id', *chosen])} FROM {query.rows} WHERE id = ANY($ids)", query)
+        found = self._table(f"SELECT {selection(['id', *chosen])} FROM {query.rows} WHERE id = ANY($ids)", query)
         positions = pc.index_in(wanted, found["id"].combine_chunks())
         if positions.null_count:
             missing = wanted.filter(positions.is_null())[0]
@@ -121,16 +121,16 @@ class Rows:
 
     def table(self, names: Sequence[str] | None = None, *, where: Sequence[Condition] = ()) -> pa.Table:
         """Return whole columns of the rows that meet all conditions, in enumeration order."""
-        query = _Query(self._source, self._files, where)
-        return self._table(f"SELECT {_selection(_names(names))} FROM {query.rows}", query)
+        query = Query(self._source, self._files, where)
+        return self._table(f"SELECT {selection(stored_names(names))} FROM {query.rows}", query)
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
-        """Return, per distinct combination of the group columns, its number of `rows`, best `value` and first best `id`."""
-        column = _column(metric)
-        query = _Query(self._source, self._files, where)
+        """Return, per combination of the group columns, its number of `rows`, best `value` and first best `id`."""
+        column = stored_column(metric)
+        query = Query(self._source, self._files, where)
         best = "min" if column.better == "lower" else "max"
-        keys = ", ".join(_quoted(name) for name in _names(groups))
-        value = _quoted(column.name)
+        keys = ", ".join(quoted(name) for name in stored_names(groups))
+        value = quoted(column.name)
         text = (
             f"WITH chosen AS (SELECT {keys}, id, {value} AS value FROM {query.rows}), "
             f"best AS (SELECT {keys}, count(*) AS rows, {best}(value) FILTER (NOT isnan(value::DOUBLE)) AS value "
@@ -142,8 +142,8 @@ class Rows:
 
     def value_range(self, name: str, *, where: Sequence[Condition] = ()) -> tuple[float, float] | None:
         """Return the lowest and highest finite value of a numeric column; None when there is none."""
-        value = _numeric(name)
-        query = _Query(self._source, self._files, where)
+        value = numeric(name)
+        query = Query(self._source, self._files, where)
         text = f"SELECT min(v) AS low, max(v) AS high FROM (SELECT {value} AS v FROM {query.rows}) WHERE isfinite(v)"
         row = self._table(text, query).to_pylist()[0]
         return None if row["low"] is None else (row["low"], row["high"])
@@ -162,28 +162,31 @@ class Rows:
 
         Bins include their lower bound; the last one includes its upper bound too.
         """
-        if any(not 1 <= _whole(number, "bins") <= 4096 for number in bins):
-            raise StoreError(f"A histogram cannot have {bins[0]} x {bins[1]} bins: between 1 and 4096 each way are accepted.")
+        if any(not 1 <= whole_number(number, "bins") <= 4096 for number in bins):
+            raise StoreError(f"A histogram cannot have {bins[0]} x {bins[1]} bins: 1 to 4096 each way are accepted.")
         edges = []
         for name, given, number in ((x, x_range, bins[0]), (y, y_range, bins[1])):
             low, high = given or self.value_range(name, where=where) or (0.0, 1.0)
             if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-                raise StoreError(f"The range of {name} cannot be {low} to {high}: two finite numbers in order are accepted.")
+                raise StoreError(
+                    f"The range of {name} cannot be {low} to {high}: give finite numbers in order."
+                )
             if low == high:  # one value: a bin around it
                 low, high = low - (abs(low) / 2 or 0.5), high + (abs(high) / 2 or 0.5)
             edges.append(np.linspace(low, high, number + 1))
-        query = _Query(self._source, self._files, where)
+        query = Query(self._source, self._files, where)
         for axis, (bounds, number) in {"x": (edges[0], bins[0]), "y": (edges[1], bins[1])}.items():
             query.parameters |= {
                 f"{axis}_low": float(bounds[0]),
                 f"{axis}_high": float(bounds[-1]),
                 f"{axis}_bins": int(number),
             }
-        cell = "CAST(least(floor(({0} - ${0}_low) / (${0}_high - ${0}_low) * ${0}_bins), ${0}_bins - 1) AS INTEGER) AS {0}_bin"
+        share = "({0} - ${0}_low) / (${0}_high - ${0}_low)"
+        cell = f"CAST(least(floor({share} * ${{0}}_bins), ${{0}}_bins - 1) AS INTEGER) AS {{0}}_bin"
         inside = "{0} >= ${0}_low AND {0} <= ${0}_high"
         text = (
             f"SELECT {cell.format('x')}, {cell.format('y')}, count(*) AS n "
-            f"FROM (SELECT {_numeric(x)} AS x, {_numeric(y)} AS y FROM {query.rows}) "
+            f"FROM (SELECT {numeric(x)} AS x, {numeric(y)} AS y FROM {query.rows}) "
             f"WHERE {inside.format('x')} AND {inside.format('y')} GROUP BY ALL"
         )
         cells = self._table(text, query)
@@ -207,13 +210,13 @@ class Rows:
         target = Path(path)
         if target.suffix.lower() not in (".csv", ".parquet"):
             raise StoreError(f"The export {target} needs a name ending in .csv or .parquet.")
-        query = _Query(self._source, self._files, where)
-        text = f"SELECT {_selection(_names(names))} FROM {query.rows}"
+        query = Query(self._source, self._files, where)
+        text = f"SELECT {selection(stored_names(names))} FROM {query.rows}"
         if order_by:
-            text += f" ORDER BY {_ordering(order_by)}"
+            text += f" ORDER BY {ordering(order_by)}"
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
-            with self._database.cursor(self._members()) as cursor:
+            with self._naming_damage(), self._database.cursor(self._active, self._everyone) as cursor:
                 reader = cursor.sql(text, params=query.parameters).to_arrow_reader(_ROWS_PER_BATCH)
                 written = _write(temporary, reader)
             os.replace(temporary, target)
@@ -225,14 +228,68 @@ class Rows:
 
     def interrupt(self) -> None:
         """Cancel the queries now running through this object; they raise StoreInterruptedError."""
-        for cursor in list(self._active):
+        interrupt_all(self._active)
+
+    def _table(self, text: str, query: "Query") -> pa.Table:
+        """Run a query and return its result with stored columns in their stored types."""
+        with self._naming_damage(), self._database.cursor(self._active, self._everyone) as cursor:
+            return as_stored(cursor.sql(text, params=query.parameters).to_arrow_table())
+
+    @contextlib.contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        """Blame a failed query on the damaged shard, if there is one."""
+        try:
+            yield
+        except StoreInterruptedError:
+            raise
+        except StoreError:
+            store_shards.name_unreadable(self._files or [])
+            raise
+
+
+def interrupt_all(active: set[duckdb.DuckDBPyConnection]) -> None:
+    """Cancel whatever these cursors are doing."""
+    for cursor in list(active):
+        with contextlib.suppress(duckdb.Error):  # one that has just finished
             cursor.interrupt()
 
-    def _members(self) -> "_Members":
-        return _Members((self._active, self._everyone))
 
-    def _table(self, text: str, query: "_Query") -> pa.Table:
-        """Run a query and return its result with stored columns in their stored types."""
-        with self._database.cursor(self._members()) as cursor:
-            result = cursor.sql(text, params=query.parameters).to_arrow_table()
-        return _as_stored(result)
+def as_stored(result: pa.Table) -> pa.Table:
+    """Return a query's result with the register's types and units on every stored column."""
+    arrays, fields = [], []
+    for name, array in zip(result.column_names, result.columns, strict=True):
+        column = STORED.get(name)
+        if column is None:
+            arrays.append(array)
+            fields.append(result.schema.field(name))
+            continue
+        fields.append(SCHEMA.field(name))
+        target = fields[-1].type
+        if not pa.types.is_dictionary(target):
+            array = array.cast(target)
+        elif not pa.types.is_dictionary(array.type):
+            array = array.dictionary_encode().cast(target)
+        elif array.type != target:  # codes of DuckDB's ENUM, whose type is unsigned
+            chunks = [pa.DictionaryArray.from_arrays(c.indices.cast(pa.int8()), c.dictionary) for c in array.chunks]
+            array = pa.chunked_array(chunks, type=target)
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _write(path: Path, reader: pa.RecordBatchReader) -> int:
+    """Write batches to a CSV or Parquet file, chosen by the name that `path` stands for; return the number of rows."""
+    written = 0
+    names = reader.schema.names
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    as_text = ".csv." in path.name.lower()
+    if as_text:  # Arrow's CSV writer takes plain text only
+        schema = pa.schema([f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in schema])
+        writer = pyarrow.csv.CSVWriter(path, schema, write_options=pyarrow.csv.WriteOptions(quoting_style="needed"))
+    else:
+        writer = pq.ParquetWriter(path, schema, compression="zstd")
+    with writer:
+        for batch in reader:
+            table = as_stored(pa.Table.from_batches([batch]))
+            writer.write_table(table.cast(schema) if as_text else table)
+            written += batch.num_rows
+    return written

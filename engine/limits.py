@@ -1,0 +1,92 @@
+"""Limits of a space: what each execution field may be.
+
+A limit is one value, a list of values, or a range `{"min": a, "max": b}` (either end may be left out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.columns import FIELDS, by_name
+from engine.execution import LARGEST
+
+__all__ = ["LimitError", "Limits", "normalise", "permits"]
+
+Limits = Mapping[str, Any]
+
+OPTIONS = {"uneven_pipelines": "bool"}
+"""Limits that are no field: `uneven_pipelines` true also tries pipelines that do not divide the blocks."""
+
+_FIXED = ("num_procs", "datatype")
+
+
+class LimitError(ValueError):
+    """A limit names no field, or allows nothing that the field could be; the message says which and what would do."""
+
+
+def normalise(limits: Limits | None) -> dict[str, Any]:
+    """Limits in one form: a sorted list of values, or a range with `min` and `max`; raises `LimitError`.
+
+    Equal limits written differently become equal, so that scenarios can be compared by content.
+    """
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise LimitError(f"Limits must map field names to values, not be {type(limits).__name__}.")
+    result: dict[str, Any] = {}
+    names = {column.name for column in FIELDS} | set(OPTIONS)
+    for name, limit in limits.items():
+        if name not in names or name in _FIXED:
+            accepted = ", ".join(sorted(names - set(_FIXED)))
+            raise LimitError(f"There is no limit on {name!r}; limits can be set on {accepted}.")
+        if name in OPTIONS:
+            if not isinstance(limit, bool):
+                raise LimitError(f"{name} is {limit!r}; it must be true or false.")
+            if limit:
+                result[name] = True
+            continue
+        if limit is not None:
+            result[name] = _normalise_one(name, limit)
+    return dict(sorted(result.items()))
+
+
+def _normalise_one(name: str, limit: Any) -> Any:
+    column = by_name(name)
+    if isinstance(limit, Mapping):
+        if column.dtype != "int64" or not limit or set(limit) - {"min", "max"}:
+            raise LimitError(f"The limit on {name} is {dict(limit)!r}; a range has min, max or both, for a number.")
+        low, high = (_value(name, limit.get(end, default)) for end, default in (("min", 0), ("max", LARGEST)))
+        if low > high:
+            raise LimitError(f"The limit on {name} goes from {low} to {high}; min must not exceed max.")
+        return {"min": low, "max": high}
+    values = list(limit) if isinstance(limit, list | tuple | set | frozenset) else [limit]
+    if not values:
+        raise LimitError(f"The limit on {name} is an empty list; leave it out to allow everything.")
+    return sorted({_value(name, value) for value in values})
+
+
+def _value(name: str, value: Any) -> Any:
+    column = by_name(name)
+    if column.dtype == "str":
+        if value not in column.choices:
+            raise LimitError(f"{name} cannot be {value!r}; it is one of {', '.join(column.choices)}.")
+        return value
+    if column.dtype == "bool":
+        if not isinstance(value, bool):
+            raise LimitError(f"{name} cannot be {value!r}; it is true or false.")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+        raise LimitError(f"{name} cannot be {value!r}; it is a whole number from 0 to {LARGEST:,}.")
+    return value
+
+
+def permits(limits: Mapping[str, Any], name: str) -> Callable[[Any], bool]:
+    """Whether normalised limits allow a value of the field."""
+    limit = limits.get(name)
+    if limit is None:
+        return lambda value: True
+    if isinstance(limit, dict):
+        return lambda value: bool(limit["min"] <= value <= limit["max"])
+    allowed = frozenset(limit)
+    return lambda value: value in allowed

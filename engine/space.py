@@ -1,0 +1,320 @@
+"""The space: all executions of a model on a number of processors under stated limits, numbered.
+
+A space is a list of cells, one per (tensor, pipeline, batch) combination. Within a cell the choices are rectangular:
+
+    id = first id of the cell + ((interleaving x modes + mode) x microbatches + microbatch) x assignments + assignment
+
+where a mode is one combination of everything that is a choice of method (recomputation, sharding, communication,
+overlap, offload, ...), and an assignment says which network carries which parallelism. So ids run in the enumeration
+order of Calculon's `llm-all-executions` (QUIRKS S6), decode by arithmetic, and no list of executions is ever made.
+
+Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*` (QUIRKS S1-S6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine.columns import FIELDS, by_name
+from engine.execution import DATATYPES, LARGEST, Executions
+from engine.limits import LimitError, normalise, permits
+from hardware import System
+from models import Model
+
+__all__ = ["MODE_FIELDS", "Cell", "Modes", "Space", "SpaceError", "divisors"]
+
+Ints = npt.NDArray[np.int64]
+
+LARGEST_SPACE = 2**62
+
+
+class SpaceError(ValueError):
+    """A space that cannot be numbered: an impossible processor count, batch or datatype, or far too many executions."""
+
+
+MODE_FIELDS: tuple[str, ...] = (
+    "activation_recompute", "optimizer_sharding", "tensor_par_comm_type", "seq_par_ag_redo", "data_par_overlap",
+    "tensor_par_overlap", "weight_offload", "activations_offload", "optimizer_offload", "fused_activation",
+    "attention_type", "training",
+)  # fmt: skip
+"""Fields that a mode decides, in enumeration order."""
+
+
+@lru_cache(maxsize=4096)
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors in ascending order."""
+    small = np.arange(1, int(number**0.5) + 1)
+    small = small[number % small == 0]
+    return tuple(sorted({*small.tolist(), *(number // small).tolist()}))
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The modes of cells of one kind: an array [modes] per field of `MODE_FIELDS`, words as positions."""
+
+    fields: Mapping[str, npt.NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.fields["training"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One (tensor, pipeline, batch) combination and its rectangle of choices."""
+
+    tensor_par: int
+    pipeline_par: int
+    data_par: int
+    batch_size: int
+    interleavings: tuple[int, ...]
+    microbatches: tuple[int, ...]
+    kind: int
+    assignments: int
+
+    @property
+    def is_tensor_parallel(self) -> bool:
+        """Whether the cell's kind has tensor parallelism."""
+        return self.tensor_par > 1
+
+
+class Space:
+    """All executions of `model` on `num_procs` processors of `system`, at most `max_batch_size` samples per step.
+
+    `limits` restrict fields (see `engine.limits`). Without limits the space is exactly Calculon's: multi-head
+    attention, training, fused activations, pipelines that divide the blocks, and per data-parallel degree the largest
+    batch that it divides. Limits on `attention_type`, `training`, `fused_activation`, `batch_size` and
+    `uneven_pipelines` also widen it.
+
+    Raises `SpaceError` or `engine.limits.LimitError`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        system: System,
+        *,
+        num_procs: int,
+        max_batch_size: int,
+        datatype: str,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.system = model, system
+        self.num_procs = _whole("num_procs", num_procs)
+        self.max_batch_size = _whole("max_batch_size", max_batch_size)
+        if datatype not in DATATYPES:
+            raise SpaceError(f"datatype is {datatype!r}; it must be one of {', '.join(DATATYPES)}.")
+        if datatype not in system.matrix:
+            raise SpaceError(f"{system.name} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
+        self.datatype = datatype
+        self.limits = normalise(limits)
+        self.tiers = len(system.networks)
+        self.modes = tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
+        self.assignments = tuple(
+            self._assignments(bool(kind & 4), bool(kind & 2), bool(kind & 1)) for kind in range(8)
+        )
+        self.cells = self._cells()
+        sizes = [
+            len(cell.interleavings) * len(self.modes[mode_kind(cell)]) * len(cell.microbatches) * cell.assignments
+            for cell in self.cells
+        ]
+        self.total = sum(sizes)
+        if self.total > LARGEST_SPACE:
+            raise SpaceError(f"The space has {self.total:.3g} executions, which cannot be numbered; set limits.")
+        self.first_ids: Ints = np.concatenate(([0], np.cumsum(np.array(sizes, np.int64))))[:-1].astype(np.int64)
+
+    def _values(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Choices of a mode field in enumeration order; the default unless a limit says otherwise."""
+        limit = self.limits.get(name)
+        if limit is None:
+            return default
+        every = by_name(name).choices or (True, False)
+        return tuple(value for value in every if value in limit)
+
+    def _modes(self, tensor: bool, data: bool) -> Modes:
+        """Modes of the cells with or without tensor and data parallelism, in enumeration order (QUIRKS S3, S6)."""
+        offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
+        values = {
+            "activation_recompute": self._values("activation_recompute", by_name("activation_recompute").choices),
+            "optimizer_sharding": self._values("optimizer_sharding", (True, False)),
+            "tensor_par_comm_type": self._values("tensor_par_comm_type", by_name("tensor_par_comm_type").choices),
+            "seq_par_ag_redo": self._values("seq_par_ag_redo", (True, False)),
+            "data_par_overlap": self._values("data_par_overlap", (True, False)),
+            "tensor_par_overlap": self._values("tensor_par_overlap", by_name("tensor_par_overlap").choices),
+            "weight_offload": self._values("weight_offload", (True, False)),
+            "activations_offload": self._values("activations_offload", (True, False)),
+            "optimizer_offload": self._values("optimizer_offload", (True, False)),
+            "fused_activation": self._values("fused_activation", (True,)),
+            "attention_type": self._values("attention_type", ("multihead",)),
+            "training": self._values("training", (True,)),
+        }
+        kept = []
+        for mode in product(*(values[name] for name in MODE_FIELDS)):
+            m = dict(zip(MODE_FIELDS, mode, strict=True))
+            recompute = m["activation_recompute"]
+            valid = (
+                (data or not m["optimizer_sharding"])
+                and not (m["data_par_overlap"] and not (data and m["training"]))
+                and (tensor or m["tensor_par_overlap"] == "none")
+                and not (m["seq_par_ag_redo"] and (recompute == "full" or m["tensor_par_comm_type"] != "rs_ag"))
+                and not (m["activations_offload"] and recompute == "full")
+                and (m["training"] or (recompute == "none" and not m["optimizer_offload"]))
+                and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
+            )
+            if valid:
+                kept.append(mode)
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for position, name in enumerate(MODE_FIELDS):
+            choices = by_name(name).choices
+            taken = [mode[position] for mode in kept]
+            columns[name] = (
+                np.array([choices.index(value) for value in taken], np.int64) if choices else np.array(taken, bool)
+            )
+        return Modes(columns)
+
+    def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
+        """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
+        names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
+        options = []
+        for name, present in zip(names, (tensor, pipeline, data), strict=True):
+            allowed = permits(self.limits, name)
+            options.append([tier for tier in (range(self.tiers) if present else (0,)) if allowed(tier)])
+        return np.array(list(product(*options)), np.int64).reshape(-1, 3)
+
+    def _cells(self) -> tuple[Cell, ...]:
+        model, limits = self.model, self.limits
+        allow = {name: permits(limits, name) for name in (column.name for column in FIELDS)}
+        uneven = bool(limits.get("uneven_pipelines"))
+        cells = []
+        for tensor in divisors(self.num_procs):
+            if model.hidden % tensor or model.attn_heads % tensor or not allow["tensor_par"](tensor):
+                continue
+            rest = self.num_procs // tensor
+            for pipeline in divisors(rest):
+                if pipeline > model.num_blocks or (model.num_blocks % pipeline and not uneven):
+                    continue
+                data = rest // pipeline
+                if data > self.max_batch_size or not allow["pipeline_par"](pipeline) or not allow["data_par"](data):
+                    continue
+                blocks = -(-model.num_blocks // pipeline)
+                interleavings = tuple(
+                    v for v in (divisors(blocks) if pipeline > 1 else (1,)) if allow["pipeline_interleaving"](v)
+                )
+                for batch in self._batches(data):
+                    microbatches = tuple(
+                        m
+                        for m in divisors(batch // data)
+                        if m * model.seq_size % tensor == 0 and allow["microbatch_size"](m)
+                    )
+                    kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
+                    assignments = len(self.assignments[kind])
+                    if interleavings and microbatches and assignments:
+                        cells.append(
+                            Cell(tensor, pipeline, data, batch, interleavings, microbatches, kind, assignments)
+                        )
+        return tuple(cells)
+
+    def _batches(self, data_par: int) -> list[int]:
+        """Batch sizes tried at a data-parallel degree."""
+        limit = self.limits.get("batch_size")
+        if limit is None:
+            return [self.max_batch_size // data_par * data_par]
+        if isinstance(limit, dict):
+            low, high = max(limit["min"], data_par), min(limit["max"], self.max_batch_size)
+            first = -(-low // data_par) * data_par
+            if (high - first) // data_par > 100_000:
+                raise LimitError(
+                    f"batch_size from {low} to {high} has over 100,000 multiples of data_par {data_par}; "
+                    "give a list or a narrower range."
+                )
+            return list(range(first, high + 1, data_par))
+        return [batch for batch in limit if 0 < batch <= self.max_batch_size and batch % data_par == 0]
+
+    @cached_property
+    def _columns(self) -> dict[str, Ints]:
+        """Per cell [cells]: degrees, batch, and the counts that decoding divides by."""
+        def column(values: list[int]) -> Ints:
+            return np.array(values, np.int64)
+
+        return {
+            "tensor_par": column([cell.tensor_par for cell in self.cells]),
+            "pipeline_par": column([cell.pipeline_par for cell in self.cells]),
+            "data_par": column([cell.data_par for cell in self.cells]),
+            "batch_size": column([cell.batch_size for cell in self.cells]),
+            "kind": column([cell.kind for cell in self.cells]),
+            "modes": column([len(self.modes[mode_kind(cell)]) for cell in self.cells]),
+            "interleavings": column([len(cell.interleavings) for cell in self.cells]),
+            "microbatches": column([len(cell.microbatches) for cell in self.cells]),
+            "assignments": column([cell.assignments for cell in self.cells]),
+        }
+
+    def decode(self, ids: npt.ArrayLike) -> Executions:
+        """The executions with these ids [rows]. Raises `SpaceError` for an id outside 0..total-1."""
+        numbers = np.asarray(ids, np.int64)
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= self.total):
+            raise SpaceError(f"Execution ids of this space run from 0 to {self.total - 1:,}.")
+        c = self._columns
+        cell = np.searchsorted(self.first_ids, numbers, side="right") - 1
+        rest, assignment = np.divmod(numbers - self.first_ids[cell], c["assignments"][cell])
+        rest, microbatch = np.divmod(rest, c["microbatches"][cell])
+        interleaving, mode = np.divmod(rest, c["modes"][cell])
+        rows = len(numbers)
+        fields: dict[str, npt.NDArray[Any]] = {
+            name: c[name][cell] for name in ("tensor_par", "pipeline_par", "data_par", "batch_size")
+        }
+        fields["num_procs"] = np.full(rows, self.num_procs)
+        fields["datatype"] = np.full(rows, list(DATATYPES).index(self.datatype))
+        fields["pipeline_interleaving"] = _ragged([item.interleavings for item in self.cells], cell, interleaving)
+        fields["microbatch_size"] = _ragged([item.microbatches for item in self.cells], cell, microbatch)
+        kind = c["kind"][cell]
+        nets = ("tensor_par_net", "pipeline_par_net", "data_par_net")
+        for position, name in enumerate(nets):
+            fields[name] = _ragged([table[:, position] for table in self.assignments], kind, assignment)
+        modes = (kind >> 2) * 2 + (kind & 1)
+        for name in MODE_FIELDS:
+            fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
+        return Executions(**fields)
+
+    def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
+        """The executions with these ids as a table of the 23 fields, words written out."""
+        return to_table(self.decode(ids))
+
+
+def mode_kind(cell: Cell) -> int:
+    """Which of the four mode lists a cell uses: by tensor and data parallelism."""
+    return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
+
+
+def to_table(e: Executions) -> pd.DataFrame:
+    """Executions as a table of the 23 fields, words written out."""
+    columns: dict[str, Any] = {}
+    for column in FIELDS:
+        values = getattr(e, column.name)
+        if column.dtype == "str":
+            words = np.array(column.choices or tuple(DATATYPES), dtype=object)
+            columns[column.name] = pd.array(words[values], dtype="str")
+        else:
+            columns[column.name] = values
+    return pd.DataFrame(columns)
+
+
+def _ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
+    """`lists[which][position]` for arrays of both, over lists of different lengths."""
+    arrays = [np.asarray(item) for item in lists]
+    starts = np.concatenate(([0], np.cumsum([len(item) for item in arrays])))[:-1].astype(np.int64)
+    joined = np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+    result: npt.NDArray[Any] = joined[starts[which] + position]
+    return result
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
+        raise SpaceError(f"{name} is {value!r}; it must be a whole number from 1 to {LARGEST:,}.")
+    return int(value)

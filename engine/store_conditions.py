@@ -1,0 +1,149 @@
+"""Parts of queries over stored rows, built so that no text of a user ever becomes SQL.
+
+Names of columns come only from the register and values travel only as parameters.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from engine import columns
+from engine.store_errors import StoreError
+
+STORED: Final = {column.name: column for column in columns.STORED}
+"""The columns of a stored row by name."""
+
+_COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "not in"]
+Direction = Literal["ascending", "descending"]
+
+
+class Condition(NamedTuple):
+    """One condition on a stored column; several hold together."""
+
+    column: str
+    operator: Operator
+    value: Any
+    """A number, text or truth value; for "in" and "not in" a sequence of them."""
+
+
+class Query:
+    """The FROM and WHERE part of a query, with its parameters."""
+
+    def __init__(self, source: str, files: list[str] | None, where: Sequence[Condition] = ()) -> None:
+        self.parameters: dict[str, Any] = {} if files is None else {"files": files}
+        conditions = [self._condition(number, Condition(*condition)) for number, condition in enumerate(where)]
+        self.rows = f"{source} WHERE {' AND '.join(conditions)}" if conditions else source
+
+    def _condition(self, number: int, condition: Condition) -> str:
+        """Return the SQL of one condition and add its values to the parameters."""
+        column = stored_column(condition.column)
+        several = condition.operator in ("in", "not in")
+        if not several and condition.operator not in _COMPARISONS:
+            raise StoreError(
+                f"The condition on {column.name} has the operator {condition.operator!r}: "
+                "=, !=, <, <=, >, >=, in and not in are accepted."
+            )
+        values = list(condition.value) if several and _is_sequence(condition.value) else [condition.value]
+        if several and not values:
+            return "false" if condition.operator == "in" else "true"
+        places = []
+        for position, value in enumerate(values):
+            name = f"value_{number}_{position}"
+            self.parameters[name] = _accepted(column, condition.operator, value)
+            places.append(f"${name}")
+        right = f"({', '.join(places)})" if several else places[0]
+        return f"{quoted(column.name)} {condition.operator.upper()} {right}"
+
+
+def source_of_shards() -> str:
+    """Return the FROM clause that reads the shards given as parameter `files` with the types of a table of rows."""
+    selected = [
+        f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
+        if column.choices
+        else quoted(column.name)
+        for column in columns.STORED
+    ]
+    return f"(SELECT {', '.join(selected)} FROM read_parquet($files))"
+
+
+def stored_column(name: str) -> columns.Column:
+    """Return the stored column called `name`; raise UnknownColumn, or StoreError when it is known but not stored."""
+    column = columns.by_name(name)
+    if name not in STORED:
+        raise StoreError(
+            f"The column {name} is not stored for every execution: fields and headline statistics are; "
+            "the others are recomputed for chosen rows."
+        )
+    return column
+
+
+def stored_names(names: Sequence[str] | None) -> list[str]:
+    """Return checked column names, all stored ones by default."""
+    if names is None:
+        return list(STORED)
+    if isinstance(names, str) or not names:
+        raise StoreError(f"The column names {names!r} are not usable: give a list of at least one name.")
+    return list(dict.fromkeys(stored_column(name).name for name in names))
+
+
+def numeric(name: str) -> str:
+    """Return a column's values as SQL of type DOUBLE; raise StoreError for a text column."""
+    column = stored_column(name)
+    if column.dtype == "str":
+        raise StoreError(f"The column {name} holds text: a numeric column is needed here.")
+    return f"CAST({quoted(name)} AS DOUBLE)"
+
+
+def quoted(name: str) -> str:
+    """Return a register name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def selection(names: Sequence[str]) -> str:
+    """Return column names as an SQL list without repetitions."""
+    return ", ".join(quoted(name) for name in dict.fromkeys(names))
+
+
+def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
+    """Return an ORDER BY list that ends with the id, so that every order is total and repeatable."""
+    terms = []
+    for name, direction in order_by:
+        column = stored_column(name)
+        if direction not in ("ascending", "descending"):
+            raise StoreError(
+                f"The direction {direction!r} of {name} is unknown: use ascending or descending."
+            )
+        if column.dtype == "float64":
+            terms.append(f"isnan({quoted(name)})")
+        terms.append(f"{quoted(name)} {'ASC' if direction == 'ascending' else 'DESC'}")
+    return ", ".join([*terms, "id"])
+
+
+def whole_number(value: object, what: str) -> int:
+    """Return a non-negative whole number; raise StoreError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
+        raise StoreError(f"The {what} cannot be {value!r}: a whole number of at least 0 is accepted.")
+    return int(value)
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence | np.ndarray | set | frozenset) and not isinstance(value, str | bytes)
+
+
+def _accepted(column: columns.Column, operator: str, value: object) -> bool | int | float | str:
+    """Return a condition's value as a plain Python value of the column's kind; raise StoreError when it is not one."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    ordered = operator not in ("=", "!=", "in", "not in")
+    if column.dtype == "bool" and isinstance(plain, bool) and not ordered:
+        return plain
+    if column.dtype == "str" and isinstance(plain, str) and not ordered:
+        return plain
+    if column.dtype in ("int64", "float64") and isinstance(plain, int | float) and not isinstance(plain, bool):
+        if plain != plain or (isinstance(plain, int) and abs(plain) >= 2**63):
+            raise StoreError(f"The condition on {column.name} has the value {plain!r}: a 64-bit number is accepted.")
+        return plain
+    kind = {"bool": "true or false, with = or !=,", "str": "a text, with = or !=,"}.get(column.dtype, "a number")
+    raise StoreError(f"The condition {column.name} {operator} {str(value)[:80]!r} is not usable: {kind} is accepted.")
