@@ -9,6 +9,7 @@ above 0.087 for deuteranopia, protanopia and tritanopia, simulated after Machado
 "A Physiologically-based Model for Simulation of Color Vision Deficiency", IEEE TVCG 15(6).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -71,6 +72,12 @@ class Palette:
             "fgopacity": opacity,
         }
 
+    def hatch_some(self, which: Sequence[bool], size: int = 7, opacity: float = 0.45) -> dict[str, Any]:
+        """Return the Plotly pattern that hatches some marks of a trace; give those the colour `muted` as well."""
+        pattern = self.hatch(size, opacity)
+        del pattern["bgcolor"]
+        return {**pattern, "shape": ["/" if flag else "" for flag in which]}
+
     def colorscale(self, reverse: bool = False) -> list[list[float | str]]:
         """Return the sequential ramp as a Plotly colour scale."""
         stops = self.sequential[::-1] if reverse else self.sequential
@@ -91,7 +98,7 @@ LIGHT: Final = Palette(
     diverging=(
         "#8C3A0B", "#B95E1D", "#DB8A47", "#EFBB8B", "#F8E4D0", "#DCEBEC", "#A9D0D3", "#6AAFB7", "#33859A", "#1C5A78",
     ),
-    label_turn=0.48,
+    label_turn=0.535,
 )  # fmt: skip
 
 DARK: Final = Palette(
@@ -108,7 +115,7 @@ DARK: Final = Palette(
     diverging=(
         "#F3A76B", "#D98245", "#B1622F", "#7D4726", "#43301F", "#1F333B", "#245463", "#2E7C8C", "#4BA5B3", "#86CDD6",
     ),
-    label_turn=0.42,
+    label_turn=0.405,
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""The browser interface: pages, charts, and what they share."""

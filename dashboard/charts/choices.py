@@ -1,0 +1,154 @@
+"""What each choice costs: the best that remains when one option is fixed and everything else is free."""
+
+import math
+from typing import Final
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, in_sentence, note
+from dashboard.format import column_of, format_value, percent
+from dashboard.palette import Palette, palette
+from engine.columns import Column, by_name, choice_label
+
+COLUMNS: Final = ("field", "choice", "value")
+"""Columns that `choices` reads."""
+
+_ROW: Final = 40
+_CLOSE: Final = 0.07
+"""Labels of dots closer than this share of the axis alternate above and below the rail."""
+
+
+def choices(
+    table: pd.DataFrame,
+    metric: Column | str,
+    mode: str = "light",
+    *,
+    tier_names: tuple[str, ...] = (),
+) -> Chart:
+    """Draw one rail per field with a dot per option, at the share of the overall best that the option can reach.
+
+    table: columns field (name of an execution field), choice (its value), value (best of the metric with that choice
+    fixed, NaN where then nothing fits). Fields appear in the order of the table. tier_names: names of the network
+    tiers, used in place of their index.
+    """
+    column, colours = column_of(metric), palette(mode)
+    values = [float(value) for value in table["value"]] if len(table) else []
+    known = [value for value in values if math.isfinite(value) and value > 0]
+    if not known:
+        return empty(colours, 120, "No execution fits, so no choice can be compared.")
+    lower = column.better == "lower"
+    best = min(known) if lower else max(known)
+    shares = [_share(value, best, lower) for value in values]
+    rows = table.assign(share=shares).reset_index(drop=True)
+    fields = list(dict.fromkeys(rows["field"]))
+    places = {field: len(fields) - 1 - index for index, field in enumerate(fields)}
+    left = min(share for share in shares if not math.isnan(share))
+    # Start at a round tenth below the worst; a rail shorter than 10 points would exaggerate noise.
+    start = max(0.0, min(math.floor(left * 10) / 10, 0.9))
+    width = 1.0 - start
+    figure = base(colours, 34 + _ROW * len(fields))
+    costly: tuple[float, str] = (1.0, "")
+    for field in fields:
+        part = rows[rows["field"] == field]
+        fitting = part[part["share"].notna()].sort_values("share", kind="stable")
+        names = [_name(field, value, tier_names) for value in fitting["choice"]]
+        if len(fitting):
+            spread = [float(value) for value in fitting["share"]]
+            _rail(figure, places[field], spread, colours)
+            _labels(figure, places[field], spread, names, width, colours)
+            worst = (spread[0], f"{in_sentence(by_name(field).label)} {names[0]}")
+            costly = min(costly, worst)
+        missing = [_name(field, value, tier_names) for value in part[part["share"].isna()]["choice"]]
+        if missing:
+            note(figure, f"{', '.join(missing)}: nothing fits", colours, x=start, y=places[field], xanchor="left",
+                 yshift=-12)  # fmt: skip
+    fitting = rows[rows["share"].notna()]
+    figure.add_trace(_dots(fitting, column, places, tier_names, colours))
+    figure.update_xaxes(range=[start - 0.03 * width, 1 + 0.02 * width])
+    # Labels are centred on their dots, so the one of the best reaches past the axis.
+    figure.update_layout(margin={"r": 38})
+    _percent_ticks(figure, start)
+    figure.update_yaxes(
+        tickvals=list(places.values()), ticktext=[by_name(field).label for field in fields],
+        range=[-0.6, len(fields) - 0.4], tickfont={"size": 12, "color": colours.text},
+    )  # fmt: skip
+    return Chart(figure, _alt(column, best, costly))
+
+
+def _share(value: float, best: float, lower: bool) -> float:
+    """Return what share of the best a value is, 1 for the best itself; NaN where nothing fits."""
+    if math.isnan(value):
+        return math.nan
+    if not math.isfinite(value) or value <= 0:
+        return 0.0
+    return best / value if lower else value / best
+
+
+def _percent_ticks(figure: go.Figure, start: float) -> None:
+    step = 0.1 if start >= 0.5 else 0.2
+    ticks = [1 - step * index for index in range(round((1 - start) / step + 1e-9) + 1)]
+    figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick * 100:.0f} %" for tick in ticks])
+
+
+def _name(field: str, value: object, tier_names: tuple[str, ...]) -> str:
+    if field.endswith("_net") and str(value).isdigit() and int(str(value)) < len(tier_names):
+        return tier_names[int(str(value))]
+    return choice_label(field, value)
+
+
+def _rail(figure: go.Figure, row: int, shares: list[float], colours: Palette) -> None:
+    figure.add_shape(
+        type="line", x0=shares[0], x1=shares[-1], y0=row, y1=row, layer="below",
+        line={"color": colours.grid, "width": 3},
+    )  # fmt: skip
+
+
+def _labels(
+    figure: go.Figure, row: int, shares: list[float], names: list[str], width: float, colours: Palette
+) -> None:
+    """Write the options next to their dots; options at the same place share one label, close ones alternate."""
+    groups: list[tuple[float, list[str]]] = []
+    for share, name in zip(shares, names, strict=True):
+        if groups and share - groups[-1][0] < 0.004 * width:
+            groups[-1][1].append(name)
+        else:
+            groups.append((share, [name]))
+    above = True
+    for index, (share, together) in enumerate(groups):
+        if index and share - groups[index - 1][0] < _CLOSE * width * max(1.0, len("·".join(together)) / 6):
+            above = not above
+        else:
+            above = True
+        note(figure, " · ".join(together), colours, x=share, y=row, yshift=13 if above else -13)
+
+
+def _dots(
+    rows: pd.DataFrame, column: Column, places: dict[str, int], tier_names: tuple[str, ...], colours: Palette
+) -> go.Scatter:
+    shares = [float(value) for value in rows["share"]]
+    return go.Scatter(
+        x=shares,
+        y=[places[field] for field in rows["field"]],
+        mode="markers",
+        marker={
+            "size": 9,
+            "color": [colours.ramp((share - 0.4) / 0.6) for share in shares],
+            "line": {"width": 1, "color": colours.muted},
+        },
+        hovertext=[
+            f"<b>{by_name(row['field']).label}: {_name(row['field'], row['choice'], tier_names)}</b><br>"
+            f"best {in_sentence(column.label)} {format_value(column, row['value'])}<br>"
+            f"{percent(row['share'])} of the best"
+            for row in rows.to_dict("records")
+        ],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+
+
+def _alt(column: Column, best: float, costly: tuple[float, str]) -> str:
+    share, name = costly
+    reached = f"{in_sentence(column.label)} of {format_value(column, best)}"
+    if not name or share >= 0.9995:
+        return f"Every option of every choice reaches the best {reached}."
+    return f"Against the best {reached}, the costliest option is {name}: it leaves {percent(share)}."

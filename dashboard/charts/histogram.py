@@ -1,0 +1,73 @@
+"""How executions are spread over one metric."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, in_sentence
+from dashboard.format import Scale, column_of, count, format_value, scale_for
+from dashboard.palette import palette
+from engine.columns import Column
+
+HEIGHT: Final = 84
+_TONE: Final = 0.62
+
+
+def histogram(
+    counts: Sequence[int],
+    edges: Sequence[float],
+    metric: Column | str,
+    mode: str = "light",
+    *,
+    marked: float | None = None,
+    height: int = HEIGHT,
+) -> Chart:
+    """Draw counts per bin.
+
+    counts: executions per bin, n of them; edges: n + 1 bin edges in the metric's unit, ascending.
+    marked: value to point out with a line, such as that of the execution in view.
+    """
+    column, colours = column_of(metric), palette(mode)
+    total = int(sum(counts))
+    if total == 0 or len(edges) != len(counts) + 1:
+        return empty(colours, height, "No execution to count.")
+    scale = scale_for(column, edges)
+    low, high = [edge / scale.factor for edge in edges[:-1]], [edge / scale.factor for edge in edges[1:]]
+    figure = base(colours, height)
+    figure.add_trace(
+        go.Bar(
+            x=[(a + b) / 2 for a, b in zip(low, high, strict=True)],
+            y=[int(number) for number in counts],
+            # A hair narrower than the bin; nothing at all would blur into one area.
+            width=[0.94 * (b - a) for a, b in zip(low, high, strict=True)],
+            marker={"color": colours.ramp(_TONE), "line": {"width": 0}},
+            hovertext=[
+                f"<b>{format_value(column, a)} to {format_value(column, b)}</b><br>{count(number)} executions"
+                for a, b, number in zip(edges[:-1], edges[1:], counts, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )
+    if marked is not None:
+        place = marked / scale.factor
+        figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, yref="paper",
+                         line={"color": colours.text, "width": 1.6})  # fmt: skip
+    figure.update_xaxes(ticksuffix=_suffix(scale), nticks=6, range=[low[0], high[-1]])
+    figure.update_yaxes(visible=False, range=[0, max(counts) * 1.04])
+    figure.update_layout(bargap=0, margin={"t": 2})
+    return Chart(figure, _alt(counts, edges, column, total))
+
+
+def _suffix(scale: Scale) -> str:
+    """Return the tick suffix; long units are left to the heading above the chart."""
+    return scale.suffix if len(scale.unit) <= 4 else ""
+
+
+def _alt(counts: Sequence[int], edges: Sequence[float], column: Column, total: int) -> str:
+    fullest = max(range(len(counts)), key=lambda index: counts[index])
+    return (
+        f"{count(total)} executions by {in_sentence(column.label)}, from {format_value(column, edges[0])} to "
+        f"{format_value(column, edges[-1])}; the fullest bin holds {count(counts[fullest])}, from "
+        f"{format_value(column, edges[fullest])} to {format_value(column, edges[fullest + 1])}."
+    )

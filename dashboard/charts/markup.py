@@ -1,0 +1,137 @@
+"""Small pieces of HTML that native widgets do not offer: figure strip, mini bars, legend, chips, card heads.
+
+Each function returns a string for `streamlit.html`; `stylesheet()` must have been injected once. All text is escaped.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from dashboard.format import format_value, gibibytes, percent
+from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
+
+_CSS = Path(__file__).parent.parent / "style.css"
+
+
+@cache
+def stylesheet() -> str:
+    """Return the style element to inject once per page."""
+    return f"<style>\n{_CSS.read_text(encoding='utf-8')}</style>"
+
+
+class Tile(NamedTuple):
+    """One headline figure: what it is, its value with unit ("1.87 s"), one line of context, formula for the tooltip."""
+
+    label: str
+    value: str
+    context: str = ""
+    tone: str = ""
+    """"better", "worse" or empty: colours the context line of a comparison."""
+    formula: str = ""
+
+
+def figure_strip(tiles: Sequence[Tile]) -> str:
+    """Return one row of headline figures, the answer of the page first."""
+    items = []
+    for tile in tiles:
+        number, _, unit = tile.value.partition(" ")
+        title = f' title="{escape(tile.formula)}"' if tile.formula else ""
+        spoken = escape(", ".join(part for part in (f"{tile.label} {tile.value}", tile.context) if part))
+        tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
+        items.append(
+            f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
+            f'<div class="ss-tile-label">{escape(tile.label)}</div>'
+            f'<div class="ss-tile-value">{escape(number)}{_small(unit)}</div>'
+            f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div></div>'
+        )
+    return f'<div class="ss-strip" role="list">{"".join(items)}</div>'
+
+
+def _small(unit: str) -> str:
+    return f' <span class="ss-unit">{escape(unit)}</span>' if unit else ""
+
+
+def time_bar(pieces: Mapping[str, float], label: str = "Step time") -> str:
+    """Return a one-line stacked bar of a step; pieces [s] by key of `TIME_KINDS`."""
+    total = sum(pieces.values())
+    return _mini(label, format_value("total_time", total), pieces, TIME_KINDS, total, None, "total_time")
+
+
+def memory_bar(pieces: Mapping[str, float], capacity: float, label: str = "Memory, HBM") -> str:
+    """Return a one-line stacked bar of one memory tier; pieces [bytes] by key of `MEMORY_KINDS`, capacity [bytes].
+
+    What exceeds the capacity is drawn beyond a mark at the capacity.
+    """
+    total = sum(pieces.values())
+    value = f"{gibibytes(total)} of {gibibytes(capacity)}"
+    return _mini(label, value, pieces, MEMORY_KINDS, max(total, capacity), capacity, "proc_mem_tier1_cap_req")
+
+
+def _mini(
+    label: str,
+    value: str,
+    pieces: Mapping[str, float],
+    kinds: Iterable[Kind],
+    whole: float,
+    capacity: float | None,
+    column: str,
+) -> str:
+    parts = []
+    for kind in kinds:
+        size = pieces.get(kind.key, 0.0)
+        if size > 0 and whole > 0:
+            title = f"{kind.name} {format_value(column, size)}, {percent(size / sum(pieces.values()))}"
+            parts.append(_swatch(kind, f"width:{100 * size / whole:.3f}%", title))
+    over = capacity is not None and sum(pieces.values()) > capacity
+    mark = f'<b style="left:{100 * capacity / whole:.3f}%"></b>' if over and capacity else ""
+    tone = " ss-worse" if over else ""
+    return (
+        f'<div class="ss-mini" role="img" aria-label="{escape(label)} {escape(value)}">'
+        f'<div class="ss-mini-head"><span>{escape(label)}</span>'
+        f'<span class="ss-mini-value{tone}">{escape(value)}</span></div>'
+        f'<div class="ss-mini-bar">{"".join(parts)}{mark}</div></div>'
+    )
+
+
+def legend(kinds: Iterable[Kind]) -> str:
+    """Return swatches with names."""
+    items = "".join(
+        f"<span>{_swatch(kind, klass='ss-swatch')}{escape(kind.name)}</span>" for kind in kinds
+    )
+    return f'<div class="ss-legend">{items}</div>'
+
+
+def map_legend(num_procs: int) -> str:
+    """Return the caption line under the cell map."""
+    return (
+        '<div class="ss-legend"><span>Each cell is the best of every hidden choice.</span><span>★ best of all</span>'
+        '<span><i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity</span>'
+        f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
+    )
+
+
+def _swatch(kind: Kind, style: str = "", title: str = "", klass: str = "") -> str:
+    """Return an element in the colour of a kind, or hatched where the kind has none."""
+    classes = " ".join(part for part in (klass, "ss-hatch" if kind.light is None else "") if part)
+    fill = "" if kind.light is None else f"background:light-dark({kind.light},{kind.dark});"
+    tooltip = f' title="{escape(title)}"' if title else ""
+    return f'<i class="{classes}" style="{fill}{style}"{tooltip}></i>'
+
+
+def chips(facts: Iterable[tuple[str, str]]) -> str:
+    """Return key and value pairs as one line of chips."""
+    items = "".join(f'<span class="ss-chip">{escape(key)}<b>{escape(value)}</b></span>' for key, value in facts)
+    return f'<div class="ss-chips">{items}</div>'
+
+
+def head(title: str, scope: str = "") -> str:
+    """Return the head of a card: a question without its mark, and the scope of the answer."""
+    return f'<div class="ss-head">{escape(title)}{f"<span>{escape(scope)}</span>" if scope else ""}</div>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return labels over values, in equal columns."""
+    items = "".join(f"<div><span>{escape(key)}</span><b>{escape(value)}</b></div>" for key, value in pairs)
+    return f'<div class="ss-facts">{items}</div>'

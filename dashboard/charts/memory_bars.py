@@ -1,0 +1,267 @@
+"""Where the memory goes: stacked by kind, one panel per tier, against the capacity line.
+
+Bars that need more than the capacity are drawn past the line, so that the overshoot can be seen.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, degrees, empty, in_sentence, note, style_axes, unfading
+from dashboard.format import Scale, format_value, gibibytes, percent, scale_for
+from dashboard.palette import MEMORY_KINDS, Kind, Palette, palette
+
+_UNIT: Final = "proc_mem_tier1_cap_req"
+"""Any column in bytes; it sets unit and formatting."""
+_LABEL_SHARE: Final = 0.09
+"""A piece prints its number when it is wider than this share of the axis."""
+
+_TOTAL_AT: Final = 66
+_SHARE_AT: Final = 116
+"""Right edges of the two columns of numbers [px right of the plot]."""
+
+COLUMNS: Final = (
+    "weight_offload", "activations_offload", "optimizer_offload", "activation_recompute", "training",
+    "weight_space", "optimizer_space", "weight_grad_space", "act_space", "act_checkpoint_size", "act_grad_space",
+    "weight_space_with_offload", "optimizer_space_with_offload", "weight_grad_space_with_offload",
+    "act_space_with_offload", "act_checkpoint_size_with_offload", "block_weight_space", "block_weight_grad_space",
+)  # fmt: skip
+"""Fields and statistics that `tier_pieces` reads from one execution."""
+
+Pieces = dict[str, float]
+"""Bytes by key of `MEMORY_KINDS`, in the order of the stack."""
+
+
+class MemoryBar(NamedTuple):
+    """One bar: its name at the left, and what it is made of [bytes] by key of `MEMORY_KINDS`."""
+
+    label: str
+    pieces: Mapping[str, float]
+    custom: Sequence[Any] = ()
+    """What a click on the bar reports as customdata."""
+
+
+def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
+    """Split one execution's memory by kind into the GPU's own memory (tier 1) and host memory (tier 2) [bytes].
+
+    Without offload everything is in tier 1. What is offloaded lives in tier 2, and tier 1 keeps the blocks in transit.
+    The pieces of a tier sum to `proc_mem_tier1_cap_req` and `proc_mem_tier2_cap_req`.
+    Source: memory accounting of Calculon 0.1.0, `Llm._check_mem_caps` and the `*_with_offload` statistics.
+    """
+
+    def size(name: str) -> float:
+        value = execution[name]
+        return 0.0 if value is None or pd.isna(value) else float(value)
+
+    first = {kind.key: size(kind.statistics[0]) for kind in MEMORY_KINDS}
+    second = dict.fromkeys(first, 0.0)
+    if bool(execution["weight_offload"]):
+        second["weights"] = first["weights"]
+        first["weights"] = size("weight_space_with_offload")
+    if bool(execution["activations_offload"]):
+        moved = "checkpoints" if execution["activation_recompute"] == "full" else "activations"
+        second[moved] = first[moved]
+        first["activations"] = size("act_space_with_offload")
+        first["checkpoints"] = size("act_checkpoint_size_with_offload") if moved == "checkpoints" else 0.0
+    if bool(execution["optimizer_offload"]):
+        blocks = round(size("weight_space") / size("block_weight_space"))
+        second["weight_gradients"] = size("block_weight_grad_space") * blocks
+        second["optimizer"] = first["optimizer"]
+        first["weight_gradients"] = size("weight_grad_space_with_offload")
+        first["optimizer"] = size("optimizer_space_with_offload")
+    return first, second
+
+
+def memory_bars(
+    executions: Sequence[tuple[str, Mapping[Any, Any]]],
+    capacities: tuple[float, float],
+    mode: str = "light",
+    *,
+    names: tuple[str, str] = ("HBM", "Host"),
+) -> Chart:
+    """Draw the memory of one or a few executions, one panel per tier that is used.
+
+    executions: (label, row) pairs; a row has the columns `COLUMNS`. A single label may be empty.
+    capacities: of tier 1 and tier 2 [bytes]; 0 where there is no second tier, infinity where it is not limited.
+    """
+    colours = palette(mode)
+    if not executions:
+        return empty(colours, 120, "No execution selected.")
+    split = [(label, tier_pieces(row)) for label, row in executions]
+    panels = []
+    for tier in (0, 1):
+        bars = [MemoryBar(label, pieces[tier]) for label, pieces in split]
+        if tier == 0 or any(sum(bar.pieces.values()) > 0 for bar in bars):
+            panels.append((names[tier], capacities[tier], bars))
+    return _panels(panels, colours)
+
+
+def memory_rows(
+    rows: pd.DataFrame,
+    capacity: float,
+    mode: str = "light",
+    *,
+    tier: int = 1,
+    name: str = "HBM",
+) -> Chart:
+    """Draw the memory of many executions in one tier, one thin bar each, in the order of the rows (first on top).
+
+    rows: one execution per row, the columns `COLUMNS` with tensor_par, pipeline_par and optionally id; for example the
+    best execution of every cell. capacity [bytes]. Bars carry customdata (tensor_par, pipeline_par, id).
+    """
+    colours = palette(mode)
+    if not len(rows):
+        return empty(colours, 120, "No execution fits.")
+    bars = [
+        MemoryBar(
+            degrees(row["tensor_par"], row["pipeline_par"]),
+            tier_pieces(row)[tier - 1],
+            (int(row["tensor_par"]), int(row["pipeline_par"]), int(row.get("id", -1))),
+        )
+        for row in rows.to_dict("records")
+    ]
+    return _panels([(name, capacity, bars)], colours, row_height=24)
+
+
+def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, row_height: int = 46) -> Chart:
+    """Draw one panel under the other, each with its own horizontal axis."""
+    head, foot, gap = 24, 22, 18
+    sizes = [head + row_height * len(bars) + foot for _, _, bars in panels]
+    height = sum(sizes) + gap * (len(panels) - 1) + 8
+    figure = base(colours, height)
+    findings = []
+    top = height - 8
+    for index, (name, capacity, bars) in enumerate(panels):
+        suffix = "" if index == 0 else str(index + 1)
+        bottom = top - sizes[index]
+        plot = [(bottom + foot) / (height - 8), (top - head) / (height - 8)]
+        figure.update_layout(
+            {f"yaxis{suffix}": {"domain": plot, "anchor": f"x{suffix}"}, f"xaxis{suffix}": {"anchor": f"y{suffix}"}}
+        )
+        _draw_panel(figure, suffix, name, capacity, bars, colours, row_height)
+        findings.append(_finding(name, capacity, bars))
+        top = bottom - gap
+    style_axes(figure, colours)
+    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2})
+    figure.update_yaxes(tickfont={"size": 12, "color": colours.text})
+    return Chart(figure, " ".join(findings))
+
+
+def _draw_panel(
+    figure: go.Figure,
+    suffix: str,
+    name: str,
+    capacity: float,
+    bars: list[MemoryBar],
+    colours: Palette,
+    row_height: int,
+) -> None:
+    """Draw the bars, totals and capacity line of one tier."""
+    totals = [sum(bar.pieces.values()) for bar in bars]
+    bounded = math.isfinite(capacity) and capacity > 0
+    longest = max(*totals, capacity * 0.98 if bounded else 0.0, 1.0)
+    scale = scale_for(_UNIT, [capacity if bounded else longest])
+    reach = max(capacity * 1.06 if bounded else 0.0, max(totals) * 1.02, 1.0)
+    rows = list(range(len(bars) - 1, -1, -1))
+    for kind in MEMORY_KINDS:
+        sizes = [float(bar.pieces.get(kind.key, 0.0)) for bar in bars]
+        if not any(sizes):
+            continue
+        figure.add_trace(
+            _piece(kind, sizes, rows, totals, bars, scale, reach, colours, suffix, 0.6 if row_height > 30 else 0.72)
+        )
+    axis = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
+    column: dict[str, Any] = {"x": 1, "xref": "paper", "xanchor": "right", "yref": axis["yref"], "font_size": 12}
+    for row, total in zip(rows, totals, strict=True):
+        tone = colours.worse if bounded and total > capacity else colours.text
+        note(figure, f"<b>{format_value(_UNIT, total)}</b>", colours, y=row, xshift=_TOTAL_AT, colour=tone, **column)
+        if bounded:
+            note(figure, percent(total / capacity, 0), colours, y=row, xshift=_SHARE_AT, colour=tone, **column)
+    if bounded:
+        place = capacity / scale.factor
+        figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(bars) - 0.5, layer="above",
+                         line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
+        side = "right" if place > 0.25 * reach / scale.factor else "left"
+        note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(bars) - 0.5, yanchor="bottom", yshift=1,
+             xanchor=side, colour=colours.worse, **axis)  # fmt: skip
+    figure.update_layout(
+        {
+            f"xaxis{suffix}": {"range": [0, reach / scale.factor], "ticksuffix": scale.suffix, "nticks": 6},
+            f"yaxis{suffix}": {
+                "range": [-0.5, len(bars) - 0.5],
+                "tickvals": rows,
+                "ticktext": [bar.label for bar in bars],
+            },
+        }
+    )
+
+
+def _piece(
+    kind: Kind,
+    sizes: list[float],
+    rows: list[int],
+    totals: list[float],
+    bars: list[MemoryBar],
+    scale: Scale,
+    reach: float,
+    colours: Palette,
+    suffix: str,
+    thickness: float,
+) -> go.Bar:
+    """Return the pieces of one kind over all bars of a panel."""
+    hovers = [
+        "<br>".join(
+            part
+            for part in (
+                f"<b>{bar.label}</b>" if bar.label else "",
+                f"{kind.name} {format_value(_UNIT, size)}",
+                f"{percent(size / total)} of {format_value(_UNIT, total)}" if total else "",
+            )
+            if part
+        )
+        for bar, size, total in zip(bars, sizes, totals, strict=True)
+    ]
+    look = {**unfading()["selected"], **unfading(text=kind.label(colours))["selected"]}
+    return go.Bar(
+        x=[size / scale.factor for size in sizes],
+        y=rows,
+        orientation="h",
+        width=thickness,
+        name=kind.name,
+        xaxis=f"x{suffix}",
+        yaxis=f"y{suffix}",
+        marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 1}},
+        text=[scale.number(size) if size > _LABEL_SHARE * reach else "" for size in sizes],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        constraintext="none",
+        insidetextfont={"color": kind.label(colours), "size": 11},
+        hovertext=hovers,
+        hovertemplate="%{hovertext}<extra></extra>",
+        customdata=[list(bar.custom) for bar in bars],
+        selected=look,
+        unselected=look,
+    )
+
+
+def _finding(name: str, capacity: float, bars: list[MemoryBar]) -> str:
+    totals = [sum(bar.pieces.values()) for bar in bars]
+    bounded = math.isfinite(capacity) and capacity > 0
+    if len(bars) > 3:
+        over = sum(total > capacity for total in totals) if bounded else 0
+        return (
+            f"{name} of {len(bars)} executions: from {format_value(_UNIT, min(totals))} to "
+            f"{format_value(_UNIT, max(totals))}; {over} need more than {gibibytes(capacity)}."
+        )
+    sentences = []
+    for bar, total in zip(bars, totals, strict=True):
+        largest = max(MEMORY_KINDS, key=lambda kind: bar.pieces.get(kind.key, 0.0))
+        of = f" of {gibibytes(capacity)}" if bounded else ""
+        excess = f", {gibibytes(total - capacity)} too much" if bounded and total > capacity else ""
+        most = f", most of it {in_sentence(largest.name)}" if total else ""
+        sentences.append(f"{name}{' ' + bar.label if bar.label else ''}: {gibibytes(total)}{of}{excess}{most}.")
+    return " ".join(sentences)

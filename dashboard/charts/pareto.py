@@ -1,0 +1,221 @@
+"""What can be had together: the frontier of two metrics, over the density of every execution that fits.
+
+Only the frontier is drawn mark by mark; everything else arrives as counts per bin, so the cost of the chart does not
+depend on how many executions there are.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.ramp import colour_bar, ramp_for
+from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, unfading
+from dashboard.format import Scale, column_of, count, format_value, scale_for
+from dashboard.palette import Palette, palette
+from engine.columns import Column
+
+HEIGHT: Final = 520
+MAX_MARKS: Final = 2000
+_DENSITY_OPACITY: Final = 0.5
+
+
+class Density(NamedTuple):
+    """Executions per bin: counts[i][j] lie between y_edges[i], y_edges[i + 1] and x_edges[j], x_edges[j + 1]."""
+
+    counts: Sequence[Sequence[int]] | np.ndarray[Any, Any]
+    x_edges: Sequence[float]
+    y_edges: Sequence[float]
+
+
+def pareto(
+    frontier: pd.DataFrame,
+    x: Column | str,
+    y: Column | str,
+    mode: str = "light",
+    *,
+    z: Column | str | None = None,
+    density: Density | None = None,
+    selected: int | None = None,
+    logarithmic: tuple[bool, bool] = (False, False),
+    height: int = HEIGHT,
+) -> Chart:
+    """Draw the frontier and the density behind it.
+
+    frontier: the executions that no other beats, with columns id and those named by x, y and z [each in its unit]; the
+    degrees tensor_par, pipeline_par and data_par are named in hovers if present. With z the marks are coloured by it
+    and not joined, because the frontier of three metrics is no line. density in the units of x and y.
+    selected: id to ring. logarithmic: for the x and the y axis.
+    Marks carry customdata (id,).
+    """
+    x_column, y_column, colours = column_of(x), column_of(y), palette(mode)
+    z_column = None if z is None else column_of(z)
+    used = [column.name for column in (x_column, y_column, z_column) if column is not None]
+    known = np.isfinite(frontier[used].to_numpy(dtype=float)).all(axis=1) if len(frontier) else []
+    shown = thinned(frontier[known].sort_values(x_column.name, kind="stable"))
+    if not len(shown):
+        return empty(colours, height, "No execution fits, so there is no frontier.")
+    scales = (
+        scale_for(x_column, density.x_edges if density else shown[x_column.name]),
+        scale_for(y_column, density.y_edges if density else shown[y_column.name]),
+    )
+    figure = base(colours, height)
+    if density is not None:
+        figure.add_trace(_density(density, x_column, y_column, scales, colours))
+    figure.add_trace(_marks(shown, x_column, y_column, z_column, scales, colours, selected))
+    extents = (
+        density.x_edges if density else [float(value) for value in shown[x_column.name]],
+        density.y_edges if density else [float(value) for value in shown[y_column.name]],
+    )
+    for update, column, scale, extent, log in zip(
+        (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
+    ):
+        update(title_text=scale.title(column.label), showgrid=True, fixedrange=False, **_axis(extent, scale, log))
+    return Chart(figure, _alt(frontier, shown, x_column, y_column))
+
+
+def thinned(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
+    """Return at most `most` rows, evenly spaced, the first and the last among them."""
+    if len(rows) <= most:
+        return rows
+    return rows.iloc[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
+
+
+def _density(
+    density: Density, x_column: Column, y_column: Column, scales: tuple[Scale, Scale], colours: Palette
+) -> go.Heatmap:
+    """Return the counts per bin, coloured by their logarithm so that rare regions stay visible."""
+    counts = np.asarray(density.counts, dtype=float)
+    with np.errstate(divide="ignore"):
+        shade = np.where(counts > 0, np.log10(counts), np.nan)
+    top = float(np.nanmax(shade)) if (counts > 0).any() else 1.0
+    return go.Heatmap(
+        x=[edge / scales[0].factor for edge in density.x_edges],
+        y=[edge / scales[1].factor for edge in density.y_edges],
+        z=np.round(shade, 3),
+        # One execution must be visible, so the scale starts a little below it.
+        zmin=-0.35 * max(top, 1.0),
+        zmax=max(top, 1.0),
+        colorscale=colours.colorscale(),
+        opacity=_DENSITY_OPACITY,
+        showscale=False,
+        customdata=counts.astype(int),
+        hovertemplate=(
+            "%{customdata:,} executions<br>"
+            f"{x_column.label} near %{{x:.3~g}}{scales[0].suffix}<br>"
+            f"{y_column.label} near %{{y:.3~g}}{scales[1].suffix}<extra></extra>"
+        ),
+        hoverongaps=False,
+    )
+
+
+def _marks(
+    shown: pd.DataFrame,
+    x_column: Column,
+    y_column: Column,
+    z_column: Column | None,
+    scales: tuple[Scale, Scale],
+    colours: Palette,
+    selected: int | None,
+) -> go.Scatter:
+    """Return the frontier: joined marks for two metrics, marks coloured by the third for three."""
+    columns = [column for column in (x_column, y_column, z_column) if column is not None]
+    hovers = [
+        "<br>".join(
+            [
+                f"<b>{execution_name(row)}</b>",
+                *(f"{column.label} {format_value(column, row[column.name])}" for column in columns),
+            ]
+        )
+        for row in shown.to_dict("records")
+    ]
+    ids = [int(value) for value in shown["id"]]
+    ring = [value == selected for value in ids]
+    size = 9 if len(shown) <= 60 else 7 if len(shown) <= 400 else 5
+    marker: dict[str, Any] = {
+        "size": [size + 6 if flag else size for flag in ring],
+        "opacity": 1,
+        "color": [colours.background if flag else colours.ramp(1.0) for flag in ring],
+        "line": {
+            "width": [2.5 if flag else 1 for flag in ring],
+            "color": [colours.text if flag else colours.background for flag in ring],
+        },
+    }
+    if z_column is not None:
+        values = [float(value) for value in shown[z_column.name]]
+        ramp = ramp_for(values, lower_is_better=z_column.better == "lower", domain="from zero")
+        z_scale = scale_for(z_column, values)
+        marker |= {
+            "color": [ramp.position(value) for value in values],
+            "cmin": 0,
+            "cmax": 1,
+            "colorscale": colours.colorscale(),
+            "showscale": True,
+            "colorbar": {**colour_bar(ramp, z_scale, colours), "title": {
+                "text": z_scale.title(z_column.label), "side": "right", "font": {"size": 11, "color": colours.muted},
+            }},
+        }  # fmt: skip
+        marker["line"]["color"] = [colours.text if flag else colours.muted for flag in ring]
+    return go.Scatter(
+        x=[float(value) / scales[0].factor for value in shown[x_column.name]],
+        y=[float(value) / scales[1].factor for value in shown[y_column.name]],
+        mode="lines+markers" if z_column is None else "markers",
+        line={"color": colours.ramp(1.0), "width": 1.6, "shape": step_shape(x_column)},
+        marker=marker,
+        customdata=[[value] for value in ids],
+        hovertext=hovers,
+        hovertemplate="%{hovertext}<extra></extra>",
+        **unfading(),
+    )
+
+
+def step_shape(x_column: Column) -> str:
+    """Return how the frontier steps from mark to mark, left to right, without promising what no execution reaches.
+
+    Between two marks the reachable side is that of the worse x: if a higher x is worse (lower is better), the value of
+    the left mark holds until the right mark (hv); otherwise the right mark's value holds from the left one on (vh).
+    """
+    return "vh" if x_column.better == "higher" else "hv"
+
+
+def _axis(extent: Sequence[float], scale: Scale, logarithmic: bool) -> dict[str, Any]:
+    """Return type, range and ticks of an axis that shows `extent` with a little air for marks at its ends."""
+    low, high = min(extent) / scale.factor, max(extent) / scale.factor
+    if logarithmic and low > 0:
+        first, last = math.log10(low), math.log10(high)
+        air = 0.03 * (last - first) or 0.1
+        # Two and five as well as the powers of ten only where few powers are in view.
+        step = "D2" if last - first < 2.5 else 1
+        return {"type": "log", "range": [first - air, last + air], "dtick": step, "tickformat": ",~g"}
+    air = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
+    return {"type": "linear", "range": [low - air, high + air], "nticks": 9, "tickformat": ",~g"}
+
+
+def _alt(frontier: pd.DataFrame, shown: pd.DataFrame, x_column: Column, y_column: Column) -> str:
+    sentences = [f"{count(len(frontier))} executions on the frontier of {x_column.label} and {y_column.label}."]
+    for column in (x_column, y_column):
+        values = shown[column.name]
+        row = shown.iloc[int(values.argmin() if column.better == "lower" else values.argmax())]
+        sentences.append(
+            f"Best {in_sentence(column.label)} {format_value(column, row[column.name])}, with "
+            + ", ".join(
+                f"{in_sentence(other.label)} {format_value(other, row[other.name])}"
+                for other in (x_column, y_column)
+                if other is not column
+            )
+            + "."
+        )
+    return " ".join(sentences)
+
+
+def edges(low: float, high: float, bins: int, logarithmic: bool = False) -> list[float]:
+    """Return `bins` + 1 edges from low to high, evenly spaced or in equal ratios; a single value gets a narrow band."""
+    if not high > low:
+        spread = abs(low) * 0.01 or 1.0
+        low, high = low - spread, low + spread
+    if logarithmic and low > 0:
+        return [float(value) for value in np.geomspace(low, high, bins + 1)]
+    return [float(value) for value in np.linspace(low, high, bins + 1)] if math.isfinite(high - low) else [low, high]

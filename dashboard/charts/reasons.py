@@ -1,0 +1,79 @@
+"""Why executions are infeasible: one hatched bar per reason."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, in_sentence, note
+from dashboard.format import count, percent
+from dashboard.palette import palette
+from engine import reasons as known_reasons
+
+_ROW: Final = 41
+
+
+def reasons(
+    counts: Mapping[str, int],
+    mode: str = "light",
+    *,
+    labels: Mapping[str, str] | None = None,
+    limit: int = 8,
+) -> Chart:
+    """Draw how many executions each reason rules out, the most frequent first.
+
+    counts: executions by reason code. labels: text by code; without it the texts of `engine.reasons`. Reasons beyond
+    `limit` are summed into one last bar.
+    """
+    colours = palette(mode)
+    ordered = sorted(((code, int(number)) for code, number in counts.items() if number > 0), key=lambda item: -item[1])
+    if not ordered:
+        return empty(colours, 60, "Every execution fits.")
+    total = sum(number for _, number in ordered)
+    rows = [(label_of(code, labels), number) for code, number in ordered]
+    if len(rows) > limit:
+        rest = rows[limit - 1 :]
+        rows = [*rows[: limit - 1], (f"{len(rest)} other reasons", sum(number for _, number in rest))]
+    places = list(range(len(rows) - 1, -1, -1))
+    figure = base(colours, 12 + _ROW * len(rows))
+    largest = max(number for _, number in rows)
+    figure.add_trace(
+        go.Bar(
+            x=[number for _, number in rows],
+            y=places,
+            orientation="h",
+            width=0.58,
+            marker={
+                "color": colours.panel,
+                "line": {"color": colours.grid, "width": 1},
+                "pattern": colours.hatch(),
+            },
+            hovertext=[
+                f"<b>{label}</b><br>{number:,} executions<br>{percent(number / total)} of those that do not fit"
+                for label, number in rows
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )
+    for (_, number), place in zip(rows, places, strict=True):
+        note(figure, count(number), colours, x=number, y=place, xanchor="left", xshift=3)
+    figure.update_xaxes(visible=False, range=[0, largest])
+    figure.update_layout(margin={"r": 58})
+    figure.update_yaxes(
+        tickvals=places, ticktext=[label for label, _ in rows], range=[-0.5, len(rows) - 0.5],
+        tickfont={"size": 12, "color": colours.text},
+    )  # fmt: skip
+    first = rows[0]
+    return Chart(
+        figure,
+        f"{count(total)} executions do not fit; the most frequent reason is {in_sentence(first[0])}, "
+        f"{count(first[1])} of them ({percent(first[1] / total, 0)}).",
+    )
+
+
+def label_of(code: str, labels: Mapping[str, str] | None = None) -> str:
+    """Return the text of a reason code; an unknown code reads as its own words."""
+    if labels is not None and code in labels:
+        return labels[code]
+    reason = known_reasons.BY_CODE.get(code)
+    return reason.label if reason is not None else code.replace("_", " ").capitalize()

@@ -1,0 +1,151 @@
+"""What all charts share: the empty figure, the hover box, the swatches, and how names of cells are written."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import plotly.graph_objects as go
+
+from dashboard.palette import Palette
+
+CONFIG: Final[dict[str, Any]] = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
+"""Plotly options for every chart: no tool bar; exports are in the page's own menu."""
+
+TICK_SIZE: Final = 11
+TEXT_SIZE: Final = 12
+
+
+class Chart(NamedTuple):
+    """A figure and the sentence that says what it shows."""
+
+    figure: go.Figure
+    alt: str
+
+
+def base(colours: Palette, height: int) -> go.Figure:
+    """Return an empty figure of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
+    figure = go.Figure()
+    figure.update_layout(
+        height=height,
+        margin={"l": 0, "r": 0, "t": 8, "b": 0, "pad": 2},
+        font={"size": TEXT_SIZE, "color": colours.text},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False,
+        showlegend=False,
+        hoverlabel={
+            "font": {"size": TEXT_SIZE, "color": colours.text},
+            "align": "left",
+            "bgcolor": colours.background,
+            "bordercolor": colours.grid,
+        },
+        legend={
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "font": {"size": TICK_SIZE},
+            "title": {"text": ""},
+        },
+        uniformtext={"minsize": 9, "mode": "hide"},
+    )
+    style_axes(figure, colours)
+    return figure
+
+
+def style_axes(figure: go.Figure, colours: Palette) -> None:
+    """Give every axis of a figure the house style; call again after axes were added."""
+    axis = {
+        "showgrid": False,
+        "zeroline": False,
+        "showline": False,
+        "fixedrange": True,
+        "automargin": True,
+        "gridcolor": colours.grid,
+        "tickfont": {"size": TICK_SIZE, "color": colours.muted},
+        "title": {"font": {"size": TICK_SIZE, "color": colours.muted}},
+        "tickangle": 0,
+    }
+    figure.update_xaxes(axis, title_standoff=10)
+    figure.update_yaxes(axis, title_standoff=12, ticklabelstandoff=3)
+
+
+def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:
+    """Return trace settings that keep marks as they are while something is selected.
+
+    Plotly fades everything that is not selected, in every trace; the charts frame what is selected instead.
+    """
+    look: dict[str, Any] = {"marker": {"opacity": opacity}} if text is None else {"textfont": {"color": text}}
+    return {"selected": look, "unselected": look}
+
+
+def note(
+    figure: go.Figure, text: str, colours: Palette, *, x: float, y: float, colour: str | None = None, **more: Any
+) -> None:
+    """Add a small annotation without an arrow."""
+    settings: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "text": text,
+        "showarrow": False,
+        "font": {"size": TICK_SIZE, "color": colour or colours.muted},
+    }
+    figure.add_annotation({**settings, **more})
+
+
+def empty(colours: Palette, height: int, sentence: str) -> Chart:
+    """Return a chart that has nothing to draw and says why."""
+    figure = base(colours, height)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    note(figure, sentence, colours, x=0.5, y=0.5, xref="paper", yref="paper", font_size=TEXT_SIZE)
+    return Chart(figure, sentence)
+
+
+def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:
+    """Return the name of a cell or of an execution's degrees: "TP 8 × PP 4 × DP 48"."""
+    parts = [f"TP {int(tensor):,}", f"PP {int(pipeline):,}"]
+    if data is not None and not (isinstance(data, float) and math.isnan(data)):
+        parts.append(f"DP {int(data):,}")
+    return " × ".join(parts)
+
+
+def execution_name(row: Mapping[Any, Any]) -> str:
+    """Return the degrees of an execution if the row has them, else its id."""
+    if "tensor_par" in row and "pipeline_par" in row:
+        return degrees(row["tensor_par"], row["pipeline_par"], row.get("data_par"))
+    return f"Execution {int(row['id']):,}" if "id" in row else "Execution"
+
+
+def in_sentence(label: str) -> str:
+    """Return a label as it reads inside a sentence: "step time", but "HBM needed" and "TP comm., exposed"."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
+
+def wrapped(text: str, width: int = 60) -> str:
+    """Break a long sentence for the hover box, which does not wrap by itself."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return "<br>".join([*lines, line] if line else lines)
+
+
+def nice_steps(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Return round numbers (1, 2, 2.5 or 5 times a power of ten) that divide low..high into about `wanted` steps."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(index * step, 12) for index in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def finite(values: Iterable[float]) -> list[float]:
+    """Return the values that are neither NaN nor infinite."""
+    return [value for value in values if math.isfinite(value)]

@@ -1,0 +1,165 @@
+"""Where the time goes: the step as a waterfall of its parts, optionally beside a second execution."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, in_sentence, note
+from dashboard.format import ABSENT, Scale, format_delta, format_value, percent, scale_for
+from dashboard.palette import TIME_KINDS, Kind, Palette, palette
+
+_TOTAL: Final = "total_time"
+_ROW: Final = 30
+_THICK: Final = 0.56
+_THIN: Final = 0.15
+
+COLUMNS: Final = (_TOTAL, *(name for kind in TIME_KINDS for name in kind.statistics))
+"""Statistics [s] that the time charts read from one execution; all of them are headline statistics."""
+
+
+def time_pieces(execution: Mapping[Any, Any]) -> dict[str, float]:
+    """Return the parts of a step [s] by key of `TIME_KINDS`, in the order of the waterfall; they sum to the step."""
+    return {kind.key: sum(float(execution[name]) for name in kind.statistics) for kind in TIME_KINDS}
+
+
+def waterfall(
+    execution: Mapping[Any, Any],
+    mode: str = "light",
+    *,
+    other: Mapping[Any, Any] | None = None,
+    names: tuple[str, str] = ("A", "B"),
+) -> Chart:
+    """Draw the parts of a step, each bar starting where the one before ends, with values and shares at the right.
+
+    execution, other: rows with the columns `COLUMNS` [s]. The other is the thin bar under each thick one, and a third
+    column of numbers says by how much it differs. Parts of no length stay in place, so that charts can be compared.
+    """
+    colours = palette(mode)
+    rows = [("Step", None), *((kind.name, kind) for kind in TIME_KINDS)]
+    total = float(execution[_TOTAL])
+    longest = max(total, float(other[_TOTAL]) if other is not None else 0.0)
+    scale = scale_for(_TOTAL, [longest])
+    figure = base(colours, 46 + _ROW * len(rows))
+    sizes = [total, *time_pieces(execution).values()]
+    others = None if other is None else [float(other[_TOTAL]), *time_pieces(other).values()]
+    places = [len(rows) - 1 - index for index in range(len(rows))]
+    lift = 0.1 if others is not None else 0.0
+    _draw(figure, rows, sizes, [place + lift for place in places], total, scale, colours, names[0], thin=False)
+    if others is not None:
+        below = [place - 0.29 for place in places]
+        _draw(figure, rows, others, below, others[0], scale, colours, names[1], thin=True)
+    starts = _starts(sizes)
+    for index in range(1, len(rows) - 1):
+        end = (starts[index] + sizes[index]) / scale.factor
+        figure.add_shape(type="line", x0=end, x1=end, y0=places[index] + lift, y1=places[index + 1] + lift,
+                         layer="below", line={"color": colours.muted, "width": 1, "dash": "dot"})  # fmt: skip
+    _columns(figure, sizes, others, places, colours, names)
+    figure.update_xaxes(
+        range=[0, longest * 1.01 / scale.factor], ticksuffix=scale.suffix, nticks=6, showgrid=True, zeroline=False
+    )
+    figure.update_yaxes(
+        tickvals=places, ticktext=[label for label, _ in rows], range=[-0.55, len(rows) - 0.45],
+        tickfont={"size": 12, "color": colours.text},
+    )  # fmt: skip
+    figure.update_layout(
+        barmode="overlay", margin={"t": 26, "r": 216 if others is not None else 138}, uniformtext={"mode": False}
+    )
+    return Chart(figure, _alt(sizes, others, names))
+
+
+def _starts(sizes: list[float]) -> list[float]:
+    """Return where each bar begins: the step at zero, every part at the end of the one before."""
+    starts = [0.0]
+    reached = 0.0
+    for size in sizes[1:]:
+        starts.append(reached)
+        reached += size
+    return starts
+
+
+def _draw(
+    figure: go.Figure,
+    rows: list[tuple[str, Kind | None]],
+    sizes: list[float],
+    places: list[float],
+    total: float,
+    scale: Scale,
+    colours: Palette,
+    name: str,
+    *,
+    thin: bool,
+) -> None:
+    """Add one trace with a bar per row."""
+    drawn = [colours.text if kind is None else kind.colour(colours) for _, kind in rows]
+    hatched = [colour is None and not thin for colour in drawn]
+    figure.add_trace(
+        go.Bar(
+            x=[size / scale.factor for size in sizes],
+            base=[start / scale.factor for start in _starts(sizes)],
+            y=places,
+            orientation="h",
+            width=_THIN if thin else _THICK,
+            name=name,
+            opacity=0.75 if thin else 1,
+            marker={
+                # Hatched where a colour is missing; see the cell map for why it is the bar's colour that hatches.
+                "color": [colour or colours.muted for colour in drawn],
+                "line": {
+                    "color": [colours.muted if flag else colours.background for flag in hatched],
+                    "width": [1 if flag else 0 for flag in hatched],
+                },
+                "pattern": colours.hatch_some(hatched, size=5, opacity=0.9),
+            },
+            hovertext=[
+                f"<b>{label}</b><br>{format_value(_TOTAL, size)}<br>{_share(size, total)} of the step"
+                for (label, _), size in zip(rows, sizes, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra>" + name + "</extra>",
+        )
+    )
+
+
+def _columns(
+    figure: go.Figure,
+    sizes: list[float],
+    others: list[float] | None,
+    places: list[int],
+    colours: Palette,
+    names: tuple[str, str],
+) -> None:
+    """Write the numbers right of the plot: value, share of the step, difference of the other execution."""
+    offsets = (72, 134, 212)
+    heads = [names[0] if others is not None else "time", "share"]
+    heads += [f"{names[1]} − {names[0]}"] if others is not None else []
+    place: dict[str, Any] = {"xref": "paper", "x": 1, "xanchor": "right"}
+    for head, offset in zip(heads, offsets, strict=False):
+        note(figure, head, colours, y=1, yref="paper", xshift=offset, yanchor="bottom", **place)
+    for index, (size, row) in enumerate(zip(sizes, places, strict=True)):
+        value, share = format_value(_TOTAL, size), _share(size, sizes[0])
+        bold = ("<b>", "</b>") if index == 0 else ("", "")
+        note(figure, f"{bold[0]}{value}{bold[1]}", colours, y=row, xshift=offsets[0], colour=colours.text, font_size=12,
+             **place)  # fmt: skip
+        note(figure, share, colours, y=row, xshift=offsets[1], font_size=12, **place)
+        if others is not None:
+            change = others[index] - size
+            tone = colours.worse if change > 0 else colours.better if change < 0 else colours.muted
+            # Differences too small to matter to the step stay quiet.
+            tone = colours.muted if abs(change) < 5e-4 * sizes[0] else tone
+            note(figure, f"{bold[0]}{format_delta(_TOTAL, change)}{bold[1]}", colours, y=row, xshift=offsets[2],
+                 colour=tone, font_size=12, **place)  # fmt: skip
+
+
+def _share(size: float, total: float) -> str:
+    return percent(size / total) if total else ABSENT
+
+
+def _alt(sizes: list[float], others: list[float] | None, names: tuple[str, str]) -> str:
+    total = sizes[0]
+    order = sorted(range(1, len(sizes)), key=lambda index: -sizes[index])[:3]
+    named = [(in_sentence(TIME_KINDS[index - 1].name), sizes[index]) for index in order]
+    parts = ", ".join(f"{name} {_share(size, total)}" for name, size in named if size > 0)
+    sentence = f"A step takes {format_value(_TOTAL, total)}: {parts}."
+    if others is not None:
+        sentence += f" {names[1]} takes {format_value(_TOTAL, others[0])}."
+    return sentence

@@ -1,0 +1,435 @@
+"""Charts show the data that they were given, in colours that mean what they should."""
+
+import dataclasses
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard import format as text
+from dashboard.charts import markup
+from dashboard.charts.cell_map import MAX_BARS, cell_map, shortfall_label
+from dashboard.charts.choices import choices
+from dashboard.charts.histogram import histogram
+from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
+from dashboard.charts.pareto import MAX_MARKS, Density, edges, pareto, thinned
+from dashboard.charts.ramp import Domain, ramp_for
+from dashboard.charts.reasons import reasons
+from dashboard.charts.template import in_sentence, nice_steps, wrapped
+from dashboard.charts.time_bar import time_pieces, waterfall
+from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, palette
+from engine.columns import HEADLINE, by_name
+from tests import reference
+
+GIB = 2.0**30
+PALETTES = [LIGHT, DARK]
+RUNS = reference.golden().query("status == 'ok'").reset_index(drop=True)
+
+
+def cells(values: list[list[float]], **more: Any) -> pd.DataFrame:
+    """Return a map whose rows are TP 1, 2, 4, ... and whose columns are PP 1, 2, 4, ...; NaN does not fit."""
+    rows = []
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            fits = not math.isnan(value)
+            rows.append(
+                {
+                    "tensor_par": 2**row, "pipeline_par": 2**column, "value": value, "total": 100,
+                    "feasible": 40 if fits else 0, "id": 10 * row + column if fits else None,
+                    "reason": None if fits else "memory", "reason_text": None if fits else "It needs 95 GiB more.",
+                    "shortfall_bytes": math.nan if fits else 94.2 * GIB, **more,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def bars(figure: go.Figure) -> Any:
+    """Return the one bar trace of a cell map."""
+    (trace,) = [trace for trace in figure.data if trace.type == "bar"]
+    return trace
+
+
+def labels(figure: go.Figure) -> dict[tuple[int, int], tuple[str, str]]:
+    """Return text and colour of every label of a cell map by (x, y)."""
+    return {
+        (x, y): (label, trace.textfont.color)
+        for trace in figure.data
+        if trace.type == "scatter" and trace.mode == "text"
+        for x, y, label in zip(trace.x, trace.y, trace.text, strict=True)
+    }
+
+
+MAP = [[math.nan, 305.0, 473.0], [500.0, 612.0, 703.0], [527.0, 820.0, 54.9]]
+
+
+def test_every_cell_shows_its_value_and_identity() -> None:
+    figure = cell_map(cells(MAP), "sample_rate").figure
+    shown = labels(figure)
+    trace = bars(figure)
+    assert len(trace.x) == 9
+    for x, y, base, custom in zip(trace.x, trace.y, trace.base, trace.customdata, strict=True):
+        row = round(base + y / 2)
+        value = MAP[row][x]
+        assert list(custom) == [2**row, 2**x, -1 if math.isnan(value) else 10 * row + x]
+        assert shown[x, row][0] == ("+95" if math.isnan(value) else text.plain(value))
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_hatch_is_on_infeasible_cells_and_nowhere_else(mode: str) -> None:
+    trace = bars(cell_map(cells(MAP), "sample_rate", mode).figure)
+    shapes = zip(trace.x, trace.base, trace.marker.pattern.shape, strict=True)
+    hatched = {(x, round(base + 0.475)) for x, base, shape in shapes if shape == "/"}
+    assert hatched == {(0, 0)}
+    for shape, colour in zip(trace.marker.pattern.shape, trace.marker.color, strict=True):
+        assert (colour == palette(mode).muted) == (shape == "/")
+
+
+@pytest.mark.parametrize(("metric", "best"), [("sample_rate", 820.0), ("total_time", 54.9)])
+@pytest.mark.parametrize("domain", ["near best", "from zero", "logarithmic"])
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_best_is_strongest_in_either_direction(metric: str, best: float, domain: Domain, mode: str) -> None:
+    colours = palette(mode)
+    figure = cell_map(cells(MAP), metric, mode, domain=domain).figure
+    trace = bars(figure)
+    paint = {
+        MAP[round(b + 0.475)][x]: colour for x, b, colour in zip(trace.x, trace.base, trace.marker.color, strict=True)
+    }
+    order = sorted((value for value in paint if not math.isnan(value)), reverse=metric == "sample_rate")
+    distances = [contrast(paint[value], colours.background) for value in order]
+    assert order[0] == best
+    assert distances == sorted(distances, reverse=True)
+    assert distances[0] > distances[-1]
+    if domain != "from zero" or metric == "sample_rate":
+        assert paint[best] == colours.sequential[-1]
+    star = [note for note in figure.layout.annotations if note.text == "★"]
+    assert len(star) == 1
+    assert MAP[round(star[0].y - 0.46)][round(star[0].x - 0.44)] == best
+
+
+def test_colours_below_forty_percent_of_the_best_are_clipped() -> None:
+    trace = bars(cell_map(cells([[100.0, 41.0, 40.0, 39.0, 1.0]]), "sample_rate").figure)
+    assert trace.marker.color[2] == trace.marker.color[4] == LIGHT.sequential[0]
+    assert trace.marker.color[1] != LIGHT.sequential[0]
+
+
+@pytest.mark.parametrize("colours", PALETTES, ids=["light", "dark"])
+def test_labels_are_legible_on_the_whole_ramp(colours: Any) -> None:
+    figure = cell_map(cells([[float(value) for value in range(1, 200)]]), "sample_rate", colours.mode).figure
+    trace, shown = bars(figure), labels(figure)
+    worst = min(
+        contrast(colour, shown[x, 0][1]) for x, colour in zip(trace.x, trace.marker.color, strict=True)
+    )
+    assert worst >= 3.8
+    # The rule must matter: with one text colour everywhere some label would be unreadable.
+    fixed = dataclasses.replace(colours, label_turn=2.0)
+    assert min(contrast(fixed.ramp(p), fixed.label_on_ramp(p)) for p in (0.0, 0.5, 1.0)) < 2
+
+
+def test_selected_cell_is_framed_and_absent_selection_is_not() -> None:
+    framed = cell_map(cells(MAP), "sample_rate", selected=(4, 2), base_cell=(1, 4)).figure.layout.shapes
+    boxes = [((shape.x0 + shape.x1) / 2, (shape.y0 + shape.y1) / 2, shape.line.dash) for shape in framed]
+    assert boxes == [(2, 0, "dot"), (1, 2, "solid"), (1, 2, "solid")]
+    assert not cell_map(cells(MAP), "sample_rate", selected=(3, 3)).figure.layout.shapes
+
+
+def test_pairs_without_executions_are_dots_not_cells() -> None:
+    table = cells(MAP)
+    table.loc[(table["tensor_par"] == 2) & (table["pipeline_par"] == 2), "total"] = 0
+    figure = cell_map(table, "sample_rate").figure
+    assert len(bars(figure).x) == 8
+    dots = [trace for trace in figure.data if trace.type == "scatter" and trace.marker.size == 2.5]
+    assert [(list(trace.x), list(trace.y)) for trace in dots] == [([1], [1])]
+
+
+def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
+    side = math.isqrt(MAX_BARS) + 1
+    table = pd.DataFrame(
+        [
+            {"tensor_par": row, "pipeline_par": column, "value": math.nan if row == column else row + column / 100,
+             "total": 1, "feasible": 1, "id": 7, "reason": "", "reason_text": "", "shortfall_bytes": 0.0}
+            for row in range(1, side + 1) for column in range(1, side + 1)
+        ]
+    )  # fmt: skip
+    figure = cell_map(table, "sample_rate").figure
+    assert not [trace for trace in figure.data if trace.type == "bar"]
+    overlay = [trace for trace in figure.data if trace.customdata is not None]
+    assert len(overlay) == 1
+    assert len(overlay[0].x) == side * side
+    (heat,) = [trace for trace in figure.data if trace.type == "heatmap"]
+    drawn = np.array(heat.z, dtype=float)
+    assert np.isnan(drawn).sum() == side
+    assert np.nanargmax(drawn) == side * side - 2  # the last cell is on the diagonal and does not fit
+
+
+def test_maps_without_any_value_say_so() -> None:
+    assert "nothing fits" in cell_map(cells([[math.nan]]), "sample_rate").alt
+    assert "No pair" in cell_map(cells([[1.0]]).iloc[:0], "sample_rate").alt
+
+
+def test_infinite_values_are_the_worst_and_printed() -> None:
+    figure = cell_map(cells([[1e9, math.inf, 2e9]]), "offload_mem_bw_req").figure
+    assert labels(figure)[1, 0][0] == "∞"
+    assert bars(figure).marker.color[1] == LIGHT.sequential[0]
+
+
+@pytest.mark.parametrize(
+    ("gib", "expected"),
+    [(94.2, "+95"), (10.0, "+10"), (0.34, "+0.4"), (0.001, "+0.1"), (1500.0, "+1,500"), (0.0, "–"), (math.nan, "–")],
+)
+def test_shortfall_label_never_claims_less_than_is_missing(gib: float, expected: str) -> None:
+    assert shortfall_label(gib * GIB) == expected
+
+
+@given(
+    st.lists(st.one_of(st.floats(allow_nan=True), st.just(0.0)), min_size=1, max_size=20),
+    st.booleans(),
+    st.sampled_from(["near best", "from zero", "logarithmic"]),
+)
+def test_ramp_is_monotone_and_within_bounds(values: list[float], lower: bool, domain: Domain) -> None:
+    known = [value for value in values if math.isfinite(value) and abs(value) < 1e300]
+    ramp = ramp_for(known, lower_is_better=lower, domain=domain)
+    places = [ramp.position(value) for value in sorted(known, reverse=lower)]
+    assert all(0 <= place <= 1 for place in places)
+    assert places == sorted(places)
+
+
+def test_tier_pieces_sum_to_what_the_reference_needs() -> None:
+    assert RUNS["weight_offload"].sum() > 50
+    for row in RUNS.to_dict("records"):
+        first, second = tier_pieces(row)
+        assert sum(first.values()) == pytest.approx(row["proc_mem_tier1_cap_req"], rel=1e-12)
+        assert sum(second.values()) == pytest.approx(row["proc_mem_tier2_cap_req"], rel=1e-12)
+
+
+def test_time_pieces_sum_to_the_step_and_use_stored_columns_only() -> None:
+    stored = {column.name for column in HEADLINE}
+    for row in RUNS.to_dict("records"):
+        assert sum(time_pieces({name: row[name] for name in stored}).values()) == pytest.approx(
+            row["total_time"], rel=1e-12
+        )
+
+
+def test_memory_bars_show_every_byte_against_the_capacity() -> None:
+    row = RUNS[RUNS["weight_offload"] & RUNS["optimizer_offload"] & RUNS["training"]].iloc[0].to_dict()
+    chart = memory_bars([("A", row)], (0.5 * row["proc_mem_tier1_cap_req"], math.inf))
+    sums = {"x": 0.0, "x2": 0.0}
+    for trace in chart.figure.data:
+        sums[trace.xaxis] += sum(trace.x)
+    scales = [text.scale_for("act_space", [0.5 * row["proc_mem_tier1_cap_req"]]),
+              text.scale_for("act_space", [row["proc_mem_tier2_cap_req"]])]  # fmt: skip
+    assert sums["x"] * scales[0].factor == pytest.approx(row["proc_mem_tier1_cap_req"])
+    assert sums["x2"] * scales[1].factor == pytest.approx(row["proc_mem_tier2_cap_req"])
+    (line,) = chart.figure.layout.shapes
+    assert line.x0 * scales[0].factor == pytest.approx(0.5 * row["proc_mem_tier1_cap_req"])
+    assert chart.figure.layout.xaxis.range[1] > sums["x"]
+    assert "too much" in chart.alt
+    assert "200 %" in [note.text for note in chart.figure.layout.annotations]
+
+
+def test_memory_has_one_panel_when_host_memory_is_unused() -> None:
+    row = RUNS[RUNS["proc_mem_tier2_cap_req"] == 0].iloc[0].to_dict()
+    figure = memory_bars([("", row)], (80 * GIB, 512 * GIB)).figure
+    assert {trace.xaxis for trace in figure.data} == {"x"}
+    assert "too much" not in memory_bars([("", row)], (math.inf, 0)).alt
+
+
+def test_memory_rows_keep_the_order_of_the_table() -> None:
+    table = RUNS.iloc[:5].assign(id=range(100, 105))
+    figure = memory_rows(table, 80 * GIB).figure
+    assert list(figure.data[0].y) == [4, 3, 2, 1, 0]
+    assert [custom[2] for custom in figure.data[0].customdata] == [100, 101, 102, 103, 104]
+    totals = [note.text for note in figure.layout.annotations if "<b>" in note.text]
+    assert totals == [
+        f"<b>{text.format_value('act_space', value)}</b>" for value in table["proc_mem_tier1_cap_req"]
+    ]
+    assert "No execution" in memory_rows(table.iloc[:0], GIB).alt
+
+
+def test_waterfall_parts_follow_each_other_and_end_at_the_step() -> None:
+    row = RUNS[RUNS["bubble_time"] > 0].iloc[0].to_dict()
+    (trace,) = waterfall(row).figure.data
+    assert trace.base[0] == 0
+    for index in range(1, len(trace.x)):
+        assert trace.base[index] == pytest.approx(sum(trace.x[1:index]))
+    assert trace.base[-1] + trace.x[-1] == pytest.approx(trace.x[0])
+    assert [shape == "/" for shape in trace.marker.pattern.shape].index(True) == 5  # the bubble
+    assert trace.marker.color[1:5] == tuple(kind.light for kind in TIME_KINDS[:4])
+
+
+def test_waterfall_compares_with_a_second_execution() -> None:
+    first, second = RUNS.iloc[0].to_dict(), RUNS.iloc[1].to_dict()
+    chart = waterfall(first, "dark", other=second, names=("here", "there"))
+    texts = [note.text for note in chart.figure.layout.annotations]
+    change = text.format_delta("total_time", second["total_time"] - first["total_time"])
+    assert f"<b>{change}</b>" in texts
+    assert "there − here" in texts
+    assert len(texts) == 3 + 3 * (1 + len(TIME_KINDS))
+    assert "there takes" in chart.alt
+
+
+def test_pareto_draws_the_frontier_in_the_units_of_the_axes() -> None:
+    frontier = pd.DataFrame(
+        {"id": [5, 9, 2], "proc_mem_tier1_cap_req": [40 * GIB, 10 * GIB, 20 * GIB], "sample_rate": [9.0, 1.0, 4.0]}
+    )
+    density = Density([[1, 0], [3, 1000]], [0, 25 * GIB, 50 * GIB], [0.0, 5.0, 10.0])
+    chart = pareto(frontier, "proc_mem_tier1_cap_req", "sample_rate", density=density, selected=9)
+    heat, marks = chart.figure.data
+    assert (list(marks.x), list(marks.y)) == ([10, 20, 40], [1, 4, 9])
+    assert [custom[0] for custom in marks.customdata] == [9, 2, 5]
+    assert marks.marker.size[0] > marks.marker.size[1]
+    assert marks.line.shape == "hv"
+    assert np.isnan(heat.z[0][1])
+    assert heat.z[1][1] == pytest.approx(3)
+    assert heat.customdata[1][0] == 3
+    assert chart.figure.layout.xaxis.title.text == "HBM needed, GiB"
+    assert "Best HBM needed 10 GiB, with throughput 1 samples/s" in chart.alt
+
+
+def test_pareto_with_a_third_axis_colours_the_marks_and_reverses_for_lower_is_better() -> None:
+    frontier = pd.DataFrame(
+        {"id": [1, 2], "sample_rate": [1.0, 2.0], "total_efficiency": [0.4, 0.3], "bubble_time": [0.5, 0.0]}
+    )
+    (marks,) = pareto(frontier, "sample_rate", "total_efficiency", z="bubble_time").figure.data
+    assert marks.mode == "markers"
+    assert list(marks.marker.color) == [0.0, 1.0]
+    (line,) = pareto(frontier, "sample_rate", "total_efficiency").figure.data
+    assert line.line.shape == "vh"
+
+
+def test_pareto_leaves_out_what_cannot_be_drawn() -> None:
+    frontier = pd.DataFrame({"id": [1, 2], "sample_rate": [1.0, 2.0], "offload_mem_bw_req": [math.inf, 1e9]})
+    (marks,) = pareto(frontier, "sample_rate", "offload_mem_bw_req").figure.data
+    assert list(marks.x) == [2.0]
+    assert "no frontier" in pareto(frontier.iloc[:1], "sample_rate", "offload_mem_bw_req").alt
+
+
+@given(st.integers(0, 10_000))
+def test_thinning_keeps_the_ends(rows: int) -> None:
+    kept = thinned(pd.DataFrame({"a": range(rows)}))
+    assert len(kept) == min(rows, MAX_MARKS)
+    if rows:
+        assert (kept["a"].iloc[0], kept["a"].iloc[-1]) == (0, rows - 1)
+
+
+def test_edges_enclose_the_values() -> None:
+    assert edges(1, 100, 2, logarithmic=True) == pytest.approx([1, 10, 100])
+    assert edges(0, 4, 4) == [0, 1, 2, 3, 4]
+    low, *_, high = edges(5.0, 5.0, 4)
+    assert low < 5 < high
+
+
+def test_histogram_bars_are_the_counts() -> None:
+    chart = histogram([3, 0, 9], [0.0, 0.1, 0.2, 0.3], "total_time", marked=0.15)
+    assert list(chart.figure.data[0].y) == [3, 0, 9]
+    assert list(chart.figure.data[0].x) == pytest.approx([50, 150, 250])
+    assert chart.figure.layout.shapes[0].x0 == pytest.approx(150)
+    assert "holds 9, from 200 ms to 300 ms" in chart.alt
+    assert "No execution" in histogram([0, 0], [0, 1, 2], "total_time").alt
+
+
+CHOICES = pd.DataFrame(
+    [
+        ("activation_recompute", "full", 69.0), ("activation_recompute", "none", 96.0),
+        ("activation_recompute", "attn_only", 100.0), ("optimizer_sharding", True, 100.0),
+        ("optimizer_sharding", False, 99.9), ("microbatch_size", 32, math.nan), ("tensor_par_net", 1, 84.0),
+    ],
+    columns=["field", "choice", "value"],
+)  # fmt: skip
+
+
+def test_choices_are_placed_at_their_share_of_the_best() -> None:
+    chart = choices(CHOICES, "sample_rate", tier_names=("NVLink", "InfiniBand"))
+    (dots,) = chart.figure.data
+    assert list(dots.x) == pytest.approx([0.69, 0.96, 1, 1, 0.999, 0.84])
+    assert list(dots.y) == [3, 3, 3, 2, 2, 0]
+    texts = [note.text for note in chart.figure.layout.annotations]
+    assert "attention only" in texts
+    assert "off · on" in texts  # the same place within a hair: one label
+    assert "32: nothing fits" in texts
+    assert "InfiniBand" in texts
+    assert "recompute full: it leaves 69.0 %" in chart.alt
+
+
+def test_choices_of_a_metric_where_lower_is_better() -> None:
+    table = pd.DataFrame({"field": ["training"] * 2, "choice": [True, False], "value": [4.0, 2.0]})
+    (dots,) = choices(table, "total_time").figure.data
+    assert list(dots.x) == pytest.approx([0.5, 1.0])
+    assert "No execution" in choices(table.assign(value=math.nan), "total_time").alt
+
+
+def test_reasons_are_ordered_named_and_complete() -> None:
+    counts = {f"reason_{index}": index for index in range(12)}
+    chart = reasons(counts, labels={"reason_11": "Out of HBM"}, limit=5)
+    (trace,) = chart.figure.data
+    assert list(trace.x) == [11, 10, 9, 8, sum(range(8))]
+    names = chart.figure.layout.yaxis.ticktext
+    assert (names[0], names[1], names[-1]) == ("Out of HBM", "Reason 10", "7 other reasons")
+    assert trace.marker.pattern.shape == "/"
+    assert "out of HBM, 11 of them (17 %)" in chart.alt
+    assert reasons({}).alt == "Every execution fits."
+
+
+def test_mini_bars_and_tiles_escape_and_state_their_numbers() -> None:
+    html = markup.memory_bar({"weights": 60 * GIB, "activations": 40 * GIB}, 80 * GIB, "a<b")
+    assert "100 GiB of 80 GiB" in html
+    assert "ss-worse" in html
+    assert "left:80.000%" in html
+    assert "a&lt;b" in html
+    assert "<b style" not in markup.memory_bar({"weights": 8 * GIB}, 80 * GIB)
+    strip = markup.figure_strip([markup.Tile("Step <time>", "1.87 s", "▲ 3 % sooner", "better")])
+    assert '<div class="ss-tile-value">1.87 <span class="ss-unit">s</span>' in strip
+    assert "Step &lt;time&gt;" in strip
+    assert "ss-better" in strip
+    assert "ss-hatch" in markup.time_bar({"forward": 1.0, "bubble": 1.0})
+    for name in ("ss-strip", "ss-tile", "ss-mini", "ss-legend", "ss-chip", "ss-head", "ss-facts", "ss-hatch"):
+        assert f".{name}" in markup.stylesheet(), name
+
+
+def test_kinds_cover_the_step_and_the_memory_with_distinct_colours() -> None:
+    parts = [name for kind in TIME_KINDS for name in kind.statistics]
+    assert sorted(parts) == sorted(column.name for column in HEADLINE if column.group == "Time")
+    assert all(by_name(name).unit == "bytes" for kind in MEMORY_KINDS for name in kind.statistics)
+    for colours in PALETTES:
+        used = [kind.colour(colours) for kind in CATEGORICAL]
+        assert len(set(used)) == 10
+        for kind in CATEGORICAL:
+            assert contrast(kind.colour(colours) or "", kind.label(colours)) >= 4
+        assert contrast(colours.muted, colours.background) >= 4.5
+        assert contrast(colours.worse, colours.background) >= 4.5
+        assert contrast(colours.better, colours.background) >= 4.5
+
+
+def test_theme_repeats_the_palette() -> None:
+    config = tomllib.loads((Path(__file__).parents[2] / ".streamlit" / "config.toml").read_text())
+    for colours in PALETTES:
+        theme = config["theme"][colours.mode]
+        assert tuple(theme["chartSequentialColors"]) == colours.sequential
+        assert tuple(theme["chartDivergingColors"]) == colours.diverging
+        assert theme["chartCategoricalColors"] == [kind.colour(colours) for kind in CATEGORICAL]
+        assert theme["backgroundColor"] == colours.background
+        assert theme["textColor"] == colours.text
+        assert {len(value) for key, value in theme.items() if key.startswith("chart")} == {10}
+
+
+def test_interface_is_closed_by_default() -> None:
+    config = tomllib.loads((Path(__file__).parents[2] / ".streamlit" / "config.toml").read_text())
+    assert config["server"]["address"] == "127.0.0.1"
+    assert config["client"]["showErrorDetails"] == "none"
+    assert config["browser"]["gatherUsageStats"] is False
+    font = config["theme"]["fontFaces"][0]["url"].removeprefix("app/")
+    assert (Path(__file__).parents[2] / font).is_file()
+
+
+def test_small_text_helpers() -> None:
+    assert in_sentence("HBM needed") == "HBM needed"
+    assert in_sentence("Step time") == "step time"
+    assert wrapped("one two three", 7) == "one two<br>three"
+    assert nice_steps(0, 10) == [0, 2, 4, 6, 8, 10]
+    assert nice_steps(5, 5) == [5]
