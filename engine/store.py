@@ -318,9 +318,7 @@ class Writer:
         self._pending.clear()
         self.record = self._store.find(self._key)
         if self.record is None:
-            raise StoreCorruptError(
-                f"Exploration {self._key} lost shards while it was being stored."
-            )
+            raise StoreCorruptError(f"Exploration {self._key} lost shards while it was being stored.")
         return self.record
 
     def _write_groups(self, shards: ShardWriter, *, all_rows: bool = False) -> None:

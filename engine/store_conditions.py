@@ -113,9 +113,7 @@ def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
     for name, direction in order_by:
         column = stored_column(name)
         if direction not in ("ascending", "descending"):
-            raise StoreError(
-                f"The direction {direction!r} of {name} is unknown: use ascending or descending."
-            )
+            raise StoreError(f"The direction {direction!r} of {name} is unknown: use ascending or descending.")
         if column.dtype == "float64":
             terms.append(f"isnan({quoted(name)})")
         terms.append(f"{quoted(name)} {'ASC' if direction == 'ascending' else 'DESC'}")

@@ -211,9 +211,7 @@ class Database:
             except (duckdb.BinderException, duckdb.CatalogException):
                 found = {}
         if found.get("application") != expected["application"]:
-            raise StoreVersionError(
-                f"The file {self.path} is a DuckDB database but no result store: name another."
-            )
+            raise StoreVersionError(f"The file {self.path} is a DuckDB database but no result store: name another.")
         for name, meaning in (("layout", "layout"), ("columns", "set of columns")):
             if found.get(name) != expected[name]:
                 raise StoreVersionError(
@@ -249,9 +247,7 @@ def _checked_path(path: Path, *, read_only: bool) -> Path:
         if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
             raise StoreAccessError(f"The store {path} needs a file name ending in {SUFFIX}, such as results{SUFFIX}.")
         if not path.parent.is_dir():
-            raise StoreAccessError(
-                f"The folder {path.parent} for the store {path.name} is missing: create it first."
-            )
+            raise StoreAccessError(f"The folder {path.parent} for the store {path.name} is missing: create it first.")
         if path.exists():
             with path.open("rb") as file:
                 magic = file.read(_MAGIC_OFFSET + len(_DUCKDB_MAGIC))[_MAGIC_OFFSET:]
@@ -259,15 +255,11 @@ def _checked_path(path: Path, *, read_only: bool) -> Path:
             if magic != _DUCKDB_MAGIC:
                 raise StoreCorruptError(f"The file {path} is not a DuckDB database: name another, or delete this one.")
             if not read_only and not os.access(path, os.W_OK):
-                raise StoreAccessError(
-                    f"The store {path} is not writable: open it read-only or change permissions."
-                )
+                raise StoreAccessError(f"The store {path} is not writable: open it read-only or change permissions.")
         elif read_only:
             raise StoreAccessError(f"There is no store at {path}: run an exploration with this file first.")
         if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
-            raise StoreAccessError(
-                f"The folder {path.parent} is not writable: put the store elsewhere."
-            )
+            raise StoreAccessError(f"The folder {path.parent} is not writable: put the store elsewhere.")
     except StoreError:
         raise
     except (OSError, ValueError, RuntimeError) as error:

@@ -168,9 +168,7 @@ class Rows:
         for name, given, number in ((x, x_range, bins[0]), (y, y_range, bins[1])):
             low, high = given or self.value_range(name, where=where) or (0.0, 1.0)
             if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-                raise StoreError(
-                    f"The range of {name} cannot be {low} to {high}: give finite numbers in order."
-                )
+                raise StoreError(f"The range of {name} cannot be {low} to {high}: give finite numbers in order.")
             if low == high:  # one value: a bin around it
                 low, high = low - (abs(low) / 2 or 0.5), high + (abs(high) / 2 or 0.5)
             edges.append(np.linspace(low, high, number + 1))

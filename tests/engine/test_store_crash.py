@@ -1,0 +1,306 @@
+"""Whatever happens to a process that writes, the store opens and what it calls complete is complete.
+
+Processes are forked from a server that has imported everything, so that dozens can be killed within seconds.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine import store, store_database, store_shards
+from engine.store import Store, StoreWriteError
+from tests.engine.store_rows import assert_same, folder_of, make_rows, put
+
+ROOT = Path(__file__).parents[2]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["engine.store", "tests.engine.store_rows"])
+
+INSIDE, SHARDED = 1000, 6000
+
+
+def use_small_limits():
+    """Let thousands of rows be a large exploration, in this process."""
+    store.ROWS_IN_DATABASE = 2000
+    store.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 1024
+    store_shards.ROWS_PER_SHARD = 2048
+
+
+def size_of(key):
+    """Return how many rows the exploration `key` has: every other one is large."""
+    return (INSIDE, SHARDED)[int(key[3:]) % 2]
+
+
+def start(work, *arguments):
+    """Run `work` in a process of its own; return the process and the end of a pipe that it reports to."""
+    reports, mouth = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=work, args=(mouth, *arguments))
+    process.start()
+    mouth.close()
+    return process, reports
+
+
+def finish(process, reports):
+    """Wait for a process and return all its reports."""
+    heard = []
+    with contextlib.suppress(EOFError):
+        while reports.poll(30):
+            heard.append(reports.recv())
+    process.join(30)
+    reports.close()
+    return heard
+
+
+def assert_sound(path, promised=(), gone=()):
+    """Assert that a store opens, holds what was reported as stored, and that all it lists is whole."""
+    use_small_limits()
+    with Store(path) as opened:
+        records = opened.records()
+        keys = {record.key for record in records}
+        assert keys.issuperset(promised)
+        assert keys.isdisjoint(gone)
+        for record in records:
+            assert record.damage is None
+            assert record.feasible == size_of(record.key)
+            assert_same(opened.rows(record.key).table(), make_rows(record.feasible, seed=int(record.key[3:])))
+            assert len(opened.reductions(record.key)) == 3
+        large = {key for key in keys if size_of(key) == SHARDED}
+        assert {entry.name for entry in folder_of(opened).glob("*")} == large
+        assert not list(path.parent.glob(".*"))
+        with opened._database().cursor() as cursor:
+            tables = cursor.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'rows_%'").fetchall()
+            assert {name for (name,) in tables} == {f"rows_{key}" for key in keys - large}
+            assert cursor.execute("SELECT count(DISTINCT key) FROM reduction").fetchall() == [(len(keys),)]
+        return keys
+
+
+@pytest.fixture(autouse=True)
+def restored_limits(monkeypatch):
+    """Undo `use_small_limits` after each test."""
+    for module, name in (
+        (store, "ROWS_IN_DATABASE"),
+        (store, "ROWS_PER_GROUP"),
+        (store_shards, "ROWS_PER_GROUP"),
+        (store_shards, "ROWS_PER_SHARD"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+
+
+def write_and_delete(mouth, path, first):
+    """Store explorations without end, delete every third, and report each step when it is done."""
+    use_small_limits()
+    keys = [f"key{number}" for number in range(10)]
+    rows = {key: make_rows(size_of(key), seed=int(key[3:])) for key in keys}
+    mouth.send(("ready", None))
+    with Store(path) as opened:
+        for number in range(first, first + 200):
+            key = keys[number % len(keys)]
+            if opened.find(key) is None:
+                put(opened, key, rows[key])
+                mouth.send(("stored", key))
+            elif number % 3 == 0:
+                mouth.send(("deleting", key))
+                opened.delete(key)
+                mouth.send(("deleted", key))
+
+
+def test_killed_at_random_moments(tmp_path):
+    path = tmp_path / "results.duckdb"
+    chance = random.Random(20261120)
+    present, rounds, interrupted = set(), 0, 0
+    deadline = time.monotonic() + 7
+    while rounds < 12 and (time.monotonic() < deadline or rounds < 4):
+        process, reports = start(write_and_delete, path, rounds * 7)
+        assert reports.poll(30)
+        assert reports.recv() == ("ready", None)
+        time.sleep(chance.uniform(0.0, 0.5))
+        interrupted += process.is_alive()
+        process.kill()
+        doubtful = set()
+        for step, key in finish(process, reports):
+            if step == "stored":
+                present.add(key)
+            elif step == "deleting":
+                present.discard(key)
+                doubtful.add(key)
+            else:
+                doubtful.discard(key)
+        if path.exists():
+            found = assert_sound(path, promised=present)
+            present = found  # one that was stored or deleted just before the kill may not have been reported
+        else:
+            assert not present
+        rounds += 1
+    assert interrupted >= 3
+    assert_sound(path, promised=present)
+
+
+def kill_self(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after(function):
+    """Return a function that does its work and then kills the process."""
+
+    def work(*arguments, **named):
+        function(*arguments, **named)
+        kill_self()
+
+    return work
+
+
+def die_at(mouth, path, key, owner, name, when):
+    """Store one exploration with the process killed at a certain call."""
+    use_small_limits()
+    owner = {"os": os, "database": store_database, "shards": store_shards, "store": store, "Store": Store}[owner]
+    setattr(owner, name, kill_self if when == "before" else after(getattr(owner, name)))
+    with Store(path) as opened:
+        put(opened, key, make_rows(size_of(key), seed=int(key[3:])))
+    mouth.send("survived")
+
+
+@pytest.mark.parametrize("key", ["key0", "key1"], ids=["in the database", "in shards"])
+@pytest.mark.parametrize(
+    ("owner", "name", "when", "complete"),
+    [
+        ("store", "_checked_rows", "after", False),
+        ("shards", "flush_to_disk", "before", False),
+        ("os", "replace", "before", False),
+        ("os", "replace", "after", False),
+        ("store", "_arrow_stream", "before", False),
+        ("store", "_arrow_stream", "after", False),
+    ],
+)
+def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
+    path = tmp_path / "results.duckdb"
+    with Store(path):
+        pass
+    process, reports = start(die_at, path, key, owner, name, when)
+    survived = finish(process, reports) == ["survived"]
+    assert survived == (key == "key0" and owner in ("shards", "os"))  # nothing is published where there are no shards
+    assert process.exitcode == (0 if survived else -signal.SIGKILL)
+    assert assert_sound(path) == ({key} if survived or complete else set())
+
+
+def die_after_commit(mouth, path, key):
+    use_small_limits()
+    with Store(path) as opened, opened.writer(key, {}, total=size_of(key), engine_version="1") as writer:
+        writer.append(make_rows(size_of(key), seed=int(key[3:])))
+        Store.find = kill_self
+        reductions = {name: make_rows(3) for name in "abc"}
+        writer.complete(infeasible_by_reason={}, timings={}, reductions=reductions)
+
+
+@pytest.mark.parametrize("key", ["key0", "key1"], ids=["in the database", "in shards"])
+def test_killed_right_after_the_commit_it_is_complete(tmp_path, key):
+    path = tmp_path / "results.duckdb"
+    process, reports = start(die_after_commit, path, key)
+    finish(process, reports)
+    assert process.exitcode == -signal.SIGKILL
+    assert assert_sound(path) == {key}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_the_store_is_made(tmp_path, when):
+    path = tmp_path / "results.duckdb"
+    process, reports = start(die_at, path, "key1", "os", "link", when)
+    finish(process, reports)
+    assert process.exitcode == -signal.SIGKILL
+    assert path.exists() == (when == "after")
+    assert assert_sound(path) == set()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_deleting(tmp_path, when):
+    path = tmp_path / "results.duckdb"
+    use_small_limits()
+    with Store(path) as opened:
+        put(opened, "key1", make_rows(SHARDED, seed=1))
+    process, reports = start(die_deleting, path, when)
+    finish(process, reports)
+    assert process.exitcode == -signal.SIGKILL
+    assert assert_sound(path) == set()
+
+
+def die_deleting(mouth, path, when):
+    remove = store_shards.remove_shards
+    store_shards.remove_shards = kill_self if when == "before" else after(remove)
+    with Store(path) as opened:
+        opened.delete("key1")
+
+
+# Full disks ----------------------------------------------------------------------------------------------------------
+
+
+def overfill(path):
+    """Store more than there is room for, both ways; then something small. Return what was said and what is there."""
+    use_small_limits()
+    said = []
+    with Store(path) as opened:
+        put(opened, "key0", make_rows(INSIDE))
+        store_shards.ROWS_PER_SHARD = 10**9
+        for limit in (2000, 10**9):
+            store.ROWS_IN_DATABASE = limit
+            try:
+                put(opened, "big", make_rows(60_000), piece=10_000)
+            except StoreWriteError as error:
+                said.append(str(error))
+            if opened.find("big") or folder_of(opened).exists():
+                said.append("something of it is left")
+        use_small_limits()
+        put(opened, "key2", make_rows(INSIDE, seed=2))
+    return said
+
+
+def overfill_with_a_limit(mouth, path, limit):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    mouth.send(overfill(path))
+
+
+def test_file_size_limit(tmp_path):
+    path = tmp_path / "results.duckdb"
+    process, reports = start(overfill_with_a_limit, path, 3_500_000)
+    said = finish(process, reports)
+    assert process.exitcode == 0
+    shard, database = said[0]
+    assert shard.endswith(
+        "00000.parquet failed because the file would exceed the size limit: make room and run it again."
+    )
+    assert "results.duckdb" in database
+    assert "because the file would exceed the size limit" in database
+    assert assert_sound(path) == {"key0", "key2"}
+
+
+def test_full_disk(tmp_path):
+    """A real one: a file system of 5 MB in a mount namespace that only the writing process sees."""
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    text = (
+        "import shutil, sys; from pathlib import Path; from tests.engine.test_store_crash import overfill\n"
+        "disk, kept = map(Path, sys.argv[1:])\n"
+        "print(*overfill(disk / 'results.duckdb'), sep='\\n')\n"
+        "shutil.copytree(disk, kept, dirs_exist_ok=True)"
+    )
+    inside = 'mount -t tmpfs -o size=5m tmpfs "$2" || exit 77; exec "$0" -W error -c "$1" "$2" "$3"'
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare: a full disk cannot be made here")
+    command = ["unshare", "-m", "sh", "-c", inside, sys.executable, text, str(disk), str(kept)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"a full disk cannot be made here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    sentences = done.stdout.splitlines()
+    assert len(sentences) == 2
+    for sentence in sentences:
+        assert sentence.endswith("because no space left on the device: make room and run it again.")
+    assert assert_sound(kept / "results.duckdb") == {"key0", "key2"}
