@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hardware.documents import DocumentError, Library, check_format, name_from_stem, sentence, shown
 from hardware.schema import System
+from models.documents import DocumentError, Library, check_format, name_from_stem, sentence, shown
 
 FORMAT = "shardscape-system/1"
 _CALCULON_KEYS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hardware.documents import Accepts, Number, Text, Whole
+from models.documents import Accepts, Number, Text, Whole
 
 Value = TypeVar("Value")
 

@@ -5,14 +5,20 @@
     12288
 """
 
-from models.loader import ModelFileError, load, load_document, names, to_calculon, to_document
-from models.schema import Architecture, BlockShape, Model
+from models.architecture import Architecture, Experts, LatentAttention, SparseAttention
+from models.documents import Change
+from models.loader import load, load_document, names, to_calculon, to_document
+from models.schema import BlockShape, Model, ModelFileError
 
 __all__ = [
     "Architecture",
     "BlockShape",
+    "Change",
+    "Experts",
+    "LatentAttention",
     "Model",
     "ModelFileError",
+    "SparseAttention",
     "load",
     "load_document",
     "names",

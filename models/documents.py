@@ -1,7 +1,6 @@
 """Strict JSON documents: reading them, and saying in one sentence what is wrong with one.
 
-`models` and `hardware` import nothing of each other or of the rest, so each carries this module; a test keeps the two
-copies equal. Nothing in here knows what a model or a system is.
+Nothing in here knows what a model or a system is; `hardware` reads its documents with this module too.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar, get_args
+from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args
 
-from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 MAX_FILE_BYTES = 2_000_000
 """Largest file that is read [bytes]. The largest real one is a few kilobytes; anything near this is not ours."""
 
 Entity = TypeVar("Entity", bound=BaseModel)
+Scalar = bool | int | float | str | None
 
 
 class DocumentError(ValueError):
@@ -81,6 +81,19 @@ class Accepts:
 
 def _with_message(inner: CoreSchema, description: str) -> CoreSchema:
     return core_schema.custom_error_schema(inner, "not_accepted", custom_error_message=description)
+
+
+class Change(BaseModel):
+    """One field in which an edited copy differs from what it was made from."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    field: Annotated[str, Text(200, shortest=1)]
+    """Path of the field, such as "mem1.capacity_gib" or "networks.0.size"."""
+    old: Scalar
+    """Value before; a list or an object as JSON text, a field that was not there as `None`."""
+    new: Scalar
+    """Value after, likewise."""
 
 
 class _Shortened(reprlib.Repr):

@@ -9,21 +9,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from models.documents import DocumentError, Library, check_format, name_from_stem, sentence, shown
-from models.represent import block_shape
-from models.schema import Architecture, BlockShape, Line, Model, Name, ShortText, Tokens
+from models.architecture import Architecture, Tokens
+from models.documents import Library, check_format, name_from_stem, sentence, shown
+from models.schema import BlockShape, Changes, Line, Lines, Model, ModelFileError, Name, ShortText
 
 FORMAT = "shardscape-model/1"
 
 
-class ModelFileError(DocumentError):
-    """A model that cannot be used: an unknown name, an unreadable file, or a document that is not a model."""
+class _Described(BaseModel):
+    """What every document in our own format holds beside its shape."""
 
-
-class _ArchitectureDocument(BaseModel):
-    """What a document with an architecture holds: everything else of a `Model` follows from it."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     name: Name
     title: Line = ""
@@ -31,7 +27,23 @@ class _ArchitectureDocument(BaseModel):
     source: Line = ""
     seq_size: Tokens
     seq_size_basis: Line = ""
+    unverified_fields: Lines = ()
+    notes: Lines = ()
+    derived_from: Line = ""
+    changes: Changes = ()
+
+
+class _ArchitectureDocument(_Described):
     architecture: Architecture
+
+
+class _BlockDocument(_Described, BlockShape):
+    """The six numbers stand beside the name; an architecture may explain them."""
+
+    architecture: Architecture | None = None
+
+
+_DERIVED = tuple(key for key in BlockShape.model_fields if key != "seq_size")
 
 
 def load_document(document: object, where: str = "the document", name: str | None = None) -> Model:
@@ -43,24 +55,23 @@ def load_document(document: object, where: str = "the document", name: str | Non
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a model must be an object with named keys.")
     content: dict[str, Any] = dict(document)
-    schema: type[BaseModel] = Model
+    schema: type[BaseModel] = BlockShape
     try:
         if "format" not in content:
-            schema = BlockShape
             shape = BlockShape.model_validate(content)
-            schema = Model
             called = name_from_stem(name or PurePath(where).stem)
-            return Model.model_validate(
-                {**shape.model_dump(), "name": called, "title": called, "source": "a Calculon application file"}
-            )
+            source = "a Calculon application file"
+            return Model(name=called, title=called, source=source, seq_size=shape.seq_size, calculon=shape)
         check_format(content, where, FORMAT, "model", ModelFileError)
         del content["format"]
-        if "architecture" not in content:
-            return Model.model_validate(content)
-        schema = _ArchitectureDocument
-        published = _ArchitectureDocument.model_validate(content)
+        derived = "architecture" in content and not any(key in content for key in _DERIVED)
+        schema = _ArchitectureDocument if derived else _BlockDocument
+        values = dict(schema.model_validate(content))
+        given = None if derived else {key: values[key] for key in BlockShape.model_fields}
+        for key in _DERIVED:
+            values.pop(key, None)
         schema = Model
-        return Model.model_validate({**dict(published), **block_shape(published.architecture)})
+        return Model.model_validate({**values, "calculon": given})
     except ValidationError as problem:
         hint = ""
         if schema is BlockShape:
@@ -70,16 +81,17 @@ def load_document(document: object, where: str = "the document", name: str | Non
 
 def to_document(model: Model) -> dict[str, Any]:
     """The model as a JSON document in our own format, which `load_document` turns into an equal model."""
-    document = {"format": FORMAT, "name": model.name, **model.model_dump(mode="json", exclude_none=True)}
-    if model.architecture is not None:
-        for key in block_shape(model.architecture):
-            del document[key]
-    return document
+    document = {"format": FORMAT, **model.model_dump(mode="json", exclude_defaults=True)}
+    given = document.pop("calculon", {})
+    return {**document, **given}
 
 
 def to_calculon(model: Model) -> dict[str, int]:
-    """The six keys of a Calculon application file; names and sources have no place there."""
-    return {key: getattr(model, key) for key in BlockShape.model_fields}
+    """The six keys of a Calculon application file; names and sources have no place there.
+
+    Raises `ModelFileError` where they cannot stand for the model's architecture.
+    """
+    return model.require_block().model_dump()
 
 
 _LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_document)

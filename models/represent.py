@@ -1,12 +1,14 @@
-"""How a published architecture becomes the six numbers of the block recipe, and what gets lost on the way."""
+"""How a published architecture becomes the six numbers of Calculon's block recipe, and what gets lost on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from models.parameters import attention_weights, embedding_weights, mlp_weights, norm_weights, parameters, qkv_biases
+
 if TYPE_CHECKING:
-    from models.schema import Architecture
+    from models.architecture import Architecture
 
 UNRECORDED = (
     "Embedding, LM head and biases are in neither time nor memory; "
@@ -14,11 +16,24 @@ UNRECORDED = (
 )
 
 
+def obstacles(architecture: Architecture) -> tuple[str, ...]:
+    """What the architecture has that six block numbers cannot stand for, however roughly; empty for dense models."""
+    found = []
+    if architecture.latent_attention is not None:
+        found.append("multi-head latent attention")
+    if architecture.sparse_attention is not None:
+        found.append(f"attention to {architecture.sparse_attention.top_k} tokens that an indexer picks")
+    if architecture.experts is not None:
+        found.append(f"a mixture of {architecture.experts.routed} experts")
+    return tuple(found)
+
+
 def block_shape(architecture: Architecture) -> dict[str, int]:
     """The five numbers of the block recipe that follow from the architecture; the sixth, `seq_size`, is a choice.
 
     A gated MLP of width F becomes a two-matrix MLP of width 1.5 F, which has the same weights, 3 hidden F, and so the
-    same matrix FLOPs. Every query head gets a key and a value head of its own.
+    same matrix FLOPs. Every query head gets a key and a value head of its own. Meant for architectures without
+    `obstacles`.
     """
     ffn = architecture.ffn
     return {
@@ -31,51 +46,20 @@ def block_shape(architecture: Architecture) -> dict[str, int]:
     }
 
 
-def attention_weights(architecture: Architecture, kv_heads: int | None = None) -> int:
-    """Weights of query, key, value and output matrices of one block; `kv_heads` replaces the published number."""
-    kv = architecture.kv_heads if kv_heads is None else kv_heads
-    return 2 * architecture.hidden * architecture.head_dim * (architecture.heads + kv)
+def differences(architecture: Architecture | None, seq_size: int, feedforward: int | None = None) -> tuple[str, ...]:
+    """One sentence for each thing in which the block recipe departs from the architecture, numbers included.
 
-
-def mlp_weights(architecture: Architecture) -> int:
-    """Weights of the MLP's matrices of one block: three if gated, else two."""
-    return (3 if architecture.gated_mlp else 2) * architecture.hidden * architecture.ffn
-
-
-def embedding_weights(architecture: Architecture) -> int:
-    """Weights of embedding and LM head: one matrix if tied, else two."""
-    return (1 if architecture.tied_embeddings else 2) * architecture.hidden * architecture.vocab_padded
-
-
-def parameters(architecture: Architecture) -> int:
-    """All weights of the published model: matrices, query/key/value biases, two norms per block and a last one.
-
-    Position embeddings, other biases and norms inside attention are not part of `Architecture`: well below 1 %.
+    `feedforward` is the MLP width that the recipe reads where it is not the derived one. Where the recipe cannot stand
+    for the architecture at all, the one sentence says so.
     """
-    block = attention_weights(architecture) + mlp_weights(architecture) + 2 * _norm_weights(architecture)
-    block += _qkv_biases(architecture)
-    return architecture.layers * block + embedding_weights(architecture) + _norm_weights(architecture)
-
-
-def _norm_weights(architecture: Architecture) -> int:
-    return architecture.hidden * (1 if architecture.norm == "RMSNorm" else 2)
-
-
-def _qkv_biases(architecture: Architecture) -> int:
-    if not architecture.qkv_bias:
-        return 0
-    return architecture.head_dim * (architecture.heads + 2 * architecture.kv_heads)
-
-
-def differences(architecture: Architecture | None, seq_size: int) -> tuple[str, ...]:
-    """One sentence for each thing in which the block recipe departs from the architecture, numbers included."""
     if architecture is None:
         return (UNRECORDED,)
-    return tuple(_differences(architecture, seq_size))
+    if found := obstacles(architecture):
+        return (f"Calculon's block recipe cannot represent {' and '.join(found)}, so the model has no block numbers.",)
+    return tuple(_differences(architecture, seq_size, feedforward))
 
 
-def _differences(architecture: Architecture, seq_size: int) -> Iterator[str]:
-    shape = block_shape(architecture)
+def _differences(architecture: Architecture, seq_size: int, feedforward: int | None) -> Iterator[str]:
     total = parameters(architecture)
     published_block = attention_weights(architecture) + mlp_weights(architecture)
 
@@ -85,6 +69,10 @@ def _differences(architecture: Architecture, seq_size: int) -> Iterator[str]:
         yield f"The embedding, which is the LM head too ({size}), is in neither time nor memory."
     else:
         yield f"Embedding and LM head ({size}) are in neither time nor memory."
+    if architecture.positions == "learned":
+        yield f"The embedding of {architecture.max_seq} positions is not counted."
+    if architecture.positions == "relative":
+        yield "Relative positions, with a projection of their own in every block, are not counted."
     if architecture.kv_heads < architecture.heads:
         added = attention_weights(architecture, architecture.heads) - attention_weights(architecture)
         kind = "Multi-query" if architecture.kv_heads == 1 else "Grouped-query"
@@ -93,18 +81,13 @@ def _differences(architecture: Architecture, seq_size: int) -> Iterator[str]:
             f"{kind} attention: {architecture.kv_heads} key/value {heads} counted as {architecture.heads}, "
             f"which adds {added / published_block:.1%} to the block's weights."
         )
-    if architecture.gated_mlp:
-        width = shape["feedforward"]
-        equal = "equal" if 2 * width == 3 * architecture.ffn else f"{2 * width / (3 * architecture.ffn) - 1:.2%} more"
-        yield (
-            f"The gated MLP of width {architecture.ffn} is counted as two matrices of width {width}: {equal} weights "
-            f"and matrix FLOPs, but per token one activation of {width} elements in place of one of {architecture.ffn} "
-            f"and a product of {architecture.ffn}."
-        )
+    yield from _mlp_differences(architecture, feedforward)
     if architecture.sliding_window is not None and architecture.sliding_window < seq_size:
+        windowed = sum(window is not None for window in architecture.windows)
+        which = "All layers" if windowed == architecture.layers else f"The {windowed} of {architecture.layers} layers"
         yield (
-            f"Layers with a sliding window of {architecture.sliding_window} tokens are counted as attending to "
-            f"all {seq_size}."
+            f"{which} with a {architecture.window_kind} window of {architecture.sliding_window} tokens are counted as "
+            f"attending to all {seq_size}."
         )
     if architecture.parallel_residual:
         yield (
@@ -113,19 +96,42 @@ def _differences(architecture: Architecture, seq_size: int) -> Iterator[str]:
         )
     if architecture.norm == "RMSNorm":
         yield (
-            f"RMSNorm is counted as LayerNorm: {4 * architecture.hidden} instead of {2 * architecture.hidden} "
-            "norm weights per block, and the FLOPs of both moments."
+            f"RMSNorm is counted as LayerNorm: {4 * architecture.hidden} instead of "
+            f"{architecture.norms_per_block * norm_weights(architecture)} norm weights per block, "
+            "and the FLOPs of both moments."
         )
-    if biases := _qkv_biases(architecture):
+    if architecture.norms_per_block > 2:
+        yield f"{architecture.norms_per_block} norms per block are counted as 2."
+    if architecture.qk_norm:
+        yield "Normalising queries and keys is not counted."
+    if biases := qkv_biases(architecture):
         yield f"The {biases} query, key and value biases of each block are not counted."
-    if architecture.rope_theta is not None:
+    if architecture.rope_theta is not None or architecture.positions == "rotary":
         yield "Rotating queries and keys by their position is not counted."
+    if architecture.prediction_layers:
+        yield f"The {architecture.prediction_layers} blocks for multi-token prediction are not counted."
     published = architecture.params_published_b
     if published is not None and abs(total / (published * 1e9) - 1) > 0.01:
         yield (
             f"The recorded shape has {_count(total)} parameters, {abs(total / (published * 1e9) - 1):.1%} "
             f"{'fewer' if total < published * 1e9 else 'more'} than the {_count(published * 1e9)} published."
         )
+
+
+def _mlp_differences(architecture: Architecture, feedforward: int | None) -> Iterator[str]:
+    derived = block_shape(architecture)["feedforward"]
+    width = derived if feedforward is None else feedforward
+    weights = 2 * architecture.hidden * width
+    share = weights / mlp_weights(architecture) - 1
+    equal = "equal" if share == 0 else f"{abs(share):.2%} {'more' if share > 0 else 'fewer'}"
+    if architecture.gated_mlp:
+        yield (
+            f"The gated MLP of width {architecture.ffn} is counted as two matrices of width {width}: {equal} weights "
+            f"and matrix FLOPs, but per token one activation of {width} elements in place of one of {architecture.ffn} "
+            f"and a product of {architecture.ffn}."
+        )
+    elif width != derived:
+        yield f"The MLP of width {architecture.ffn} is counted as one of width {width}: {equal} weights."
 
 
 def _count(number: float) -> str:

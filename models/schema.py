@@ -1,83 +1,31 @@
-"""What a model is: the shape the block recipe reads, and the published architecture it comes from."""
+"""What a model is: a published architecture, the six numbers of Calculon's block recipe, or both."""
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from models.documents import Number, Text, Whole
-from models.represent import block_shape, differences
+from models.architecture import Architecture, Count, Layers, Tokens, Width
+from models.documents import Change, DocumentError, Text, Whole
+from models.parameters import active_parameters, parameters
+from models.represent import block_shape, differences, obstacles
 
-Width = Annotated[int, Whole(1, 2**20)]
-Tokens = Annotated[int, Whole(1, 2**26)]
 Name = Annotated[str, Text(255, shortest=1)]
 Line = Annotated[str, Text(2_000)]
 ShortText = Annotated[str, Text(100)]
+Changes = Annotated[tuple[Change, ...], Field(strict=False, max_length=1_000)]
+Lines = Annotated[tuple[Line, ...], Field(strict=False, max_length=200)]
 
 
-class Architecture(BaseModel):
-    """The published shape of a decoder-only transformer, as its authors' configuration states it.
-
-    `None` means that the source does not say. It is what richer block recipes read; `Model` derives today's from it.
-    """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-    hidden: Width
-    """Width of the residual stream [elements]."""
-    ffn: Width
-    """Width of the MLP [elements]; of each of the two branches where it is gated."""
-    layers: Annotated[int, Whole(1, 100_000)]
-    """Number of transformer blocks."""
-    heads: Annotated[int, Whole(1, 2**16)]
-    """Number of query heads."""
-    kv_heads: Annotated[int, Whole(1, 2**16)]
-    """Number of key and value heads: equal to `heads` for multi-head, 1 for multi-query attention."""
-    head_dim: Annotated[int, Whole(1, 2**16)]
-    """Width of one head [elements]."""
-    vocab: Annotated[int, Whole(1, 2**26)]
-    """Rows of the embedding matrix that are used [tokens]."""
-    vocab_padded: Annotated[int, Whole(1, 2**26)]
-    """Rows of the embedding matrix as stored [tokens]."""
-    max_seq: Tokens | None = None
-    """Longest context the authors state [tokens]."""
-    gated_mlp: bool
-    """Whether the MLP multiplies two branches (SwiGLU, GeGLU): three matrices instead of two."""
-    tied_embeddings: bool
-    """Whether the LM head is the embedding matrix."""
-    qkv_bias: bool | None = None
-    norm: Annotated[str, Text(40)] | None = None
-    """"RMSNorm" or "LayerNorm"."""
-    parallel_residual: bool | None = None
-    """Whether attention and MLP read the same input and are added together."""
-    rope_theta: Annotated[float, Number(1, 1e12)] | None = None
-    """Base of the rotary position embedding."""
-    sliding_window: Tokens | None = None
-    """Tokens that windowed layers attend to; `None` where all layers see everything."""
-    params_published_b: Annotated[float, Number(1e-6, 1e6)] | None = None
-    """Parameters the authors state [1e9]."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.kv_heads > self.heads or self.heads % self.kv_heads:
-            raise PydanticCustomError(
-                "refused",
-                "has {kv} key/value heads for {q} query heads; kv_heads must divide heads",
-                {"kv": self.kv_heads, "q": self.heads},
-            )
-        if self.vocab_padded < self.vocab:
-            raise PydanticCustomError(
-                "refused",
-                "has vocab_padded {padded} below vocab {vocab}; it must be at least as large",
-                {"padded": self.vocab_padded, "vocab": self.vocab},
-            )
-        return self
+class ModelFileError(DocumentError):
+    """A model that cannot be used: an unknown name, an unreadable file, or a document that is not such a model."""
 
 
 class BlockShape(BaseModel):
-    """The six numbers the block recipe reads: `num_blocks` equal blocks of attention and a two-matrix MLP.
+    """The six numbers Calculon's block recipe reads: `num_blocks` equal blocks of attention and a two-matrix MLP.
 
     They are the whole of a Calculon application file. `hidden` need not be `attn_heads * attn_size`.
     """
@@ -86,48 +34,155 @@ class BlockShape(BaseModel):
 
     hidden: Width
     """Width of the residual stream [elements]."""
-    feedforward: Annotated[int, Whole(1, 2**22)]
+    feedforward: Annotated[int, Whole(1, 2**23)]
     """Width of the MLP between its two matrices [elements]."""
     seq_size: Tokens
     """Length of one training sample [tokens]."""
-    attn_heads: Annotated[int, Whole(1, 2**16)]
+    attn_heads: Count
     """Number of attention heads, each with its own key and value."""
-    attn_size: Annotated[int, Whole(1, 2**16)]
+    attn_size: Count
     """Width of one head [elements]."""
-    num_blocks: Annotated[int, Whole(1, 100_000)]
+    num_blocks: Layers
     """Number of transformer blocks."""
 
 
-class Model(BlockShape):
-    """A neural network: its six numbers, what they are called, and where they come from.
+class Model(BaseModel):
+    """A neural network: its architecture or block numbers, what it is called, and where the numbers come from.
 
-    Immutable and hashable. Where `architecture` is given, the numbers are those that `block_shape` derives from it,
-    and `not_represented` says what they leave out.
+    Immutable and hashable. Every model has a `seq_size`, and an `architecture`, `calculon`'s six numbers, or both.
+    Where only the architecture is given, the six numbers are derived from it, if they can stand for it at all:
+    `block` is `None` for mixtures of experts and latent attention, and each of `hidden`, `feedforward`, `attn_heads`,
+    `attn_size` and `num_blocks` then raises the `ModelFileError` that `require_block` raises.
     """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     name: Name
     title: Line = ""
     family: ShortText = ""
     source: Line = ""
     """Where the numbers were read."""
+    seq_size: Tokens
+    """Length of one training sample [tokens]."""
     seq_size_basis: Line = ""
     """Why `seq_size` is what it is; a published maximum context is seldom the length a model was trained at."""
+    calculon: BlockShape | None = None
+    """The six numbers where they were given rather than derived; `None` where they follow from `architecture`."""
     architecture: Architecture | None = None
+    """The published shape; `None` where it is not recorded, as in Calculon's files."""
+    unverified_fields: Lines = ()
+    """Values that were recalled rather than read in the cited source: paths, each with an optional ": remark"."""
+    notes: Lines = ()
+    derived_from: Annotated[str, Text(255)] = ""
+    """Name of the model that this one is an edited copy of; empty for an original."""
+    changes: Changes = ()
+    """Every field in which it differs from that one."""
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        given, architecture = self.calculon, self.architecture
+        if given is None and architecture is None:
+            raise PydanticCustomError("refused", "has neither block numbers nor an architecture; give one of them")
+        if given is None:
+            return self
+        if given.seq_size != self.seq_size:
+            raise PydanticCustomError("refused", "has two different values of seq_size; give one")
+        if architecture is None:
+            return self
+        if found := obstacles(architecture):
+            raise PydanticCustomError(
+                "refused",
+                "has block numbers beside {what}, which they cannot represent; leave them out",
+                {"what": " and ".join(found)},
+            )
+        for key, derived in block_shape(architecture).items():
+            # the width of the MLP is a choice where it is gated, and Calculon's authors made their own
+            if key != "feedforward" and getattr(given, key) != derived:
+                raise PydanticCustomError(
+                    "refused",
+                    "has {key} {given} where its architecture gives {derived}; change one of them",
+                    {"key": key, "given": getattr(given, key), "derived": derived},
+                )
+        return self
+
+    @functools.cached_property
+    def block(self) -> BlockShape | None:
+        """The six numbers of Calculon's block recipe; `None` where they cannot stand for the architecture."""
+        if self.calculon is not None or self.architecture is None:
+            return self.calculon
+        if obstacles(self.architecture):
+            return None
+        return BlockShape(**block_shape(self.architecture), seq_size=self.seq_size)
+
+    def require_block(self) -> BlockShape:
+        """The six numbers of Calculon's block recipe. Raises `ModelFileError` where the architecture has none."""
+        if self.block is None:
+            found = " and ".join(obstacles(self.architecture)) if self.architecture else "no shape"
+            raise ModelFileError(
+                f"{self.name} has {found}, which Calculon's block recipe cannot represent; "
+                "choose a dense model, or the calibrated cost model."
+            )
+        return self.block
+
+    @property
+    def hidden(self) -> int:
+        """Width of the residual stream [elements]. Raises `ModelFileError` without a `block`."""
+        return self.require_block().hidden
+
+    @property
+    def feedforward(self) -> int:
+        """Width of the two-matrix MLP [elements]. Raises `ModelFileError` without a `block`."""
+        return self.require_block().feedforward
+
+    @property
+    def attn_heads(self) -> int:
+        """Number of attention heads. Raises `ModelFileError` without a `block`."""
+        return self.require_block().attn_heads
+
+    @property
+    def attn_size(self) -> int:
+        """Width of one attention head [elements]. Raises `ModelFileError` without a `block`."""
+        return self.require_block().attn_size
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of transformer blocks. Raises `ModelFileError` without a `block`."""
+        return self.require_block().num_blocks
 
     @property
     def not_represented(self) -> tuple[str, ...]:
-        """Sentences, with their numbers, on what of the published model the block recipe leaves out or changes."""
-        return differences(self.architecture, self.seq_size)
+        """Sentences, with their numbers, on what of the published model Calculon's recipe leaves out or changes."""
+        feedforward = None if self.calculon is None else self.calculon.feedforward
+        return differences(self.architecture, self.seq_size, feedforward)
 
-    @model_validator(mode="after")
-    def _follows_architecture(self) -> Self:
-        if self.architecture is None:
-            return self
-        for key, derived in block_shape(self.architecture).items():
-            if getattr(self, key) != derived:
-                raise PydanticCustomError(
-                    "refused",
-                    "has {key} {given} where its architecture gives {derived}; change the architecture or leave it out",
-                    {"key": key, "given": getattr(self, key), "derived": derived},
-                )
-        return self
+    @property
+    def parameters(self) -> int | None:
+        """Weights of the published architecture; `None` where that is not recorded."""
+        return None if self.architecture is None else parameters(self.architecture)
+
+    @property
+    def active_parameters(self) -> int | None:
+        """Weights that one token passes through; `None` where the architecture is not recorded."""
+        return None if self.architecture is None else active_parameters(self.architecture)
+
+    def architecture_or_assumed(self, vocab: int = 51_200) -> Architecture:
+        """The published architecture, or one that has exactly the six given numbers and a GPT's embedding.
+
+        `vocab` [tokens] is assumed where the architecture is not recorded: 51,200 is Megatron-LM's (arXiv:2104.04473).
+        """
+        if self.architecture is not None:
+            return self.architecture
+        block = self.require_block()
+        return Architecture(
+            hidden=block.hidden,
+            ffn=block.feedforward,
+            layers=block.num_blocks,
+            heads=block.attn_heads,
+            kv_heads=block.attn_heads,
+            head_dim=block.attn_size,
+            gated_mlp=False,
+            norm="LayerNorm",
+            vocab=vocab,
+            vocab_padded=vocab,
+            tied_embeddings=True,
+        )

@@ -26,6 +26,9 @@ CALCULON = {
 }
 OURS = models.to_document(models.load("gpt3-175B"))
 PUBLISHED = models.to_document(models.load("llama-3.1-8B"))
+EXPERTS = {"routed": 8, "top_k": 2, "ffn": 14336}
+LATENT = {"q_rank": 1536, "kv_rank": 512, "nope_head_dim": 128, "rope_head_dim": 64, "v_head_dim": 128}
+MIXTURE = {**PUBLISHED, "architecture": {**PUBLISHED["architecture"], "experts": EXPERTS}}
 
 
 def fault(document: object, where: str = "mine.json") -> str:
@@ -118,8 +121,17 @@ def test_a_document_that_is_no_object(value: object) -> None:
         ({"kv_heads": 64}, "kv_heads must divide heads"),
         ({"vocab_padded": 5}, "'architecture' has vocab_padded 5 below vocab 128000"),
         ({"gated_mlp": 1}, "'architecture.gated_mlp' is 1; it must be true or false"),
-        ({"experts": 8}, "unknown key 'architecture.experts'; accepted keys here: hidden, ffn, layers"),
-        ({"ffn": 0}, "'architecture.ffn' is 0; it must be a whole number from 1 to 1,048,576"),
+        ({"hyper": 8}, "unknown key 'architecture.hyper'; accepted keys here: hidden, ffn, layers"),
+        ({"experts": 8}, "'architecture.experts' is 8; it must be an object with named keys"),
+        ({"experts": {**EXPERTS, "top_k": 9}}, "'architecture.experts' has top_k 9 of 8 routed experts"),
+        ({"experts": {**EXPERTS, "shared_ffn": 9}}, "'architecture.experts' has a shared_ffn without shared experts"),
+        ({"experts": {**EXPERTS, "every": 33}}, "'architecture' has experts in none of its 32 layers"),
+        ({"experts": {**EXPERTS, "leading_dense_layers": 32}}, "has experts in none of its 32 layers"),
+        ({"latent_attention": LATENT}, "has latent attention with head_dim 128 and 8 key/value heads; they must be"),
+        ({"full_attention_every": 2}, "'architecture' has full_attention_every without a sliding_window"),
+        ({"positions": "learned", "max_seq": None}, "'architecture' has learned positions but no max_seq"),
+        ({"positions": "sine"}, "'architecture.positions' is 'sine'; it must be 'rotary', 'learned', 'relative'"),
+        ({"ffn": 0}, "'architecture.ffn' is 0; it must be a whole number from 1 to 4,194,304"),
         ({"params_published_b": float("nan")}, "'architecture.params_published_b' is nan; it must be a number from"),
     ],
 )
@@ -127,20 +139,77 @@ def test_faults_inside_an_architecture(change: dict[str, Any], words: str) -> No
     assert words in fault({**PUBLISHED, "architecture": {**PUBLISHED["architecture"], **change}})
 
 
-def test_an_architecture_and_block_numbers_are_not_both_given() -> None:
-    assert "unknown key 'hidden'" in fault({**PUBLISHED, "hidden": 4096})
+def test_an_architecture_and_block_numbers_may_both_be_given() -> None:
+    both = {**PUBLISHED, **models.to_calculon(models.load("llama-3.1-8B")), "feedforward": 57344}
+    model = models.load_document(both)
+    assert model.feedforward == 57344
+    assert model.architecture is not None
+    assert any("two matrices of width 57344: 166.67% more weights" in each for each in model.not_represented)
+    assert models.load_document(models.to_document(model)) == model
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hidden": 2048}, "the document has hidden 2048 where its architecture gives 4096; change one of them"),
+        ({"num_blocks": 1}, "the document has num_blocks 1 where its architecture gives 32"),
+        ({"attn_heads": None}, "'attn_heads' is null"),
+        ({"architecture": MIXTURE["architecture"]}, "has block numbers beside a mixture of 8 experts"),
+    ],
+)
+def test_block_numbers_that_contradict_the_architecture_are_refused(change: dict[str, Any], words: str) -> None:
+    both = {**PUBLISHED, **models.to_calculon(models.load("llama-3.1-8B"))}
+    assert words in fault({**both, **change})
+
+
+def test_block_numbers_in_part_are_missing_the_rest() -> None:
+    assert "key 'feedforward' is missing" in fault({**PUBLISHED, "hidden": 4096})
+
+
+def test_neither_block_numbers_nor_an_architecture() -> None:
+    assert "key 'hidden' is missing" in fault(without(PUBLISHED, "architecture"))
+    with pytest.raises(ValidationError, match="neither block numbers nor an architecture"):
+        models.Model(name="x", seq_size=1)
+
+
+# --- models that six numbers cannot stand for
+
+
+def test_a_mixture_has_no_block_numbers_and_says_so() -> None:
+    model = models.load_document(MIXTURE)
+    assert model.block is None
+    assert model.seq_size == 8192
+    for key in ("hidden", "feedforward", "attn_heads", "attn_size", "num_blocks"):
+        with pytest.raises(models.ModelFileError, match=r"llama-3\.1-8B has a mixture of 8 experts, which Calculon's"):
+            getattr(model, key)
+    with pytest.raises(models.ModelFileError, match="choose a dense model, or the calibrated cost model"):
+        models.to_calculon(model)
+    assert model.not_represented == (
+        "Calculon's block recipe cannot represent a mixture of 8 experts, so the model has no block numbers.",
+    )
+
+
+def test_each_obstacle_is_named() -> None:
+    shape = {"heads": 32, "kv_heads": 32, "head_dim": 192, "latent_attention": LATENT}
+    indexer = {"heads": 64, "head_dim": 128, "top_k": 2048}
+    document = {**PUBLISHED, "architecture": {**PUBLISHED["architecture"], **shape, "sparse_attention": indexer}}
+    with pytest.raises(
+        models.ModelFileError, match="has multi-head latent attention and attention to 2048 tokens that an indexer"
+    ):
+        models.load_document(document).require_block()
+
+
+def test_a_shape_is_assumed_only_where_none_is_recorded() -> None:
+    published = models.load("llama-3.1-8B")
+    assert published.architecture_or_assumed() is published.architecture
+    assumed = models.load_document(CALCULON).architecture_or_assumed(vocab=50257)
+    assert (assumed.hidden, assumed.ffn, assumed.layers, assumed.heads, assumed.kv_heads) == (12288, 49152, 96, 96, 96)
+    assert assumed.vocab_padded == 50257
 
 
 @pytest.mark.parametrize("value", [None, [], "Llama"])
 def test_an_architecture_that_is_no_object(value: object) -> None:
     assert "'architecture' is " in fault({**PUBLISHED, "architecture": value})
-
-
-def test_block_numbers_that_contradict_the_architecture_are_refused() -> None:
-    model = models.load("llama-3.1-8B")
-    values = {name: getattr(model, name) for name in type(model).model_fields}
-    with pytest.raises(ValidationError, match="feedforward 1 where its architecture gives 21504"):
-        models.Model(**{**values, "feedforward": 1})
 
 
 def test_a_name_has_to_be_text() -> None:

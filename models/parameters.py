@@ -1,0 +1,150 @@
+"""How many weights a published architecture has: by matrix, by layer, in total, and used by one token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from models.architecture import Architecture
+
+
+def attention_weights(architecture: Architecture, kv_heads: int | None = None) -> int:
+    """Weights of the attention matrices of one block.
+
+    Ordinary attention: query, key, value, output; `kv_heads` replaces the published number. Latent attention: both
+    compressions, their expansions and the output (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47). Relative
+    positions add the projection of the position vectors (Transformer-XL, arXiv:1901.02860, section 3.3).
+    """
+    hidden, heads = architecture.hidden, architecture.heads
+    latent = architecture.latent_attention
+    if latent is not None:
+        query = heads * latent.qk_head_dim
+        weights = hidden * query if latent.q_rank is None else latent.q_rank * (hidden + query)
+        weights += hidden * (latent.kv_rank + latent.rope_head_dim)
+        weights += latent.kv_rank * heads * (latent.nope_head_dim + latent.v_head_dim)
+        weights += heads * latent.v_head_dim * hidden
+    else:
+        kv = architecture.kv_heads if kv_heads is None else kv_heads
+        weights = 2 * hidden * architecture.head_dim * (heads + kv)
+    if architecture.positions == "relative":
+        weights += hidden * heads * architecture.head_dim
+    return weights + _indexer_weights(architecture)
+
+
+def _indexer_weights(architecture: Architecture) -> int:
+    """Queries of the indexer from the compressed query, one key, and a weight per indexer head, from the input."""
+    index, latent = architecture.sparse_attention, architecture.latent_attention
+    if index is None:
+        return 0
+    source = architecture.hidden if latent is None or latent.q_rank is None else latent.q_rank
+    return source * index.heads * index.head_dim + architecture.hidden * (index.head_dim + index.heads)
+
+
+def mlp_weights(architecture: Architecture, ffn: int | None = None) -> int:
+    """Weights of the matrices of one MLP, three if gated, else two; `ffn` replaces the ordinary MLP's width."""
+    return (3 if architecture.gated_mlp else 2) * architecture.hidden * (architecture.ffn if ffn is None else ffn)
+
+
+def expert_weights(architecture: Architecture, *, active: bool = False) -> int:
+    """Weights of router, routed and shared experts of one layer; only those one token visits if `active`."""
+    experts = architecture.experts
+    if experts is None:
+        return 0
+    visited = experts.top_k if active else experts.routed
+    return (
+        architecture.hidden * experts.routed
+        + visited * mlp_weights(architecture, experts.ffn)
+        + (mlp_weights(architecture, experts.shared_width) if experts.shared else 0)
+    )
+
+
+def embedding_weights(architecture: Architecture) -> int:
+    """Weights of embedding and LM head: one matrix if tied, else two."""
+    return (1 if architecture.tied_embeddings else 2) * architecture.hidden * architecture.vocab_padded
+
+
+def position_weights(architecture: Architecture) -> int:
+    """Weights of learned position embeddings, for the longest context."""
+    return architecture.hidden * (architecture.max_seq or 0) if architecture.positions == "learned" else 0
+
+
+def norm_weights(architecture: Architecture) -> int:
+    """Weights of one norm of the residual stream: a scale, and a shift unless it is an RMSNorm."""
+    return architecture.hidden * (1 if architecture.norm == "RMSNorm" else 2)
+
+
+def attention_vectors(architecture: Architecture) -> int:
+    """Biases of the attention matrices of one block, and the norms of queries and keys or of their latents."""
+    latent, vectors = architecture.latent_attention, 0
+    if latent is not None:
+        vectors += (latent.q_rank or 0) + latent.kv_rank
+    elif architecture.qkv_bias:
+        vectors += qkv_biases(architecture)
+    if architecture.qk_norm:
+        vectors += 2 * architecture.head_dim
+    if architecture.linear_bias:
+        vectors += architecture.hidden
+    return vectors
+
+
+def qkv_biases(architecture: Architecture) -> int:
+    """Biases of query, key and value projections of one block; 0 where there are none."""
+    if not architecture.qkv_bias:
+        return 0
+    return architecture.head_dim * (architecture.heads + 2 * architecture.kv_heads)
+
+
+def _mlp_biases(architecture: Architecture, ffn: int) -> int:
+    if not architecture.linear_bias:
+        return 0
+    return (2 if architecture.gated_mlp else 1) * ffn + architecture.hidden
+
+
+def layer_weights(architecture: Architecture, *, experts: bool, active: bool = False) -> int:
+    """All weights of one block: with a mixture of experts, or with an ordinary MLP; used by one token if `active`."""
+    weights = attention_weights(architecture) + attention_vectors(architecture)
+    weights += architecture.norms_per_block * norm_weights(architecture)
+    if not experts or architecture.experts is None:
+        return weights + mlp_weights(architecture) + _mlp_biases(architecture, architecture.ffn)
+    mixture = architecture.experts
+    visited = mixture.top_k if active else mixture.routed
+    return (
+        weights
+        + expert_weights(architecture, active=active)
+        + visited * _mlp_biases(architecture, mixture.ffn)
+        + (_mlp_biases(architecture, mixture.shared_width) if mixture.shared else 0)
+    )
+
+
+def parameters(architecture: Architecture) -> int:
+    """All weights of the published model, multi-token prediction left out: matrices, biases, norms, embeddings."""
+    return _model_weights(architecture, active=False)
+
+
+def active_parameters(architecture: Architecture) -> int:
+    """Weights that one token passes through: all but the experts it does not visit. Embedding and LM head count whole.
+
+    Authors differ in whether they count the embedding, of which a token reads one row.
+    """
+    return _model_weights(architecture, active=True)
+
+
+def prediction_parameters(architecture: Architecture) -> int:
+    """Weights that multi-token prediction adds: per layer a block, a projection of two vectors to one, three norms.
+
+    Embedding and LM head are shared with the model (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+    """
+    block = layer_weights(architecture, experts=architecture.experts is not None)
+    one = block + 2 * architecture.hidden**2 + 3 * norm_weights(architecture)
+    return architecture.prediction_layers * one
+
+
+def _model_weights(architecture: Architecture, *, active: bool) -> int:
+    mixtures = sum(architecture.expert_layers)
+    return (
+        (architecture.layers - mixtures) * layer_weights(architecture, experts=False)
+        + (mixtures * layer_weights(architecture, experts=True, active=active) if mixtures else 0)
+        + embedding_weights(architecture)
+        + position_weights(architecture)
+        + norm_weights(architecture)
+    )
