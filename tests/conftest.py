@@ -6,8 +6,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-_COMMON = {"deadline": None, "suppress_health_check": (HealthCheck.too_slow, HealthCheck.data_too_large)}
-settings.register_profile("repeatable", derandomize=True, database=None, print_blob=False, **_COMMON)
-settings.register_profile("searching", max_examples=2_000, print_blob=True, **_COMMON)
+_PATIENT = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large))
+settings.register_profile("repeatable", _PATIENT, derandomize=True, database=None)
+settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=True)
 # The default takes the same examples every time; HYPOTHESIS_PROFILE=searching looks for new ones, for much longer.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

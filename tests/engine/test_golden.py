@@ -19,7 +19,8 @@ TOLERANCE = 1e-9
 def evaluated() -> tuple[pd.DataFrame, pd.DataFrame]:
     """(expected, found) frames with equal rows, all models and systems after each other."""
     expected, found = [], []
-    for (model, system), rows in reference.golden().groupby(["model", "system"], sort=True):
+    for names, rows in reference.golden().groupby(["model", "system"], sort=True):
+        model, system = map(str, names)
         expected.append(rows)
         found.append(engine.evaluate(model, system, rows[FIELDS]))
     return pd.concat(expected, ignore_index=True), pd.concat(found, ignore_index=True)
@@ -56,6 +57,21 @@ def test_every_refusal_has_a_sentence(evaluated: tuple[pd.DataFrame, pd.DataFram
     texts = found.loc[refused, "reason_text"].astype(str)
     assert texts.str.match(r"^[A-Za-z].{10,}[.]$").all(), texts[~texts.str.match(r"^[A-Za-z].{10,}[.]$")].head()
     assert not texts.str.contains(r"[{}]|nan|None", regex=True).any()
+
+
+@pytest.mark.parametrize(
+    "field", ["datatype", "attention_type", "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap"]
+)
+def test_sentence_quotes_the_word_that_is_not_known(
+    evaluated: tuple[pd.DataFrame, pd.DataFrame], field: str
+) -> None:
+    expected, found = evaluated
+    code = "unknown_recompute" if field == "activation_recompute" else f"unknown_{field}"
+    rows = expected["reason"] == code
+    assert rows.sum() >= 10
+    for word, sentence in zip(expected.loc[rows, field], found.loc[rows, "reason_text"], strict=True):
+        assert field in sentence
+        assert word in sentence
 
 
 def test_every_reason_expected_here_is_declared() -> None:

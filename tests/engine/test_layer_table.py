@@ -23,7 +23,7 @@ def test_layers_and_their_figures(number: int) -> None:
     assert found["name"].tolist() == expected["name"].tolist()
     missing = [column for column in expected.columns if column not in found.columns]
     assert not missing
-    for column in expected.columns.drop("name"):
+    for column in map(str, expected.columns.drop("name")):
         got, want = found[column].to_numpy(float), expected[column].to_numpy(float)
         assert np.allclose(got, want, rtol=1e-9, atol=0), f"{column}: {got.tolist()} instead of {want.tolist()}"
 
@@ -31,7 +31,7 @@ def test_layers_and_their_figures(number: int) -> None:
 def test_figures_are_equal_to_the_last_bit() -> None:
     for number in range(len(LAYERS)):
         expected, found = _table(number)
-        for column in expected.columns.drop("name"):
+        for column in map(str, expected.columns.drop("name")):
             assert found[column].tolist() == expected[column].tolist(), (number, column)
 
 

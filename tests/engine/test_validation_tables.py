@@ -41,15 +41,15 @@ def predicted(predictions: dict[str, pd.DataFrame]) -> pd.DataFrame:
     def predict(row: pd.Series) -> float:
         key = (row["model"], row["mode"])
         if row["quantity"] == "batch time":
-            return real.loc[key, "total_time"]
+            return float(real.loc[key, "total_time"])
         found = unlimited.loc[key]
         activations = found["act_space"] + found["act_checkpoint_size"]
         if row["quantity"] == "activations":
-            return activations / GIB
+            return float(activations / GIB)
         if row["quantity"] == "parameters and optimizer":
-            return (found["weight_space"] + found["weight_grad_space"] + found["optimizer_space"]) / GIB
+            return float((found["weight_space"] + found["weight_grad_space"] + found["optimizer_space"]) / GIB)
         everything = unlimited.loc[(row["model"], "none")]
-        return activations / (everything["act_space"] + everything["act_checkpoint_size"])
+        return float(activations / (everything["act_space"] + everything["act_checkpoint_size"]))
 
     return TABLE.assign(predicted=TABLE.apply(predict, axis=1))
 
@@ -69,9 +69,9 @@ def test_predicts_what_calculon_printed(predicted: pd.DataFrame, quantity: str) 
 def test_memory_of_the_timed_runs(predictions: dict[str, pd.DataFrame]) -> None:
     rows = TABLE.dropna(subset=["tier1_gib"])
     assert len(rows) == 8
-    for row in rows.itertuples():
-        memory = predictions["a100_80g"].loc[(row.model, row.mode), "proc_mem_tier1_cap_req"] / GIB
-        assert memory == pytest.approx(row.tier1_gib, abs=0.005)
+    for row in rows.to_dict("records"):
+        found = predictions["a100_80g"].loc[(row["model"], row["mode"])]
+        assert found["proc_mem_tier1_cap_req"] / GIB == pytest.approx(row["tier1_gib"], abs=0.005)
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)

@@ -10,7 +10,7 @@ there is nothing to move (0/0).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from . import checks
 from .batch import Counts, memory_needs, statistics
@@ -20,8 +20,8 @@ from .layers import block_layers, layer_figures, situation
 
 __all__ = ["evaluate", "layer_table"]
 
-Ok = tuple[str, dict[str, float | None]]
-Refused = tuple[str, str, str]
+Ok = tuple[Literal["ok"], dict[str, float | None]]
+Refused = tuple[Literal["infeasible", "invalid"], str, str]
 
 
 def evaluate(model: Mapping[str, int], system: Mapping[str, Any], execution: Mapping[str, Any]) -> Ok | Refused:

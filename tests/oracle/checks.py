@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from .hardware import DATATYPE_BYTES, Machine, Tier
 
@@ -27,7 +27,7 @@ PARALLELISMS = ("tensor_par", "pipeline_par", "data_par")
 class RejectedError(Exception):
     """An execution that does not run: `status`, `reason` code and Calculon's text where it has one."""
 
-    def __init__(self, status: str, reason: str, text: str) -> None:
+    def __init__(self, status: Literal["infeasible", "invalid"], reason: str, text: str) -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason

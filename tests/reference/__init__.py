@@ -57,13 +57,15 @@ def _json(name: str) -> Any:
 @cache
 def models() -> dict[str, dict[str, int]]:
     """Calculon's models, by name."""
-    return _json("calculon_models.json")
+    found: dict[str, dict[str, int]] = _json("calculon_models.json")
+    return found
 
 
 @cache
 def systems() -> dict[str, dict[str, Any]]:
     """Calculon's systems, by name."""
-    return _json("calculon_systems.json")
+    found: dict[str, dict[str, Any]] = _json("calculon_systems.json")
+    return found
 
 
 @cache
@@ -102,7 +104,8 @@ def layers() -> list[dict[str, Any]]:
 @cache
 def spaces() -> list[dict[str, Any]]:
     """Calculon's exhaustive searches."""
-    return _json("spaces.json")
+    found: list[dict[str, Any]] = _json("spaces.json")
+    return found
 
 
 @cache
