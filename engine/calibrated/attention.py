@@ -1,0 +1,103 @@
+"""Time of the attention core (scores, softmax, weighted values) by generation of its kernel.
+
+Fused kernels keep the scores on chip: their time is matrix operations plus one exponential per score. Causal masks halve
+both, and context parallelism shares them evenly (load-balanced halves). Without fusion the scores go through memory.
+
+Sources: rates of FlashAttention 1, 2, 3 as shares of peak from Dao et al. 2022, Dao 2023, Shah et al. 2024 (about .35,
+.60 and .60-.75); multi-function units: 16 exponentials per multiprocessor and clock (CUDA programming guide).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.calibrated.gemm import gemm
+from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, Case, Floats
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates, power_factor
+
+__all__ = ["Core", "attention_core", "kernel_rate", "window_factor"]
+
+EXPONENTIALS_PER_CLOCK = 16.0
+SCORE_BYTES_FORWARD = 9.0
+"""Bytes per score element that unfused softmax, mask and dropout move forward; 11 backward."""
+SCORE_BYTES_BACKWARD = 11.0
+BACKWARD_PRODUCTS = 2.5
+"""Matrix operations of a fused backward pass relative to the forward pass: five products instead of two."""
+BACKWARD_OVERHEAD = 1.1
+TAIL = 0.5
+LONGEST_TAIL = 4.0
+
+
+class Core(NamedTuple):
+    """Seconds of the attention core of one block and microbatch [s]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def window_factor(case: Case) -> Floats:
+    """Share of the causal scores that remain when some blocks look back over a window only [dimensionless].
+
+    A window of w tokens leaves 2 w / s of the s^2 / 2 causal scores.
+    """
+    model = case.model
+    windowed = np.where(model.window > 0, np.minimum(2.0 * model.window / model.seq_size, 1.0), 1.0)
+    return 1.0 - model.window_share * (1.0 - windowed)
+
+
+def kernel_rate(case: Case, p: Parameters) -> Floats:
+    """Sustained matrix rate inside the fused kernel [FLOP/s].
+
+    A kernel of an earlier generation runs on a newer chip without its instructions (`foreign_kernel`).
+    """
+    accelerator, kernel = case.accelerator, case.software.attention_kernel
+    newer = accelerator.generation != GENERATIONS.index("ampere")
+    first = kernel == ATTENTION_KERNELS.index("flash1")
+    second = kernel == ATTENTION_KERNELS.index("flash2")
+    factor = np.where(first, p.flash1, 1.0) * np.where((first | second) & newer, p.foreign_kernel, 1.0)
+    return accelerator.flops16 * power_factor(accelerator, p) * p.attention * factor
+
+
+def attention_core(case: Case, rates: Rates, p: Parameters) -> Core:
+    """Seconds of the attention core of one block and microbatch on one processor [s]."""
+    fused = _fused(case, p)
+    unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    if not np.any(unfused_rows):
+        return fused
+    unfused = _unfused(case, rates, p)
+    return Core(*(np.where(unfused_rows, slow, fast) for slow, fast in zip(unfused, fused, strict=True)))
+
+
+def _fused(case: Case, p: Parameters) -> Core:
+    model, layout, accelerator = case.model, case.layout, case.accelerator
+    heads = model.attn_heads / layout.tensor_par
+    scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size * window_factor(case)
+    operations = 2.0 * scores * (model.attn_size + model.value_size)
+    units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
+    exponentials = p.exponentials * scores / units
+    waves = (
+        heads * layout.microbatch_size * np.ceil(model.seq_size / (128.0 * layout.context_par)) / accelerator.multiprocessors
+    )
+    tail = 1.0 + TAIL * np.minimum(1.0 / waves, LONGEST_TAIL)
+    rate = kernel_rate(case, p)
+    forward = (operations / rate + exponentials) * tail + p.kernel_start
+    backward = BACKWARD_OVERHEAD * (BACKWARD_PRODUCTS * operations / rate + exponentials) * tail + 2.0 * p.kernel_start
+    return Core(forward, backward)
+
+
+def _unfused(case: Case, rates: Rates, p: Parameters) -> Core:
+    model, layout = case.model, case.layout
+    count = model.attn_heads * layout.microbatch_size / layout.tensor_par
+    rows, columns = model.seq_size / layout.context_par, model.seq_size
+    products = gemm(
+        rows, columns, model.attn_size, case.accelerator, rates.matrix16, rates.memory, p, count=count
+    ) + gemm(rows, model.value_size, columns, case.accelerator, rates.matrix16, rates.memory, p, count=count)
+    elements = rows * columns * count
+    # Head sizes that are no multiple of 8 elements miss the 16-byte alignment that tensor cores want.
+    again = np.where(np.mod(model.attn_size, 8.0) != 0, 2.5, 2.0)
+    forward = products + SCORE_BYTES_FORWARD * elements / rates.memory + 2.0 * p.kernel_start
+    backward = again * products + SCORE_BYTES_BACKWARD * elements / rates.memory + 3.0 * p.kernel_start
+    return Core(forward, backward)

@@ -1,0 +1,198 @@
+"""One block and one microbatch on one processor: seconds forward and backward, with what they are made of.
+
+The attention half is common to all blocks; the feed-forward half is dense or made of experts. Block figures depend on
+few fields of an execution, so a space evaluates them once per distinct key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from engine.calibrated.attention import Core, attention_core
+from engine.calibrated.collectives import collective, tiers_of_two
+from engine.calibrated.context_parallel import ring
+from engine.calibrated.elementwise import Traffic, activation, casts, norms
+from engine.calibrated.experts import expert_layer
+from engine.calibrated.gemm import Linear, linear
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.launch import block_launches, expert_launches, launch_time
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates
+from engine.calibrated.recompute import recomputed
+
+__all__ = ["BlockTimes", "attention_projections", "dense_block", "expert_block", "tensor_exchange"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTimes:
+    """Seconds of one block and microbatch [s], arrays [rows].
+
+    `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
+    add up to them but for the floor's share `launch`.
+    """
+
+    forward: Floats
+    backward: Floats
+    linear: Floats
+    attention: Floats
+    elementwise: Floats
+    recompute: Floats
+    tensor_exposed: Floats
+    context_exposed: Floats
+    expert_exposed: Floats
+    launch: Floats
+
+    def take(self, index: object) -> BlockTimes:
+        """The rows at `index`."""
+        return BlockTimes(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What dense and expert blocks of the same row have in common."""
+
+    rates: Rates
+    projections: Linear
+    core: Core
+    exchange: Floats
+    context: tuple[Floats, Floats]
+    norms: Traffic
+
+
+def attention_projections(case: Case, rates: Rates, p: Parameters) -> Linear:
+    """Linear layers around the attention core [s]: fused query-key-value and output, or the low-rank chain of MLA."""
+    model, layout = case.model, case.layout
+    t, tokens = layout.tensor_par, case.tokens
+    where = (case.accelerator, rates.linear(layout.linear_bits), rates.memory, p)
+    low = {"in_bytes": layout.linear_bits / 8.0}
+    out = linear(tokens, model.hidden, model.attn_heads * model.value_size / t, *where, **low)
+    columns = ((model.attn_heads + model.key_value_heads) * model.attn_size + model.key_value_heads * model.value_size) / t
+    plain = linear(tokens, columns, model.hidden, *where, **low)
+    result = Linear(plain.forward + out.forward, plain.backward + out.backward)
+    if not np.any(model.latent > 0):
+        return result
+    rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
+    query_down = linear(tokens, rank, model.hidden, *where, **low)
+    query_up = linear(
+        tokens,
+        model.attn_heads * model.attn_size / t,
+        np.where(model.query_rank > 0, rank, model.hidden),
+        *where,
+        **low,
+    )
+    key_down = linear(tokens, key_rank + model.rope_size, model.hidden, *where, **low)
+    key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
+    key_up = linear(tokens, key_columns, key_rank, *where, **low)
+    has_query_rank = np.where(model.query_rank > 0, 1.0, 0.0)
+    forward = has_query_rank * query_down.forward + query_up.forward + key_down.forward + key_up.forward + out.forward
+    backward = has_query_rank * query_down.backward + query_up.backward + key_down.backward + key_up.backward + out.backward
+    latent = model.latent > 0
+    return Linear(np.where(latent, forward, result.forward), np.where(latent, backward, result.backward))
+
+
+def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
+    """Seconds of one all-reduce of the tensor-parallel group over the activations of a microbatch [s].
+
+    Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
+    """
+    t = case.layout.tensor_par
+    tiers = tiers_of_two(t, np.minimum(t, case.accelerator.domain), rates.scale_up, rates.scale_out)
+    return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
+
+
+def _shared(case: Case, rates: Rates, p: Parameters) -> _Shared:
+    core = attention_core(case, rates, p)
+    exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
+    return _Shared(
+        rates,
+        attention_projections(case, rates, p),
+        core,
+        tensor_exchange(case, rates, p) * exposed,
+        ring(case, rates, p, core.forward, core.backward),
+        norms(case, rates, p),
+    )
+
+
+def dense_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
+    """A block with a plain or gated feed-forward layer [s]."""
+    model, layout, t = case.model, case.layout, case.layout.tensor_par
+    shared = _shared(case, rates, p)
+    where = (case.accelerator, rates.linear(layout.linear_bits), rates.memory, p)
+    low = {"in_bytes": layout.linear_bits / 8.0}
+    up = linear(case.tokens, (1.0 + model.gated) * model.feedforward / t, model.hidden, *where, **low)
+    down = linear(case.tokens, model.hidden, model.feedforward / t, *where, **low)
+    products = Linear(
+        shared.projections.forward + up.forward + down.forward, shared.projections.backward + up.backward + down.backward
+    )
+    acted = activation(case, model.feedforward / t, case.tokens, rates, p)
+    cast = casts(case, model.feedforward, rates)
+    traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
+    zero = np.zeros(())
+    return _assemble(case, p, shared, products, traffic, 2.0 * shared.exchange, zero, block_launches(case))
+
+
+def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
+    """A block with a layer of experts [s]."""
+    model = case.model
+    shared = _shared(case, rates, p)
+    found = expert_layer(case, rates, p)
+    products = Linear(
+        shared.projections.forward + found.linear_forward, shared.projections.backward + found.linear_backward
+    )
+    width = (model.experts_per_token + model.shared_experts) * model.expert_feedforward
+    cast = casts(case, width, rates)
+    traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
+    launches = tuple(a + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
+    return _assemble(
+        case, p, shared, products, traffic, 2.0 * shared.exchange, 2.0 * found.exchange, (launches[0], launches[1])
+    )
+
+
+def _assemble(
+    case: Case,
+    p: Parameters,
+    shared: _Shared,
+    products: Linear,
+    traffic: Traffic,
+    tensor: Floats,
+    experts: Floats,
+    launches: tuple[Floats, Floats],
+) -> BlockTimes:
+    again = recomputed(case)
+    elementwise_forward = shared.norms.forward + traffic.forward
+    redone = (
+        again.linear * products.forward
+        + again.attention * shared.core.forward
+        + again.elementwise * elementwise_forward
+        + again.communication * tensor
+    )
+    forward = products.forward + shared.core.forward + elementwise_forward + tensor + shared.context[0] + experts
+    backward = (
+        products.backward
+        + shared.core.backward
+        + shared.norms.backward
+        + traffic.backward
+        + tensor
+        + shared.context[1]
+        + experts
+        + redone
+    )
+    host = launch_time(case, p)
+    floor_forward = launches[0] * host
+    floor_backward = (launches[1] + again.linear * launches[0]) * host
+    late = np.maximum(floor_forward - forward, 0.0) + np.maximum(floor_backward - backward, 0.0)
+    parts = (
+        np.maximum(forward, floor_forward),
+        np.maximum(backward, floor_backward),
+        products.forward + products.backward,
+        shared.core.forward + shared.core.backward,
+        elementwise_forward + shared.norms.backward + traffic.backward,
+        redone,
+        2.0 * tensor,
+        shared.context[0] + shared.context[1],
+        2.0 * experts,
+        late,
+    )
+    return BlockTimes(*np.broadcast_arrays(*parts))

@@ -1,0 +1,83 @@
+"""Traffic of everything that is not a product: norms, residuals, positions, activations, casts.
+
+These kernels are bound by memory, so their time is bytes over the sustained bandwidth. Counts are bytes per element of
+the tensors they pass over, summed over the kernels of a Megatron-style fused block.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates
+
+__all__ = ["Traffic", "activation", "casts", "norms"]
+
+NORM_FORWARD = 22.0
+"""Bytes per residual element forward: two norms, two residual additions, bias, dropout. Backward 28."""
+NORM_BACKWARD = 28.0
+POSITION_FUSED = 4.0
+"""Bytes per query or key element for rotary positions and layout changes; 6 where attention is not fused."""
+POSITION_UNFUSED = 6.0
+ACTIVATION_FORWARD = (4.0, 6.0)
+"""Bytes per feed-forward element of the activation function: plain, gated. Backward 6 and 10."""
+ACTIVATION_BACKWARD = (6.0, 10.0)
+CAST = 4.0
+"""Bytes per element cast to 8 bits: 2 read, 1 written, 1 for the transposed copy."""
+
+
+class Traffic(NamedTuple):
+    """Seconds of memory traffic of one block and microbatch [s]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
+    """Norms, residuals and positions of one block [s]."""
+    model, layout, software = case.model, case.layout, case.software
+    residual = case.split_tokens * model.hidden
+    per_position = np.where(
+        software.attention_kernel == ATTENTION_KERNELS.index("unfused"), POSITION_UNFUSED, POSITION_FUSED
+    )
+    positions = case.tokens * (model.attn_heads + model.key_value_heads) * model.attn_size / layout.tensor_par
+    compiled = software.launch == LAUNCHES.index("compiled")
+    factor = framework_factor(case, p) * np.where(compiled, p.compiled_elementwise, 1.0)
+    forward = factor * (NORM_FORWARD * residual + per_position * positions) / rates.memory
+    backward = factor * (NORM_BACKWARD * residual + per_position * positions) / rates.memory
+    return Traffic(forward + 6.0 * p.kernel_start, backward + 8.0 * p.kernel_start)
+
+
+def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Parameters) -> Traffic:
+    """The activation function over `rows` tokens of `width` elements [s]."""
+    gated = case.model.gated > 0
+    elements = framework_factor(case, p) * rows * width
+    forward = np.where(gated, ACTIVATION_FORWARD[1], ACTIVATION_FORWARD[0]) * elements / rates.memory
+    backward = np.where(gated, ACTIVATION_BACKWARD[1], ACTIVATION_BACKWARD[0]) * elements / rates.memory
+    return Traffic(forward + 2.0 * p.kernel_start, backward + 2.0 * p.kernel_start)
+
+
+def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
+    """Casts of the inputs and gradients of the linear layers to 8 or 4 bits [s]; 0 at 16 bits.
+
+    `width` is the width of the feed-forward layer per token on the tensor-parallel group.
+    """
+    model, layout = case.model, case.layout
+    low = layout.linear_bits < 16
+    inputs = 2.0 * model.hidden * case.split_tokens + (
+        model.attn_heads * model.value_size + width
+    ) * case.tokens / layout.tensor_par
+    gradients = 2.0 * model.hidden * case.split_tokens + (
+        (model.attn_heads + 2.0 * model.key_value_heads) * model.attn_size + width * (1.0 + model.gated)
+    ) * case.tokens / layout.tensor_par
+    return Traffic(
+        np.where(low, CAST * inputs / rates.memory, 0.0), np.where(low, CAST * gradients / rates.memory, 0.0)
+    )
+
+
+def framework_factor(case: Case, p: Parameters) -> Floats:
+    """Traffic relative to fused kernels where a framework runs plain operators [dimensionless]."""
+    return np.where(case.software.unfused_elementwise > 0, p.unfused_elementwise, 1.0)

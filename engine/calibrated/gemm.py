@@ -1,0 +1,85 @@
+"""Time of matrix products on one processor: rate, waves of tiles, depth, memory.
+
+A product of [m, k] by [k, n] is cut into 128 x 128 tiles; `waves` is how often the tiles fill all multiprocessors. A
+kernel with few waves leaves processors idle at its end, and one with a shallow inner dimension k spends its time on
+prologue and epilogue: the smooth factors (1 + wave / waves) and (1 + depth / k) stand for both. Hard quantisation
+of waves predicts no better and makes neighbouring sizes jump.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.calibrated.inputs import Accelerators, Floats
+from engine.calibrated.parameters import Parameters
+
+__all__ = ["TILE", "Linear", "gemm", "linear"]
+
+TILE = 128.0
+"""Edge of a tile of the result that one multiprocessor computes at a time [elements]."""
+
+ALIGNMENT = 64.0
+MAIN_GRADIENT_BYTES = 8.0
+"""Bytes per weight that a weight gradient moves: 4 read and 4 written of the accumulated 32-bit gradient."""
+
+
+def gemm(
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    accelerator: Accelerators,
+    rate: Floats,
+    memory: Floats,
+    p: Parameters,
+    *,
+    count: Floats | float = 1.0,
+    in_bytes: Floats | float = 2.0,
+    out_bytes: Floats | float = 2.0,
+) -> Floats:
+    """Seconds of `count` products [m, k] x [k, n] in one launch [s]; broadcasts.
+
+    Args:
+        m: rows; n: columns; k: inner dimension [elements].
+        accelerator: for its multiprocessors.
+        rate: sustained matrix rate [FLOP/s]. memory: sustained memory bandwidth [bytes/s].
+        count: products in the batch or group; they fill the processor together.
+        in_bytes, out_bytes: bytes per element of the factors and of the result.
+    """
+    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * count / accelerator.multiprocessors
+    compute = 2.0 * m * n * k * count / rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
+    moved = count * (in_bytes * (m * k + k * n) + out_bytes * m * n) / memory
+    return np.maximum(compute, moved) + p.kernel_start
+
+
+class Linear(NamedTuple):
+    """Seconds of a linear layer [s]: forward, and backward (gradients of input and weight)."""
+
+    forward: Floats
+    backward: Floats
+
+
+def linear(
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    accelerator: Accelerators,
+    rate: Floats,
+    memory: Floats,
+    p: Parameters,
+    *,
+    count: Floats | float = 1.0,
+    in_bytes: Floats | float = 2.0,
+) -> Linear:
+    """Seconds of a linear layer of m tokens, n outputs, k inputs, forward and backward [s]; broadcasts.
+
+    All three products are slower where outputs or inputs are no multiple of 64: tensor-core kernels then fall back
+    to narrow loads and padded tiles.
+    """
+    slower = 1.0 + p.misaligned * ((np.mod(n, ALIGNMENT) != 0) | (np.mod(k, ALIGNMENT) != 0))
+    common = {"count": count, "in_bytes": in_bytes}
+    forward = gemm(m, n, k, accelerator, rate, memory, p, **common)
+    gradient = gemm(m, k, n, accelerator, rate, memory, p, **common)
+    weight = gemm(n, k, m, accelerator, rate, memory, p, out_bytes=MAIN_GRADIENT_BYTES, **common)
+    return Linear(forward * slower, (gradient + weight) * slower)

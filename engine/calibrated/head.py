@@ -1,0 +1,47 @@
+"""The ends of the model: embedding on the first stage, output projection and loss on the last, always in 16 bits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.calibrated.block import tensor_exchange
+from engine.calibrated.gemm import linear
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.launch import launch_time
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates
+
+__all__ = ["Ends", "ends"]
+
+LOGIT_FORWARD = 12.0
+"""Bytes per logit of the 32-bit softmax and loss, forward; 14 backward."""
+LOGIT_BACKWARD = 14.0
+EMBEDDING_FORWARD = 6.0
+EMBEDDING_BACKWARD = 10.0
+
+
+class Ends(NamedTuple):
+    """Seconds per microbatch, forward and backward together [s]: embedding on the first stage, head on the last."""
+
+    embedding: Floats
+    head: Floats
+
+
+def ends(case: Case, rates: Rates, p: Parameters) -> Ends:
+    """Seconds of embedding and head per microbatch [s], not below their host-bound floors."""
+    model, t = case.model, case.layout.tensor_par
+    logits = linear(case.tokens, model.vocabulary / t, model.hidden, case.accelerator, rates.matrix16, rates.memory, p)
+    loss = (LOGIT_FORWARD + LOGIT_BACKWARD) * case.tokens * model.vocabulary / t / rates.memory
+    head = logits.forward + logits.backward + loss
+    looked_up = (EMBEDDING_FORWARD + EMBEDDING_BACKWARD) * case.split_tokens * model.hidden / rates.memory
+    embedding = looked_up + np.where(t > 1, tensor_exchange(case, rates, p), 0.0)
+    host = launch_time(case, p) * p.edge_launches
+    staged = case.layout.pipeline_par > 1
+    # Without a pipeline both ends are on the same processors and share one floor.
+    alone = np.maximum(host - embedding - head, 0.0)
+    return Ends(
+        np.where(staged, np.maximum(embedding, host / 2.0), embedding),
+        np.where(staged, np.maximum(head, host), head + alone),
+    )

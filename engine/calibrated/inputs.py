@@ -1,0 +1,208 @@
+"""What the calibrated cost model reads: four groups of arrays [rows], one row per execution.
+
+Every field is a float64 array [rows] or a plain number that broadcasts against the others, so that a space of one
+model on one system passes scalars for both and arrays for the execution only. Truths are 0.0 and 1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ATTENTION_KERNELS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats", "Layout", "ModelShapes",
+    "Software",
+]  # fmt: skip
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+GENERATIONS = ("ampere", "hopper", "blackwell", "other")
+"""Accelerator generations that kernel rates are calibrated for; `Accelerators.generation` is a position here."""
+
+ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
+"""Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
+
+LAUNCHES = ("eager", "fused", "compiled", "graphs")
+"""How kernels reach the accelerator: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs."""
+
+RECOMPUTES = (
+    "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
+)  # fmt: skip
+"""What the backward pass computes again: see `engine.calibrated.recompute`."""
+
+
+class _Arrays:
+    """A group of arrays; subclasses are dataclasses whose fields are all arrays or numbers."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The fields of this group out of a mapping or table that may hold more."""
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: _floats(values[name]) for name in names})
+
+    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
+        """The rows at `index`; numbers stay as they are."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return type(self)(**{name: value[index] if np.ndim(value) else value for name, value in values.items()})
+
+
+def _floats(value: Any) -> Floats:
+    return np.asarray(value, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShapes(_Arrays):
+    """The model: sizes in elements, counts of blocks and experts.
+
+    `attn_size` is the width of one head of queries and keys, `value_size` of values. `latent` is 1 for multi-head
+    latent attention, whose projections pass through `query_rank` and `key_value_rank`, with `rope_size` columns of the
+    key shared by all heads. `window` is the sliding window [tokens] of a share `window_share` of the blocks.
+    `dense_blocks` of a mixture of experts have a plain feed-forward layer of width `feedforward`.
+    """
+
+    hidden: Floats
+    feedforward: Floats
+    num_blocks: Floats
+    attn_heads: Floats
+    key_value_heads: Floats
+    attn_size: Floats
+    value_size: Floats
+    vocabulary: Floats
+    seq_size: Floats
+    gated: Floats
+    tied_embeddings: Floats
+    latent: Floats
+    query_rank: Floats
+    key_value_rank: Floats
+    rope_size: Floats
+    window: Floats
+    window_share: Floats
+    experts: Floats
+    experts_per_token: Floats
+    expert_feedforward: Floats
+    shared_experts: Floats
+    dense_blocks: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators(_Arrays):
+    """The accelerator and its networks, datasheet values.
+
+    `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `memory_bandwidth`, `scale_up_bandwidth` and
+    `scale_out_bandwidth` [bytes/s], networks per processor and direction; `capacity` [bytes]; `power` [W];
+    `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `domain` processors share the
+    scale-up network.
+    """
+
+    flops16: Floats
+    flops8: Floats
+    flops4: Floats
+    memory_bandwidth: Floats
+    capacity: Floats
+    power: Floats
+    generation: Floats
+    multiprocessors: Floats
+    clock: Floats
+    domain: Floats
+    scale_up_bandwidth: Floats
+    scale_out_bandwidth: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Layout(_Arrays):
+    """How the model is spread and fed: degrees of parallelism, batch, precision.
+
+    `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
+    processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
+    gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`.
+    """
+
+    tensor_par: Floats
+    pipeline_par: Floats
+    data_par: Floats
+    context_par: Floats
+    expert_par: Floats
+    expert_tensor_par: Floats
+    pipeline_interleaving: Floats
+    microbatch_size: Floats
+    batch_size: Floats
+    sequence_par: Floats
+    zero_stage: Floats
+    fully_sharded: Floats
+    linear_bits: Floats
+    recompute: Floats
+    recompute_share: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Software(_Arrays):
+    """What the training framework does: facts about it, not fitted.
+
+    `attention_kernel` and `launch` are positions in `ATTENTION_KERNELS` and `LAUNCHES`. Truths say whether
+    data-parallel, tensor-parallel, expert and pipeline communication overlap with computation, whether pipeline
+    messages are split over the tensor-parallel group. `gradient_bytes` per parameter in the data-parallel reduction,
+    `gather_bytes` per parameter in fully sharded gathers, `shard_gradient_bytes` in fully sharded reductions.
+    `unfused_elementwise` is 1 where norms and activations run as plain framework operators.
+    `gather_cast_bytes` per parameter and pass for casts of gathered weights. `partial_graphs` is 1 where graphs cover
+    part of a block only.
+    """
+
+    attention_kernel: Floats
+    launch: Floats
+    unfused_elementwise: Floats
+    overlap_data: Floats
+    overlap_tensor: Floats
+    overlap_expert: Floats
+    overlap_pipeline: Floats
+    split_messages: Floats
+    gradient_bytes: Floats
+    gather_bytes: Floats
+    gather_cast_bytes: Floats
+    shard_gradient_bytes: Floats
+    grouped_experts: Floats
+    pytorch_native: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Model, accelerator, layout and software of the same rows."""
+
+    model: ModelShapes
+    accelerator: Accelerators
+    layout: Layout
+    software: Software
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Case:
+        """A case from one mapping or table with the fields of all four groups."""
+        return cls(ModelShapes.of(values), Accelerators.of(values), Layout.of(values), Software.of(values))
+
+    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Case:
+        """The rows at `index`."""
+        return Case(*(part.take(index) for part in (self.model, self.accelerator, self.layout, self.software)))
+
+    @property
+    def tokens(self) -> Floats:
+        """Tokens of one microbatch on one context-parallel rank."""
+        return self.layout.microbatch_size * self.model.seq_size / self.layout.context_par
+
+    @property
+    def split_tokens(self) -> Floats:
+        """Tokens between the tensor-parallel layers: split over the group under sequence parallelism."""
+        return self.tokens / np.where(self.layout.sequence_par > 0, self.layout.tensor_par, 1.0)
+
+    @property
+    def microbatches(self) -> Floats:
+        """Microbatches that each pipeline runs in a step, at least 1."""
+        share = self.layout.batch_size / (self.layout.data_par * self.layout.microbatch_size)
+        return np.maximum(np.round(share), 1.0)
+
+    @property
+    def processors(self) -> Floats:
+        """Processors of the whole job."""
+        layout = self.layout
+        return layout.tensor_par * layout.pipeline_par * layout.data_par * layout.context_par

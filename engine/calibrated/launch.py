@@ -1,0 +1,50 @@
+"""The host-bound floor: a block cannot run faster than the host launches its kernels.
+
+Small models on fast processors are bound by this. Counts are kernels per block of a Megatron-style implementation;
+the time per kernel is fitted. Compilation fuses kernels, CUDA graphs replay them without the host.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.calibrated.parameters import Parameters
+
+__all__ = ["block_launches", "expert_launches", "launch_time"]
+
+FUSED_BLOCK = 20.0
+UNFUSED_BLOCK = 26.0
+TENSOR_PARALLEL = 4.0
+EIGHT_BIT = 10.0
+BACKWARD = 1.8
+EXPERTS_FORWARD = 15.0
+EXPERTS_BACKWARD = 25.0
+PER_EXPERT = 2.0
+PER_EXPERT_EIGHT_BIT = 4.0
+
+
+def launch_time(case: Case, p: Parameters) -> Floats:
+    """Seconds of host time per kernel [s]."""
+    launch = case.software.launch
+    factor = np.where(launch == LAUNCHES.index("compiled"), p.compiled_launch, 1.0)
+    return p.launch * np.where(launch == LAUNCHES.index("graphs"), p.graphs_launch, factor)
+
+
+def block_launches(case: Case) -> tuple[Floats, Floats]:
+    """Kernels of a dense block, forward and backward [dimensionless]."""
+    unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    forward = np.where(unfused, UNFUSED_BLOCK, FUSED_BLOCK)
+    forward = forward + np.where(case.layout.tensor_par > 1, TENSOR_PARALLEL, 0.0)
+    forward = forward + np.where(case.layout.linear_bits < 16, EIGHT_BIT, 0.0)
+    return forward, BACKWARD * forward
+
+
+def expert_launches(case: Case) -> tuple[Floats, Floats]:
+    """Kernels that a layer of experts adds, forward and backward [dimensionless].
+
+    Casts and quantisation are launched per local expert, products once per group.
+    """
+    local = case.model.experts / case.layout.expert_par
+    per_expert = local * (PER_EXPERT + np.where(case.layout.linear_bits < 16, PER_EXPERT_EIGHT_BIT, 0.0))
+    return EXPERTS_FORWARD + per_expert, EXPERTS_BACKWARD + 2.0 * per_expert

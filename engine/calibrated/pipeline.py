@@ -1,0 +1,62 @@
+"""Pipelines whose stages are not equal: the slowest stage sets the pace, the others fill and drain."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates
+
+__all__ = ["Blocks", "blocks_per_stage", "message_time", "pipeline_time"]
+
+
+class Blocks(NamedTuple):
+    """Blocks on the first, a middle and the last stage (equal without a pipeline)."""
+
+    first: Floats
+    middle: Floats
+    last: Floats
+
+
+def blocks_per_stage(case: Case) -> Blocks:
+    """How blocks are spread where they do not divide evenly.
+
+    Where blocks + 2 divide, frameworks count embedding and loss as layers, so the first and last stage hold one less.
+    Otherwise the middle stages take the remainder.
+    """
+    blocks, stages = case.model.num_blocks, case.layout.pipeline_par
+    slots = stages * case.layout.pipeline_interleaving
+    even = np.mod(blocks, slots) == 0
+    counted = ~even & (np.mod(blocks + 2.0, slots) == 0)
+    middle = np.where(counted, (blocks + 2.0) / stages, np.ceil(blocks / stages))
+    ends = np.where(counted, middle - 1.0, np.floor(blocks / stages))
+    alone = stages == 1
+    return Blocks(*(np.where(alone, blocks, value) for value in (ends, middle, ends)))
+
+
+def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
+    """Seconds of one message of activations between neighbouring stages [s]; 0 without a pipeline."""
+    layout = case.layout
+    split = np.where(case.software.split_messages > 0, layout.tensor_par, 1.0)
+    inside = case.processors <= case.accelerator.domain
+    time = 2.0 * case.tokens * case.model.hidden / split / np.where(inside, rates.scale_up, rates.scale_out) + p.latency
+    return np.where(layout.pipeline_par > 1, time, 0.0)
+
+
+def pipeline_time(
+    case: Case, slowest: Floats, total: Floats, message: Floats
+) -> Floats:
+    """Seconds of all microbatches through the pipeline [s].
+
+    t = n max_i x_i + (sum_i x_i - max_i x_i) / v + 2 (p - 1) message.
+
+    Args:
+        slowest: seconds per microbatch of the slowest stage, forward and backward. total: the sum over stages [s].
+        message: seconds of one message between stages [s].
+    """
+    layout = case.layout
+    fill = (total - slowest) / layout.pipeline_interleaving
+    return case.microbatches * slowest + fill + (layout.pipeline_par - 1.0) * 2.0 * message

@@ -1,0 +1,65 @@
+"""Sustained rates of an accelerator: what long kernels reach in training, not the datasheet.
+
+The matrix rate is the 16-bit peak times a fraction per generation, scaled with the power available per peak FLOP/s:
+processors throttle their clock at the power limit, so the same chip at 500 W or with a higher peak at nearly the same
+power sustains a smaller fraction. Exponent fitted over five accelerators of two generations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated.inputs import GENERATIONS, Accelerators, Floats
+from engine.calibrated.parameters import Parameters
+
+__all__ = ["Rates", "power_factor", "sustained_rates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Sustained rates, arrays [rows]: matrix [FLOP/s] in 16, 8 and 4 bits; memory [bytes/s]; networks [bytes/s]."""
+
+    matrix16: Floats
+    matrix8: Floats
+    matrix4: Floats
+    memory: Floats
+    scale_up: Floats
+    scale_out: Floats
+
+    def linear(self, bits: Floats) -> Floats:
+        """Matrix rate of the linear layers at 16, 8 or 4 bits [FLOP/s]."""
+        return np.where(bits == 16, self.matrix16, np.where(bits == 8, self.matrix8, self.matrix4))
+
+
+def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
+    """(power per peak FLOP/s relative to the generation's reference) to the power exponent [dimensionless].
+
+    1 where the power is not known (not a number) or the generation has no reference.
+    """
+    reference = np.array(
+        [p.power_reference_ampere, p.power_reference_hopper, p.power_reference_blackwell, np.nan]
+    )[accelerator.generation.astype(int)]
+    ratio = accelerator.power / accelerator.flops16 / reference
+    return np.where(np.isfinite(ratio) & (ratio > 0), ratio, 1.0) ** p.power_exponent
+
+
+def sustained_rates(accelerator: Accelerators, p: Parameters) -> Rates:
+    """Sustained rates of every row. A precision without a peak runs at the rate of the next wider one."""
+    generation = accelerator.generation.astype(int)
+    fraction = np.array([p.sustained_ampere, p.sustained_hopper, p.sustained_blackwell, p.sustained_other])[generation]
+    fraction = fraction * power_factor(accelerator, p)
+    blackwell = generation == GENERATIONS.index("blackwell")
+    eight = np.where(blackwell, p.eight_bit_blackwell, p.eight_bit)
+    matrix16 = accelerator.flops16 * fraction
+    matrix8 = np.where(accelerator.flops8 > 0, accelerator.flops8 * fraction * eight, matrix16)
+    matrix4 = np.where(accelerator.flops4 > 0, accelerator.flops4 * fraction * eight**2, matrix8)
+    return Rates(
+        matrix16,
+        matrix8,
+        matrix4,
+        accelerator.memory_bandwidth * p.memory,
+        accelerator.scale_up_bandwidth * p.scale_up,
+        accelerator.scale_out_bandwidth * p.scale_out,
+    )

@@ -1,0 +1,92 @@
+"""Communication of weights and gradients: data-parallel reduction, layer-wise gathers, tied embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated.collectives import Tier, collective, gather_ring_latency, tiers_of_two
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates
+
+__all__ = ["Gathers", "data_tiers", "gradient_exchange", "layer_gathers", "tied_exchange"]
+
+EMBEDDING_GATHERS = 3.0
+
+
+def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, Tier]:
+    """Tiers of a data-parallel group of `ranks`: neighbours after the tensor-parallel group share the domain."""
+    inside = np.maximum(case.accelerator.domain / case.layout.tensor_par, 1.0)
+    return tiers_of_two(ranks, inside, rates.scale_up, rates.scale_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathers:
+    """Exposed seconds of layer-wise gathers per block and microbatch, forward and backward [s]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def layer_gathers(
+    case: Case, rates: Rates, p: Parameters, weights: Floats, forward: Floats, backward: Floats
+) -> Gathers:
+    """What the gathers of a block's weights add to its computation [s]; 0 where weights are not sharded.
+
+    Args:
+        weights: parameters of the block on one tensor-parallel rank [elements].
+        forward, backward: seconds of the block's computation that they can hide behind [s].
+    """
+    layout, software = case.layout, case.software
+    tiers = data_tiers(case, rates, layout.data_par * layout.context_par)
+    gather = collective(software.gather_bytes * weights, tiers, p, passes=1.0) + gather_ring_latency(tiers, p)
+    reduce = collective(software.shard_gradient_bytes * weights, tiers, p, passes=1.0) + gather_ring_latency(tiers, p)
+    cast = software.gather_cast_bytes * weights / rates.memory
+    again = layout.zero_stage >= 3
+    down = np.where(again, gather, 0.0) + reduce
+    hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
+    on = layout.fully_sharded > 0
+    return Gathers(
+        np.where(on, gather - hidden * np.minimum(gather, forward) + cast, 0.0),
+        np.where(on, down - hidden * np.minimum(down, backward) + np.where(again, cast, 0.0), 0.0),
+    )
+
+
+def gradient_exchange(
+    case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats, window: Floats
+) -> Floats:
+    """Exposed seconds per step of the data-parallel exchange of gradients and updated weights [s].
+
+    Args:
+        weights, expert_weights: parameters on one processor outside and inside experts [elements].
+        window: seconds of computation the exchange can hide behind [s].
+    """
+    layout, software = case.layout, case.software
+    ranks = layout.data_par * layout.context_par
+    plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
+    expert_ranks = np.maximum(ranks / layout.expert_par, 1.0)
+    # Replicas of an expert are expert_par ranks apart.
+    inside = np.maximum(case.accelerator.domain / (layout.tensor_par * layout.expert_par), 1.0)
+    expert_tiers = tiers_of_two(expert_ranks, inside, rates.scale_up, rates.scale_out)
+    full = plain + np.where(expert_weights > 0, _exchange(case, expert_tiers, p, expert_weights), 0.0)
+    hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
+    exposed = full - hidden * np.minimum(full, window)
+    return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, exposed)
+
+
+def _exchange(case: Case, tiers: tuple[Tier, Tier], p: Parameters, weights: Floats) -> Floats:
+    gradient_bytes = case.software.gradient_bytes
+    reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0)
+    gather = collective(2.0 * weights, tiers, p, passes=1.0)
+    return reduce + np.where(case.layout.zero_stage >= 1, gather, reduce)
+
+
+def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
+    """Seconds per step to add the gradients of a tied embedding on the first and the last stage [s]."""
+    layout = case.layout
+    inside = case.processors <= case.accelerator.domain
+    tiers = tiers_of_two(np.asarray(2.0), np.where(inside, 2.0, 1.0), rates.scale_up, rates.scale_out)
+    time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
+    return np.where((case.model.tied_embeddings > 0) & (layout.pipeline_par > 1), time, 0.0)
