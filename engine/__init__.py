@@ -2,5 +2,27 @@
 
 from engine.evaluate import evaluate
 from engine.execution import ExecutionTableError
+from engine.exploration import Exploration
+from engine.explore import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
+from engine.layer_table import LayerError, layer_table
+from engine.limits import LimitError
+from engine.scenario import Scenario, ScenarioError
+from engine.space import Space, SpaceError
 
-__all__ = ["ExecutionTableError", "evaluate"]
+__all__ = [
+    "ExecutionTableError",
+    "Exploration",
+    "ExplorationCancelled",
+    "ExplorationTooLarge",
+    "LayerError",
+    "LimitError",
+    "Progress",
+    "Scenario",
+    "ScenarioError",
+    "Space",
+    "SpaceError",
+    "evaluate",
+    "explore",
+    "explore_scenario",
+    "layer_table",
+]

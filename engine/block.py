@@ -222,7 +222,8 @@ class CommunicatingLayer:
     """Times of a layer that communicates, at communication keys [keys].
 
     `fw`, `agrad`: processing time [s] of the stages. `wgrad`, `wgrad_again`: that of the weight gradient, without and
-    with the forward collective done again beside it (Q5).
+    with the forward collective done again beside it (Q5). `again_exposed_by_layer`: what a table of single layers shows
+    as exposed of the repeated collective [s], which is not what a block is charged (Q4).
     """
 
     fw: Floats
@@ -232,6 +233,7 @@ class CommunicatingLayer:
     fw_exchange: Exchange
     agrad_exchange: Exchange
     again_exchange: Exchange
+    again_exposed_by_layer: Floats
     fw_overlap_req: Floats
     tp_bw_overlap_req: Floats
 
@@ -289,7 +291,7 @@ class Communication:
         fw = self._exchange(forward_reduces, payload, self._at("fw_time", row))
         agrad = self._exchange(spec.gathers, payload, self._at("agrad_time", row))
         again = self._exchange(forward_reduces, payload, self.zero)
-        return CommunicatingLayer(self.zero, self.zero, self.zero, self.zero, fw, agrad, again, self.zero, self.zero)
+        return CommunicatingLayer(self.zero, self.zero, self.zero, self.zero, fw, agrad, again, again.base_exposed, self.zero, self.zero)
 
     def _overlapped(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
         """A GEMM in as many tiles as the group has members, each beside one tile of the collective."""
@@ -303,14 +305,14 @@ class Communication:
         again = self._exchange(forward_reduces, payload, self.zero)
         fw_time, fw_exposed = self._hide(fw.base_time, "fw", row)
         agrad_time, agrad_exposed = self._hide(agrad.base_time, "agrad", row)
-        wgrad_again, _ = self._hide(again.base_time, "wgrad", row)
+        wgrad_again, again_exposed = self._hide(again.base_time, "wgrad", row)
         fw_required = self._required(fw, "fw", row)
         required = np.maximum(fw_required, self._required(agrad, "agrad", row))
         # The edge block is charged the base block's exposed time, and the repeated collective the forward's (Q4).
         fw.base_exposed = fw.edge_exposed = again.base_exposed = again.edge_exposed = fw_exposed
         agrad.base_exposed = agrad.edge_exposed = agrad_exposed
         wgrad = self._at("wgrad_time", row)
-        return CommunicatingLayer(fw_time, agrad_time, wgrad, wgrad_again, fw, agrad, again, fw_required, required)
+        return CommunicatingLayer(fw_time, agrad_time, wgrad, wgrad_again, fw, agrad, again, again_exposed, fw_required, required)
 
     def _required(self, exchange: Exchange, stage: str, row: int) -> Floats:
         """Bandwidth that a tile of the collective needs to hide behind a tile of slowed-down compute [bytes/s]."""

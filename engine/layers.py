@@ -201,7 +201,7 @@ class Quantities:
     """What the layers of a block do and hold, each array [layers, keys].
 
     Operation counts [FLOP] of the three stages, bytes moved to and from memory by the stages and the optimizer
-    (unsharded), bytes of what is kept, and for communicating layers the payload of the collective on the gathering
+    (unsharded), elements read and written, bytes of what is kept, and for communicating layers the payload of the collective on the gathering
     and on the reducing side [bytes].
     """
 
@@ -216,6 +216,8 @@ class Quantities:
     weight_bytes: Floats
     act_bytes: Floats
     output_bytes: Floats
+    inputs: Floats
+    outputs: Floats
     act_grad_bytes: Floats
     input_payload: Floats
     output_payload: Floats
@@ -259,6 +261,8 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
             "weight_bytes": layer.weights * b,
             "act_bytes": layer.act * b,
             "output_bytes": layer.outputs * b,
+            "inputs": layer.inputs,
+            "outputs": layer.outputs,
             "act_grad_bytes": layer.grad * b,
             "input_payload": layer.inputs * b if spec.kind == "overlapped" else 0.0,
             "output_payload": layer.outputs * b if spec.kind == "overlapped" else 0.0,

@@ -22,7 +22,7 @@ from engine.offload import Offload, offload
 from engine.pipeline import Stages
 from engine.plan import Group, Plan
 
-__all__ = ["ROW_METRICS", "VARIANT_METRICS", "Rows", "Variant", "chunks_of", "evaluate_rows"]
+__all__ = ["ROW_METRICS", "VARIANT_METRICS", "RowChunk", "Variant", "chunks_of", "evaluate_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ class Variant:
 
 
 @dataclass(slots=True)
-class Rows:
+class RowChunk:
     """Evaluated rows of one group: `site` and `mode` [rows], the `ROW_METRICS` [rows], and the variants."""
 
     group: Group
@@ -84,7 +84,7 @@ def _take(table: T, index: npt.NDArray[Any]) -> T:
     return type(table)(*(getattr(table, item.name)[index] for item in fields(table)))
 
 
-def evaluate_rows(plan: Plan, group: Group, part: slice) -> Rows:
+def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
     rate, modes = plan.rate, plan.modes.fields
     place, mode = group.place[part], group.mode[part]
@@ -113,7 +113,7 @@ def evaluate_rows(plan: Plan, group: Group, part: slice) -> Rows:
     perfect = s.block_microbatches * (plan.useful[key] + plan.optimizer_flops[optimizer_key]) / rate.matrix.peak
     memory_mode = plan.modes.memory[mode]
     cell = plan.sites.cell[site]
-    rows = Rows(
+    rows = RowChunk(
         group=group,
         site=site,
         mode=mode,

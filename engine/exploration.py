@@ -1,0 +1,130 @@
+"""The result of exploring a space: counts, reductions, and every feasible execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from engine.columns import by_name
+from engine.evaluate import evaluate
+from engine.frontier import frontier
+from engine.reductions import METRICS, PRIMARY, Reductions
+from engine.scenario import Scenario
+from engine.store import Rows
+
+__all__ = ["ArrowRows", "Exploration"]
+
+
+class _RowSource(Protocol):
+    def __call__(self) -> Rows: ...
+
+
+class Exploration:
+    """One scenario, evaluated over its whole space.
+
+    `total`, `feasible`: numbers of executions. `infeasible_by_reason`: the others, by reason code. `timings`: seconds
+    by phase. `rows`: every feasible execution, to be queried (see `engine.store.Rows`).
+    """
+
+    def __init__(
+        self, scenario: Scenario, reductions: Reductions, timings: Mapping[str, float], rows: _RowSource
+    ) -> None:
+        self.scenario = scenario
+        self.reductions = reductions
+        self.timings = dict(timings)
+        self.total = scenario.space.total
+        self.feasible = int(reductions.feasible.sum())
+        self.infeasible_by_reason = reductions.infeasible_by_reason()
+        self._source = rows
+        self._rows: Rows | None = None
+
+    @property
+    def key(self) -> str:
+        """Content hash of the scenario."""
+        return self.scenario.key
+
+    @property
+    def rows(self) -> Rows:
+        """Every feasible execution with its headline figures."""
+        if self._rows is None:
+            self._rows = self._source()
+        return self._rows
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The execution with the highest sample rate, the first enumerated of equal ones: `id`, fields, statistics.
+
+        None when nothing is feasible.
+        """
+        found = self.reductions.best()
+        if found is None:
+            return None
+        row: dict[str, Any] = self.evaluate_ids([found[0]]).iloc[0].to_dict()
+        return row
+
+    def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
+        """The `k` best executions by a headline metric: `id`, fields, and all statistics."""
+        return self.evaluate_ids(self.rows.top(k, by, names=["id"])["id"].to_numpy())
+
+    def by_cell(self, metric: str = PRIMARY) -> pd.DataFrame:
+        """The best of a headline metric in every cell, and why a cell has none (see `Reductions.by_cell`)."""
+        return self.reductions.by_cell(metric)
+
+    def frontier(self, x: str, y: str, z: str | None = None) -> pd.DataFrame:
+        """The exact Pareto frontier over all feasible executions in two or three headline metrics.
+
+        Returns `id` and the metrics, sorted along `x` from best to worst. What is better comes from the register.
+        Raises ValueError for a metric that is not a headline metric.
+        """
+        names = [name for name in (x, y, z) if name is not None]
+        for name in names:
+            by_name(name)
+            if name not in METRICS:
+                raise ValueError(f"{name} is not a headline metric; choose among {', '.join(METRICS)}.")
+        table = self.rows.table(["id", *dict.fromkeys(names)])
+        axes = [table[name].to_numpy() for name in names]
+        kept = frontier(axes, [by_name(name).better or "lower" for name in names])
+        result: pd.DataFrame = table.take(pa.array(kept)).to_pandas()
+        return result
+
+    def evaluate_ids(self, ids: npt.ArrayLike) -> pd.DataFrame:
+        """Executions by id, with `id`, the 23 fields, outcome and all 96 statistics."""
+        numbers = np.asarray(ids, np.int64)
+        scenario = self.scenario
+        table = evaluate(scenario.model, scenario.system, scenario.space.table(numbers))
+        return pd.concat([pd.DataFrame({"id": numbers}), table], axis=1)
+
+
+class _ArrowDatabase:
+    """An Arrow table that answers queries as a stored exploration does."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._connection = duckdb.connect(":memory:", config={"enable_external_access": False})
+
+    @contextmanager
+    def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
+        cursor = self._connection.cursor()
+        cursor.register("arrow_rows", self._table)
+        for one in active:
+            one.add(cursor)
+        try:
+            yield cursor
+        finally:
+            for one in active:
+                one.discard(cursor)
+            cursor.close()
+
+
+class ArrowRows(Rows):
+    """The rows of an exploration that is held in memory."""
+
+    def __init__(self, table: pa.Table) -> None:
+        super().__init__(_ArrowDatabase(table), "arrow_rows", None, set())  # type: ignore[arg-type]

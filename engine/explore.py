@@ -1,0 +1,242 @@
+"""Exploring: every execution of a scenario's space, rejected with proof or evaluated, reduced and kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engine.exploration import ArrowRows, Exploration
+from engine.inputs import ModelLike, SystemLike
+from engine.plan import Plan, prepare
+from engine.reductions import Reductions
+from engine.rows import SCHEMA, to_arrow
+from engine.scenario import PHYSICS, Scenario
+from engine.space import Space
+from engine.steps import RowChunk, chunks_of, evaluate_rows
+from engine.store import Store, Writer
+
+__all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"]
+
+SITES_PER_PLAN = 4096
+"""(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of a plan to some tens of MiB."""
+
+LARGEST_EXPLORATION = 2_000_000_000
+"""Executions beyond which exploring is refused: some minutes of work."""
+
+LARGEST_IN_MEMORY = 20_000_000
+"""Feasible executions that are kept in memory without a store: some 3 GiB."""
+
+
+class ExplorationCancelled(Exception):  # noqa: N818 - not an error of anyone's
+    """The caller asked to stop; nothing was stored."""
+
+
+class ExplorationTooLarge(ValueError):  # noqa: N818 - reads as a sentence where it is raised
+    """The space has too many executions for the bounds in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an exploration is: executions settled (rejected or evaluated) of all, feasible ones among them."""
+
+    done: int
+    total: int
+    feasible: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Executions settled per second."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """Estimated time left [s]."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
+
+
+Cancel = Callable[[], bool] | threading.Event
+
+
+def explore(
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    num_procs: int,
+    max_batch_size: int,
+    datatype: str,
+    limits: Mapping[str, Any] | None = None,
+    store: str | os.PathLike[str] | Store | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Cancel | None = None,
+) -> Exploration:
+    """Evaluates every execution of a model on `num_procs` processors of a system.
+
+    Args:
+        model, system: by library name, path or object.
+        num_procs: processors; every execution uses all of them.
+        max_batch_size: samples per step at most; each data-parallel degree uses its largest multiple unless `limits`
+            name batch sizes.
+        datatype: what the model is computed in.
+        limits: what fields may be (see `engine.limits`), and what the space is widened by (see `engine.space.Space`).
+        store: a store or the path of one. A scenario that it holds already is not evaluated again. None keeps all
+            feasible executions in memory.
+        progress: called now and then.
+        cancel: an event, or a function that says whether to stop.
+
+    Raises:
+        models.ModelFileError, hardware.SystemFileError, engine.limits.LimitError, engine.space.SpaceError: input.
+        ExplorationTooLarge: too many executions; limits would help.
+        ExplorationCancelled: on `cancel`; a store is left as it was.
+        engine.store.StoreError: the store cannot be used.
+    """
+    scenario = Scenario.of(
+        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
+    )
+    return explore_scenario(scenario, store=store, progress=progress, cancel=cancel)
+
+
+def explore_scenario(
+    scenario: Scenario,
+    *,
+    store: str | os.PathLike[str] | Store | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Cancel | None = None,
+) -> Exploration:
+    """Explores a scenario; see `explore`."""
+    with ExitStack() as stack:
+        if store is not None and not isinstance(store, Store):
+            store = Store(store)
+        if store is None:
+            return _in_memory(scenario, progress, cancel)
+        found = from_store(scenario, store)
+        if found is not None:
+            return found
+        space = _bounded(scenario)
+        writer: Writer = stack.enter_context(
+            store.writer(scenario.key, scenario.to_document(), total=space.total, engine_version=PHYSICS)
+        )
+        if writer.record is None:
+            clock = _Clock()
+            reductions = _run(space, progress, cancel, lambda plan, rows: writer.append(to_arrow(plan, rows)))
+            seconds = clock.seconds()
+            writer.complete(
+                infeasible_by_reason=reductions.infeasible_by_reason(),
+                timings={"explore": seconds},
+                reductions=reductions.to_tables(),
+            )
+    result = from_store(scenario, store)
+    assert result is not None
+    return result
+
+
+def from_store(scenario: Scenario, store: Store) -> Exploration | None:
+    """The exploration of a scenario that a store holds complete, else None."""
+    record = store.find(scenario.key)
+    if record is None:
+        return None
+    reductions = Reductions.from_tables(scenario.space, store.reductions(scenario.key))
+    return Exploration(scenario, reductions, record.timings, lambda: store.rows(scenario.key))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+
+def _bounded(scenario: Scenario) -> Space:
+    space = scenario.space
+    if space.total > LARGEST_EXPLORATION:
+        raise ExplorationTooLarge(
+            f"The space has {space.total:,} executions; up to {LARGEST_EXPLORATION:,} are explored. Limit some fields."
+        )
+    return space
+
+
+def _in_memory(
+    scenario: Scenario, progress: Callable[[Progress], None] | None, cancel: Cancel | None
+) -> Exploration:
+    space = _bounded(scenario)
+    clock = _Clock()
+    kept: list[tuple[Plan, RowChunk]] = []
+    count = 0
+
+    def keep(plan: Plan, rows: RowChunk) -> None:
+        nonlocal count
+        count += rows.executions()
+        if count > LARGEST_IN_MEMORY:
+            raise ExplorationTooLarge(
+                f"More than {LARGEST_IN_MEMORY:,} executions are feasible, too many to keep in memory; "
+                "give a store, or limit some fields."
+            )
+        kept.append((plan, rows))
+
+    reductions = _run(space, progress, cancel, keep)
+
+    def rows() -> ArrowRows:
+        tables = [to_arrow(plan, chunk) for plan, chunk in kept]
+        return ArrowRows(pa.concat_tables(tables) if tables else SCHEMA.empty_table())
+
+    return Exploration(scenario, reductions, {"explore": clock.seconds()}, rows)
+
+
+def _run(
+    space: Space,
+    progress: Callable[[Progress], None] | None,
+    cancel: Cancel | None,
+    sink: Callable[[Plan, RowChunk], None] | None,
+) -> Reductions:
+    """Rejects, evaluates and reduces the whole space, handing every chunk of rows on."""
+    clock = _Clock()
+    reductions = Reductions.empty(space)
+    stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
+    feasible = rejected = 0
+    told = 0.0
+
+    def tell(*, last: bool = False) -> None:
+        nonlocal told
+        if stop is not None and stop():
+            raise ExplorationCancelled("The exploration was stopped.")
+        seconds = clock.seconds()
+        if progress is not None and (last or seconds - told > 0.1):
+            told = seconds
+            progress(Progress(feasible + rejected, space.total, feasible, seconds))
+
+    tell()
+    for numbers in slabs(space):
+        plan = prepare(space, numbers)
+        reductions.reject(plan)
+        rejected += int(plan.rejected.counts.sum())
+        for group, part in chunks_of(plan):
+            rows = evaluate_rows(plan, group, part)
+            reductions.add(plan, rows)
+            feasible += rows.executions()
+            if sink is not None:
+                sink(plan, rows)
+            tell()
+    assert feasible + rejected == space.total, "every execution is either rejected or evaluated"
+    tell(last=True)
+    return reductions
+
+
+def slabs(space: Space) -> Iterator[range]:
+    """The cells of a space in runs that are prepared together."""
+    start = sites = 0
+    for number, cell in enumerate(space.cells):
+        here = len(cell.interleavings) * len(cell.microbatches)
+        if sites and sites + here > SITES_PER_PLAN:
+            yield range(start, number)
+            start, sites = number, 0
+        sites += here
+    if start < len(space.cells):
+        yield range(start, len(space.cells))

@@ -1,0 +1,104 @@
+"""Exact Pareto frontiers of large sets of points."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["frontier"]
+
+Floats = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
+
+BINS = 4096
+"""Bins of the first axis in the prefilter. Points that lie above the best of strictly lower bins are dropped."""
+
+
+def frontier(axes: Sequence[Floats], better: Sequence[str]) -> Positions:
+    """Positions of the points that no other point dominates, sorted along the first axis from best to worst.
+
+    Args:
+        axes: two or three arrays [points].
+        better: "higher" or "lower" per axis.
+
+    A point dominates another if it is at least as good on every axis and better on one. Of points that agree on every
+    axis the first is kept. NaN never belongs to a frontier.
+
+    Raises ValueError for another number of axes.
+    """
+    if len(axes) not in (2, 3) or len(better) != len(axes):
+        raise ValueError(f"A frontier has two or three axes, not {len(axes)}.")
+    signed = [np.asarray(axis, np.float64) * (-1.0 if way == "higher" else 1.0) for axis, way in zip(axes, better, strict=True)]
+    kept = np.flatnonzero(~np.isnan(np.sum(signed, axis=0)) | np.isinf(np.max(np.abs(signed), axis=0, initial=0.0)))
+    kept = kept[~np.any([np.isnan(axis[kept]) for axis in signed], axis=0)]
+    if not len(kept):
+        return kept
+    kept = kept[_promising([axis[kept] for axis in signed])]
+    # Later keys sort first: by the axes in order, then by position.
+    order = np.lexsort((kept, *(axis[kept] for axis in reversed(signed))))
+    kept = kept[order]
+    points = [axis[kept] for axis in signed]
+    return kept[_staircase(points) if len(points) == 2 else _staircase_of_three(points)]
+
+
+def _bins(axis: Floats, count: int) -> npt.NDArray[np.int64]:
+    """Bin of each value over the range of the finite ones; infinities fall into the outer bins."""
+    finite = axis[np.isfinite(axis)]
+    if not len(finite):
+        return np.zeros(len(axis), np.int64)
+    low, high = float(finite.min()), float(finite.max())
+    if high <= low:
+        return np.where(axis > high, count - 1, 0).astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        scaled = np.clip((axis - low) / (high - low), 0.0, 1.0)
+    return np.minimum((scaled * count).astype(np.int64), count - 1)
+
+
+def _promising(axes: list[Floats]) -> npt.NDArray[np.bool_]:
+    """Points that the best of strictly lower bins does not beat on the last axis: a superset of the frontier."""
+    last = axes[-1]
+    if len(axes) == 2:
+        bin_of = _bins(axes[0], BINS)
+        best = np.full(BINS, np.inf)
+        np.minimum.at(best, bin_of, last)
+        before = np.concatenate(([np.inf], np.minimum.accumulate(best)[:-1]))
+        return last <= before[bin_of]
+    side = 64
+    first, second = _bins(axes[0], side), _bins(axes[1], side)
+    best = np.full((side, side), np.inf)
+    np.minimum.at(best, (first, second), last)
+    best = np.minimum.accumulate(np.minimum.accumulate(best, axis=0), axis=1)
+    before = np.full((side, side), np.inf)
+    before[1:, 1:] = best[:-1, :-1]
+    return last <= before[first, second]
+
+
+def _staircase(points: list[Floats]) -> Positions:
+    """Of points sorted by (x, y): those whose y is below every earlier one's."""
+    y = points[1]
+    before = np.concatenate(([np.inf], np.minimum.accumulate(y)[:-1]))
+    keep = y < before
+    keep[0] = True  # also when its y is infinite
+    return np.flatnonzero(keep)
+
+
+def _staircase_of_three(points: list[Floats]) -> Positions:
+    """Of points sorted by (x, y, z): those that no earlier one dominates in (y, z)."""
+    stairs_y: list[float] = []  # ascending, with z descending
+    stairs_z: list[float] = []
+    kept = []
+    for position, (y, z) in enumerate(zip(points[1].tolist(), points[2].tolist(), strict=True)):
+        place = bisect_left(stairs_y, y)
+        same = place < len(stairs_y) and stairs_y[place] == y
+        lower = stairs_z[place] if same else (stairs_z[place - 1] if place else None)
+        if lower is not None and lower <= z:
+            continue
+        kept.append(position)
+        end = place
+        while end < len(stairs_y) and stairs_z[end] >= z:
+            end += 1
+        stairs_y[place:end], stairs_z[place:end] = [y], [z]
+    return np.array(kept, np.intp)

@@ -1,0 +1,79 @@
+"""Evaluated rows as stored rows: Arrow tables with the columns of `engine.columns.STORED`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.columns import FIELDS, HEADLINE, Column, headline_schema
+from engine.plan import Plan
+from engine.space import MODE_FIELDS
+from engine.steps import RowChunk, Variant
+
+__all__ = ["SCHEMA", "to_arrow"]
+
+SCHEMA: pa.Schema = headline_schema()
+
+
+def to_arrow(plan: Plan, rows: RowChunk) -> pa.Table:
+    """The executions of evaluated rows, one stored row each, variant after variant."""
+    fields = _fields(plan, rows)
+    batches = [_variant(plan, rows, variant, fields) for variant in rows.variants]
+    return pa.Table.from_batches(batches, SCHEMA)
+
+
+def _fields(plan: Plan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
+    """Fields that all variants share [rows]; words as positions."""
+    cell = rows.cell
+    fields: dict[str, npt.NDArray[Any]] = {
+        "tensor_par": plan.cells.tensor_par[cell],
+        "pipeline_par": plan.cells.pipeline_par[cell],
+        "data_par": plan.cells.data_par[cell],
+        "batch_size": plan.cells.batch_size[cell],
+        "microbatch_size": plan.sites.microbatch_size[rows.site],
+        "pipeline_interleaving": plan.sites.interleaving[rows.site],
+    }
+    for name in MODE_FIELDS:
+        if name != "data_par_overlap":
+            fields[name] = plan.modes.fields[name][rows.mode]
+    return fields
+
+
+def _variant(plan: Plan, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]) -> pa.RecordBatch:
+    count = len(variant.ids)
+    constant = {
+        "num_procs": plan.space.num_procs,
+        "tensor_par_net": rows.group.tensor_net,
+        "pipeline_par_net": rows.group.pipeline_net,
+        "data_par_net": variant.data_net,
+        "data_par_overlap": variant.overlapped,
+    }
+    pick: Any = slice(None) if variant.rows is None else variant.rows
+    arrays: list[pa.Array] = [pa.array(variant.ids)]
+    for column in FIELDS:
+        if column.name == "datatype":
+            arrays.append(_words(np.zeros(count, np.int8), (plan.space.datatype,)))
+        elif column.name in constant:
+            value = constant[column.name]
+            arrays.append(pa.array(np.full(count, value, bool if column.dtype == "bool" else np.int32)))
+        else:
+            arrays.append(_field(column, shared[column.name][pick]))
+    for column in HEADLINE:
+        values = variant.metrics[column.name] if column.name in variant.metrics else rows.metrics[column.name][pick]
+        arrays.append(pa.array(values))
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _field(column: Column, values: npt.NDArray[Any]) -> pa.Array:
+    if column.dtype == "bool":
+        return pa.array(values)
+    if column.dtype == "str":
+        return _words(values.astype(np.int8), column.choices)
+    return pa.array(values.astype(np.int32))
+
+
+def _words(codes: npt.NDArray[np.int8], words: tuple[str, ...]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
