@@ -136,6 +136,16 @@ class Database:
                     self._connection.close()
 
     @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep the file open, whatever the stores on it do."""
+        with _registry_lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            self.release()
+
+    @contextlib.contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor for one query and turn its errors into StoreErrors.
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine import store
+from engine import store_shards, store_writer
 from engine.store import Store
 from tests.engine.store_rows import INSIDE, SHARDED, make_rows, put
 
@@ -10,10 +10,10 @@ from tests.engine.store_rows import INSIDE, SHARDED, make_rows, put
 @pytest.fixture
 def store_path(tmp_path, monkeypatch):
     """The path of a store where a few thousand rows are a large exploration with several shards of several groups."""
-    monkeypatch.setattr(store, "ROWS_IN_DATABASE", 2000)
-    monkeypatch.setattr(store, "ROWS_PER_GROUP", 512)
-    monkeypatch.setattr(store.store_shards, "ROWS_PER_GROUP", 512)
-    monkeypatch.setattr(store.store_shards, "ROWS_PER_SHARD", 1024)
+    monkeypatch.setattr(store_writer, "ROWS_IN_DATABASE", 2000)
+    monkeypatch.setattr(store_writer, "ROWS_PER_GROUP", 512)
+    monkeypatch.setattr(store_shards, "ROWS_PER_GROUP", 512)
+    monkeypatch.setattr(store_shards, "ROWS_PER_SHARD", 1024)
     return tmp_path / "results.duckdb"
 
 

@@ -7,16 +7,20 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine import store_writer
 from engine.store import (
     Store,
     StoreAccessError,
     StoreError,
     StoreInterruptedError,
     StoreLockedError,
+    StoreWriteError,
 )
 from tests.engine.store_rows import (
     INSIDE,
@@ -178,6 +182,52 @@ def test_what_is_no_json_is_refused(opened_store):
     assert opened_store.records() == []
 
 
+def test_reductions_must_be_arrow_tables(opened_store):
+    with opened_store.writer("key", {}, total=0, engine_version="1") as writer:
+        with pytest.raises(StoreError, match="reduction best is a DataFrame"):
+            writer.complete(infeasible_by_reason={}, timings={}, reductions={"best": pd.DataFrame({"a": [1]})})
+        writer.complete(infeasible_by_reason={"memory": np.int64(0)}, timings={"all": np.float32(1)}, reductions={})
+    assert opened_store.find("key").infeasible_by_reason == {"memory": 0}
+
+
+def test_transaction_is_undone_by_any_failure(opened_store):
+    database = opened_store._database()
+
+    def fail():
+        with database.transaction() as cursor:
+            cursor.execute("INSERT INTO meta VALUES ('a', 'b')")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    with database.cursor() as cursor:
+        assert cursor.execute("SELECT count(*) FROM meta WHERE name = 'a'").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("step", ["write", "publish"])
+def test_nothing_can_be_added_after_a_failure(opened_store, monkeypatch, step):
+    def refuse(*_, **__):
+        raise StoreWriteError("no room")
+
+    rows = make_rows(SHARDED)
+    with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
+        if step == "publish":
+            writer.append(rows)
+        monkeypatch.setattr(store_writer.ShardWriter, step, refuse)
+        attempts = {"write": lambda: writer.append(rows), "publish": lambda: complete(writer)}
+        with pytest.raises(StoreWriteError, match="no room"):
+            attempts[step]()
+        for attempt in attempts.values():
+            with pytest.raises(StoreError, match="has failed"):
+                attempt()
+    assert opened_store.records() == []
+    assert not folder_of(opened_store).exists()
+
+
+def complete(writer):
+    return writer.complete(infeasible_by_reason={}, timings={}, reductions={})
+
+
 def test_deleting_removes_rows_shards_and_reductions(stored):
     opened, rows, _ = stored
     put(opened, "other", rows)
@@ -335,6 +385,16 @@ def test_readers_share_writers_do_not(stored):
     opened.close()
     with Store(opened.path, read_only=True), pytest.raises(StoreLockedError, match="open for reading in this process"):
         Store(opened.path)
+
+
+def test_store_may_be_closed_while_it_is_written_to(opened_store):
+    rows = make_rows(SHARDED)
+    with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
+        writer.append(rows)
+        opened_store.close()
+        assert complete(writer).feasible == SHARDED
+    with Store(opened_store.path) as again:
+        assert_same(again.rows("key").table(), rows)
 
 
 def test_closed_store_says_so(opened_store):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import store, store_database, store_shards
+from engine import store_database, store_shards, store_writer
 from engine.store import Store, StoreWriteError
 from tests.engine.store_rows import assert_same, folder_of, make_rows, put
 
@@ -30,8 +30,8 @@ INSIDE, SHARDED = 1000, 6000
 
 def use_small_limits():
     """Let thousands of rows be a large exploration, in this process."""
-    store.ROWS_IN_DATABASE = 2000
-    store.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 1024
+    store_writer.ROWS_IN_DATABASE = 2000
+    store_writer.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 1024
     store_shards.ROWS_PER_SHARD = 2048
 
 
@@ -87,8 +87,8 @@ def assert_sound(path, promised=(), gone=()):
 def restored_limits(monkeypatch):
     """Undo `use_small_limits` after each test."""
     for module, name in (
-        (store, "ROWS_IN_DATABASE"),
-        (store, "ROWS_PER_GROUP"),
+        (store_writer, "ROWS_IN_DATABASE"),
+        (store_writer, "ROWS_PER_GROUP"),
         (store_shards, "ROWS_PER_GROUP"),
         (store_shards, "ROWS_PER_SHARD"),
     ):
@@ -158,11 +158,24 @@ def after(function):
     return work
 
 
+def at_the_end_of(manager):
+    """Return a context manager that does the same but kills the process when its block ends."""
+
+    @contextlib.contextmanager
+    def work(*arguments, **named):
+        with manager(*arguments, **named) as given:
+            yield given
+            kill_self()
+
+    return work
+
+
 def die_at(mouth, path, key, owner, name, when):
-    """Store one exploration with the process killed at a certain call."""
+    """Store one exploration with the process killed before, after or at the end of a certain call."""
     use_small_limits()
-    owner = {"os": os, "database": store_database, "shards": store_shards, "store": store, "Store": Store}[owner]
-    setattr(owner, name, kill_self if when == "before" else after(getattr(owner, name)))
+    owner = {"os": os, "database": store_database.Database, "shards": store_shards, "writer": store_writer}[owner]
+    ways = {"before": lambda _: kill_self, "after": after, "inside": at_the_end_of}
+    setattr(owner, name, ways[when](getattr(owner, name)))
     with Store(path) as opened:
         put(opened, key, make_rows(size_of(key), seed=int(key[3:])))
     mouth.send("survived")
@@ -172,12 +185,14 @@ def die_at(mouth, path, key, owner, name, when):
 @pytest.mark.parametrize(
     ("owner", "name", "when", "complete"),
     [
-        ("store", "_checked_rows", "after", False),
+        ("writer", "_checked_rows", "after", False),
+        ("writer", "_arrow_stream", "after", False),
         ("shards", "flush_to_disk", "before", False),
         ("os", "replace", "before", False),
         ("os", "replace", "after", False),
-        ("store", "_arrow_stream", "before", False),
-        ("store", "_arrow_stream", "after", False),
+        ("database", "transaction", "before", False),
+        ("database", "transaction", "inside", False),
+        ("writer", "records_of", "before", True),
     ],
 )
 def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
@@ -189,24 +204,6 @@ def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
     assert survived == (key == "key0" and owner in ("shards", "os"))  # nothing is published where there are no shards
     assert process.exitcode == (0 if survived else -signal.SIGKILL)
     assert assert_sound(path) == ({key} if survived or complete else set())
-
-
-def die_after_commit(mouth, path, key):
-    use_small_limits()
-    with Store(path) as opened, opened.writer(key, {}, total=size_of(key), engine_version="1") as writer:
-        writer.append(make_rows(size_of(key), seed=int(key[3:])))
-        Store.find = kill_self
-        reductions = {name: make_rows(3) for name in "abc"}
-        writer.complete(infeasible_by_reason={}, timings={}, reductions=reductions)
-
-
-@pytest.mark.parametrize("key", ["key0", "key1"], ids=["in the database", "in shards"])
-def test_killed_right_after_the_commit_it_is_complete(tmp_path, key):
-    path = tmp_path / "results.duckdb"
-    process, reports = start(die_after_commit, path, key)
-    finish(process, reports)
-    assert process.exitcode == -signal.SIGKILL
-    assert assert_sound(path) == {key}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -249,7 +246,7 @@ def overfill(path):
         put(opened, "key0", make_rows(INSIDE))
         store_shards.ROWS_PER_SHARD = 10**9
         for limit in (2000, 10**9):
-            store.ROWS_IN_DATABASE = limit
+            store_writer.ROWS_IN_DATABASE = limit
             try:
                 put(opened, "big", make_rows(60_000), piece=10_000)
             except StoreWriteError as error:

@@ -1,0 +1,189 @@
+"""Writing one exploration: rows as they come, then everything else at once; or nothing at all."""
+
+import contextlib
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine import columns, store_shards
+from engine.store_catalogue import Record, records_of
+from engine.store_database import Database, rows_table
+from engine.store_errors import StoreCorruptError, StoreError
+from engine.store_query import SCHEMA
+from engine.store_shards import ROWS_PER_GROUP, ShardWriter
+
+ROWS_IN_DATABASE: Final = 2 * ROWS_PER_GROUP
+"""Most rows an exploration may have to be kept inside the database file."""
+
+
+class Writer:
+    """Writes one exploration; made by `Store.writer`. Rows come from one thread at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        key: str,
+        scenario: Mapping[str, Any],
+        *,
+        total: int,
+        engine_version: str,
+        record: Record | None,
+    ) -> None:
+        self.record = record
+        """The complete exploration: set from the start when another writer was first, or by `complete`."""
+        self._database = database
+        self._key = key
+        self._scenario = _json("scenario", scenario)
+        self._total = int(total)
+        self._engine_version = engine_version
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._rows = 0
+        self._shards: ShardWriter | None = None
+        self._committed = False
+        self._failed = False
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pending.clear()
+        if self._shards is not None and not self._committed:
+            self._shards.discard()
+
+    def append(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Add feasible executions with the columns and types of `engine.columns.headline_schema()`."""
+        self._check_unfinished()
+        table = _checked_rows(rows)
+        if not table.num_rows:
+            return
+        with self._giving_up_on_failure():
+            self._pending.append(table)
+            self._pending_rows += table.num_rows
+            self._rows += table.num_rows
+            if self._shards is None and self._rows > ROWS_IN_DATABASE:
+                self._shards = ShardWriter(self._database.folder, self._key)
+            if self._shards is not None:
+                self._write_groups(self._shards)
+
+    def complete(
+        self,
+        *,
+        infeasible_by_reason: Mapping[str, int],
+        timings: Mapping[str, float],
+        reductions: Mapping[str, pa.Table],
+    ) -> Record:
+        """Make the exploration exist, with everything appended so far; return its record.
+
+        Raises StoreError when rows and reasons do not add up to the whole space, StoreWriteError when there is no room.
+        """
+        self._check_unfinished()
+        infeasible = sum(infeasible_by_reason.values())
+        if self._rows + infeasible != self._total:
+            raise StoreError(
+                f"Exploration {self._key} is not complete: {self._rows} rows and {infeasible} "
+                f"infeasible executions are not the {self._total} of its space."
+            )
+        record: dict[str, Any] = {
+            "key": self._key,
+            "scenario": self._scenario,
+            "engine_version": self._engine_version,
+            "total": self._total,
+            "feasible": self._rows,
+            "infeasible_by_reason": _json("counts", {reason: int(n) for reason, n in infeasible_by_reason.items()}),
+            "timings": _json("timings", {phase: float(seconds) for phase, seconds in timings.items()}),
+            "created_at": datetime.datetime.now(datetime.UTC).replace(tzinfo=None),
+            "shards": None,
+        }
+        streams = {name: _arrow_stream(name, table) for name, table in reductions.items()}
+        with self._giving_up_on_failure():
+            self._store_all(record, reductions, streams)
+        self._committed = True
+        self._pending.clear()
+        (self.record,) = records_of(self._database, self._key)
+        if self.record.damage is not None:
+            raise StoreCorruptError(self.record.damage)
+        return self.record
+
+    def _store_all(
+        self, record: dict[str, Any], reductions: Mapping[str, pa.Table], streams: Mapping[str, bytes]
+    ) -> None:
+        """Publish the shards, if any, then insert everything else in one transaction, the record last."""
+        if self._shards is not None:
+            self._write_groups(self._shards, all_rows=True)
+            record["shards"] = store_shards.to_json(self._shards.publish())
+        with self._database.transaction() as cursor:
+            if self._shards is None:
+                cursor.execute(columns.ddl(f"rows_{self._key}"))
+                if self._pending:
+                    cursor.register("appended", pa.concat_tables(self._pending))
+                    cursor.execute(f"INSERT INTO {rows_table(self._key)} SELECT * FROM appended").fetchall()
+                    cursor.unregister("appended")
+            for name, stream in streams.items():
+                content = {"key": self._key, "name": name, "rows": reductions[name].num_rows, "content": stream}
+                cursor.execute("INSERT INTO reduction VALUES ($key, $name, $rows, $content)", content)
+            places = ", ".join(f"${name}" for name in record)
+            cursor.execute(f"INSERT INTO exploration ({', '.join(record)}) VALUES ({places})", record)
+
+    @contextlib.contextmanager
+    def _giving_up_on_failure(self) -> Iterator[None]:
+        """Let nothing be added after a failure, which may have written some of the rows and not others."""
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _write_groups(self, shards: ShardWriter, *, all_rows: bool = False) -> None:
+        """Pass pending rows on in full row groups, and the remainder too if `all_rows`."""
+        if self._pending_rows < ROWS_PER_GROUP and not all_rows:
+            return
+        table = pa.concat_tables(self._pending)
+        offset = 0
+        while table.num_rows - offset >= ROWS_PER_GROUP or (all_rows and offset < table.num_rows):
+            shards.write(table.slice(offset, ROWS_PER_GROUP))
+            offset += ROWS_PER_GROUP
+        rest = table.slice(offset)
+        self._pending = [rest] if rest.num_rows else []
+        self._pending_rows = rest.num_rows
+
+    def _check_unfinished(self) -> None:
+        if self._failed:
+            raise StoreError(f"Writing exploration {self._key} has failed: leave this writer and start again.")
+        if self.record is not None or self._committed:
+            raise StoreError(f"Exploration {self._key} is already complete: nothing can be added to it.")
+
+
+def _checked_rows(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Return rows as a table with exactly the stored schema; raise StoreError naming the column at fault."""
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    if table.column_names != SCHEMA.names:
+        differing = ", ".join(sorted(set(table.column_names) ^ set(SCHEMA.names))) or "their order"
+        raise StoreError(f"Rows to store do not have the columns of the register: {differing} differs.")
+    for field, column in zip(SCHEMA, table.columns, strict=True):
+        if column.type != field.type:
+            raise StoreError(f"The column {field.name} to store has type {column.type}: {field.type} is accepted.")
+        if column.null_count:
+            raise StoreError(f"The column {field.name} to store has missing values: none are accepted.")
+    return pa.Table.from_arrays(table.columns, schema=SCHEMA)
+
+
+def _json(what: str, value: Mapping[str, Any]) -> str:
+    """Return a mapping as JSON; raise StoreError when it holds something that JSON cannot."""
+    try:
+        return json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"The {what} of an exploration cannot be stored as JSON: {error}.") from error
+
+
+def _arrow_stream(name: str, table: pa.Table) -> bytes:
+    """Return a reduction as a compressed Arrow stream, which keeps every type."""
+    if not isinstance(table, pa.Table):
+        raise StoreError(f"The reduction {name} is a {type(table).__name__}: a pyarrow.Table is accepted.")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
