@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from engine.arrays import take
 from engine.columns import by_name
 from engine.layers import LayerSpec, Quantities, quantities, recipe, sizes
 from engine.rates import Rates
@@ -50,10 +51,6 @@ class BlockKeys:
     tensor_par_overlap: Ints
     seq_par_ag_redo: Bools
     training: Bools
-
-    def take(self, index: npt.NDArray[np.intp] | Bools) -> BlockKeys:
-        """The keys at `index`."""
-        return BlockKeys(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 def pack(*parts: Ints | Bools) -> Ints:
@@ -128,10 +125,6 @@ class BlockTable:
     weight_grads_unsharded: Floats
     act_grads: Floats
     pipeline_payload: Floats
-
-    def take(self, index: npt.NDArray[np.intp]) -> BlockTable:
-        """The figures of the keys at `index`."""
-        return BlockTable(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 def recompute_flags(recompute: Ints, redo: Bools) -> dict[str, Bools]:
@@ -351,7 +344,7 @@ def block_table(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int)
     group = keys.attention_type * 2 + overlapped
     for value in np.unique(group).tolist():
         rows = np.flatnonzero(group == value)
-        part = _recipe_table(model, rates, keys.take(rows), element_bytes, overlapped=bool(value % 2))
+        part = _recipe_table(model, rates, take(keys, rows), element_bytes, overlapped=bool(value % 2))
         for field in fields(BlockTable):
             getattr(table, field.name)[rows] = part[field.name]
     return table
@@ -363,11 +356,11 @@ def _recipe_table(model: Model, rates: Rates, keys: BlockKeys, element_bytes: in
         keys.tensor_par, keys.tensor_par_net, keys.microbatch_size, keys.fused_activation,
         keys.tensor_par_comm_type, keys.tensor_par_overlap,
     )  # fmt: skip
-    links = keys.take(communication_first)
+    links = take(keys, communication_first)
     shape_first, shape_of = distinct(
         links.tensor_par, links.microbatch_size, links.fused_activation, links.tensor_par_comm_type == RS_AG
     )
-    shapes = shape_layers(model, rates, links.take(shape_first), element_bytes, overlapped)
+    shapes = shape_layers(model, rates, take(links, shape_first), element_bytes, overlapped)
     key_shape = shape_of[communication_of]
 
     result: dict[str, Floats] = {}
@@ -512,10 +505,6 @@ class OptimizerTable:
     time: Floats
     weight_grads: Floats
     state: Floats
-
-    def take(self, index: npt.NDArray[np.intp]) -> OptimizerTable:
-        """The figures of the keys at `index`."""
-        return OptimizerTable(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 def optimizer_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from engine import reasons
+from engine.arrays import take
 from engine.block import BlockKeys, BlockTable, OptimizerTable, block_table, distinct, optimizer_table
-from engine.columns import FIELDS, OUTCOME, STATISTICS, by_name
+from engine.columns import FIELDS, STATISTICS
 from engine.execution import DATATYPES, FIELD_NAMES, Executions, Malformed, check_fields, parse
 from engine.feasibility import check_against, network_reasons, tier_use
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
@@ -80,7 +82,7 @@ def _evaluate_datatype(
 ) -> None:
     """Fills statistics and memory reasons of the rows of one datatype."""
     rate, width = rates(system, datatype), DATATYPES[datatype]
-    part = e if len(rows) == len(e) else e.take(rows)
+    part = e if len(rows) == len(e) else take(e, rows)
     key_first, key_of = distinct(
         part.tensor_par, part.tensor_par_net, part.microbatch_size, part.fused_activation, part.attention_type,
         part.activation_recompute, part.tensor_par_comm_type, part.tensor_par_overlap, part.seq_par_ag_redo, part.training,
@@ -103,7 +105,7 @@ def _evaluate_datatype(
     for start in range(0, len(rows), CHUNK):
         here = slice(start, start + CHUNK)
         _evaluate_chunk(
-            model, rate, part.take(here), rows[here], blocks.take(key_of[here]), optimizers.take(optimizer_of[here]),
+            model, rate, take(part, here), rows[here], take(blocks, key_of[here]), take(optimizers, optimizer_of[here]),
             reason, values, memory,
         )  # fmt: skip
 
@@ -153,17 +155,16 @@ def _evaluate_chunk(
             np.where(over_second, reasons.number_of("memory_tier2"), reasons.FITS),
         )
         reason[rows] = chunk_reason
+        fits = np.flatnonzero(~(over_first | over_second))
+        if not len(fits):
+            return
+        rows, e, block, optimizer = rows[fits], take(e, fits), take(block, fits), take(optimizer, fits)
+        s, use, first, second = take(s, fits), take(use, fits), first[fits], second[fits]
     figures = statistics(rate, e, s, block, optimizer, use, first, second)
-    fits = ~(over_first | over_second)
     contiguous = len(rows) == int(rows[-1]) - int(rows[0]) + 1
-    if contiguous and fits.all():
-        target: Any = slice(int(rows[0]), int(rows[-1]) + 1)
-        for position, column in enumerate(STATISTICS):
-            values[position, target] = figures[column.name]
-    else:
-        target = rows[fits]
-        for position, column in enumerate(STATISTICS):
-            values[position, target] = np.broadcast_to(figures[column.name], fits.shape)[fits]
+    target: Any = slice(int(rows[0]), int(rows[-1]) + 1) if contiguous else rows
+    for position, column in enumerate(STATISTICS):
+        values[position, target] = figures[column.name]
 
 
 def _words(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
@@ -187,20 +188,30 @@ def _result(
     memory: dict[str, Floats],
 ) -> pd.DataFrame:
     index = table.index
-    columns: dict[str, Any] = {name: table[name] for name in FIELD_NAMES}
     status = ["ok", "infeasible", "invalid"]
     status_of = np.array([0, *(status.index(item.status) for item in reasons.REASONS)], np.int8)
-    columns["status"] = text_series(_words(status_of[reason], status), index)
-    columns["reason"] = text_series(_words(reason, ["", *(item.code for item in reasons.REASONS)]), index)
-    columns["reason_text"] = text_series(_sentences(model, system, e, reason, malformed, memory), index)
-    for position, column in enumerate(STATISTICS):
-        columns[column.name] = pd.Series(values[position], index=index, copy=False)
-    assert len(columns) == len(FIELDS) + len(OUTCOME) + len(STATISTICS)
-    return pd.DataFrame(columns, index=index, copy=False)
+    outcome = {
+        "status": _words(status_of[reason], status),
+        "reason": _words(reason, ["", *(item.code for item in reasons.REASONS)]),
+        "reason_text": _sentences(model, system, table, e, reason, malformed, memory),
+    }
+    parts = [
+        table[list(FIELD_NAMES)],
+        pd.DataFrame({name: text_series(words, index) for name, words in outcome.items()}, index=index),
+        # One block of figures, so that callers may add columns without fragmenting the table.
+        pd.DataFrame(values.T, columns=[column.name for column in STATISTICS], index=index, copy=False),
+    ]
+    return pd.concat(parts, axis=1)
 
 
 def _sentences(
-    model: Model, system: System, e: Executions, reason: Numbers, malformed: list[Malformed], memory: dict[str, Floats]
+    model: Model,
+    system: System,
+    table: pd.DataFrame,
+    e: Executions,
+    reason: Numbers,
+    malformed: list[Malformed],
+    memory: dict[str, Floats],
 ) -> pa.Array:
     """The sentence of every row, "" where nothing is wrong."""
     parts: list[pa.Array] = [pa.array([""], pa.string())]
@@ -221,7 +232,7 @@ def _sentences(
         rows = np.flatnonzero(reason == number)
         code = reasons.code_of(number)
         part = {name: array[rows] for name, array in memory.items()}
-        parts.append(reasons.sentence(code, _quantities(model, system, e.take(rows), code, part), len(rows)))
+        parts.append(reasons.sentence(code, _quantities(model, system, table.iloc[rows], take(e, rows), code, part), len(rows)))
         place[rows] = filled + np.arange(len(rows))
         filled += len(rows)
     if filled == 1:
@@ -230,31 +241,27 @@ def _sentences(
 
 
 def _quantities(
-    model: Model, system: System, e: Executions, code: str, memory: dict[str, Floats]
+    model: Model, system: System, table: pd.DataFrame, e: Executions, code: str, memory: dict[str, Floats]
 ) -> dict[str, Any]:
-    """The numbers and words that a reason's sentence may use."""
-    found: dict[str, Any] = {}
-    for column in FIELDS:
-        values = getattr(e, column.name)
-        if column.dtype == "str":
-            words = list(column.choices or DATATYPES)
-            found[column.name] = _words(np.where(values < 0, len(words), values), [*words, "an unknown word"])
-        else:
-            found[column.name] = values
-    if code == "parallelism_product":
-        product = pa.array(e.tensor_par.astype(object) * e.pipeline_par * e.data_par).cast(pa.string())
-        found["product"] = product
+    """The numbers and words that a reason's sentence uses, for the rows of one reason."""
     data_par, pipeline_par = np.maximum(e.data_par, 1), np.maximum(e.pipeline_par, 1)
-    found |= {
-        "local_batch": e.batch_size // data_par,
-        "blocks_per_proc": -(-model.num_blocks // pipeline_par),
-        "batch_seq": e.microbatch_size * model.seq_size,
-        "hidden": model.hidden,
-        "feedforward": model.feedforward,
-        "attn_heads": model.attn_heads,
-        "accepted": ", ".join(system.matrix),
-        "last_tier": len(system.networks) - 1,
+    sources: dict[str, Callable[[], Any]] = {
+        "product": lambda: _whole(e.tensor_par.astype(object) * e.pipeline_par * e.data_par),
+        "local_batch": lambda: e.batch_size // data_par,
+        "blocks_per_proc": lambda: -(-model.num_blocks // pipeline_par),
+        "batch_seq": lambda: e.microbatch_size * model.seq_size,
+        "hidden": lambda: model.hidden,
+        "feedforward": lambda: model.feedforward,
+        "attn_heads": lambda: model.attn_heads,
+        "accepted": lambda: ", ".join(system.matrix),
+        "last_tier": lambda: len(system.networks) - 1,
     }
+    for column in FIELDS:
+        field = table[column.name] if column.dtype == "str" else getattr(e, column.name)
+        sources[column.name] = (lambda words: lambda: _shown_words(words))(field) if column.dtype == "str" else (
+            (lambda numbers: lambda: numbers)(field)
+        )
+    found = {name: sources[name]() for name in reasons.placeholders(code) if name in sources}
     if code == "network_does_not_exist":
         found |= _missing_network(e, len(system.networks))
     if code in ("network_too_small", "network_not_filled"):
@@ -265,6 +272,14 @@ def _quantities(
             need = memory[tier] / GIB
             found |= {"need": need, "have": have, "short": need - have}
     return found
+
+
+def _whole(numbers: npt.NDArray[Any]) -> pa.Array:
+    return pa.array([str(number) for number in numbers.tolist()], pa.string())
+
+
+def _shown_words(words: pd.Series[Any]) -> pa.Array:
+    return pa.array(words.astype(str).str.slice(0, 60), pa.string())
 
 
 def _missing_network(e: Executions, tiers_there: int) -> dict[str, Any]:

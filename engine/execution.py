@@ -8,7 +8,7 @@ reason and carry harmless values, so that arithmetic on the whole array never me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,6 @@ class Executions:
 
     def __len__(self) -> int:
         return len(self.num_procs)
-
-    def take(self, index: npt.NDArray[Any] | slice) -> Executions:
-        """The executions at `index` (positions, a mask or a slice)."""
-        return Executions(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 @dataclass(slots=True)
@@ -170,31 +166,23 @@ def _parse_column(column: Column, series: pd.Series[Any]) -> tuple[npt.NDArray[A
 
 
 def _factorize(series: pd.Series[Any]) -> tuple[npt.NDArray[np.intp], list[Any]]:
-    """Codes and distinct values; True and 1 stay apart, which a plain factorisation would merge; -1 is missing."""
-    if series.dtype == object:
+    """Codes and distinct values; -1 is missing. True and 1 stay apart, which a plain factorisation would merge."""
+    if series.dtype != object:
+        codes, uniques = pd.factorize(series)
+        return codes, list(uniques)
+    values = series.to_numpy(dtype=object)
+    kinds, kind_names = pd.factorize(np.array([id(type(value)) for value in values], np.int64))
+    codes = np.empty(len(values), np.intp)
+    distinct: list[Any] = []
+    for kind in range(len(kind_names)):
+        rows = np.flatnonzero(kinds == kind)
         try:
-            kinds = series.map(type).map(id).to_numpy()
-            codes, _ = pd.factorize(pd.MultiIndex.from_arrays([kinds, series.map(_hashable).to_numpy()]))
-            first = np.unique(codes, return_index=True)[1]
-            distinct = [series.iloc[position] for position in first.tolist()]
-            absent = np.array([_is_missing(value) for value in distinct], bool)
-            result = codes.astype(np.intp)
-            result[absent[result]] = -1
-        except TypeError:
-            # Values that cannot even be hashed: each row is its own.
-            distinct = series.tolist()
-            return np.arange(len(distinct)), distinct
-        return result, distinct
-    codes, uniques = pd.factorize(series)
-    return codes, list(uniques)
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return "" if _is_missing(value) else value
+            found, uniques = pd.factorize(values[rows])
+        except TypeError:  # cannot be hashed: each value is its own
+            found, uniques = np.arange(len(rows)), values[rows]
+        codes[rows] = np.where(found < 0, -1, found + len(distinct))
+        distinct.extend(uniques)
+    return codes, distinct
 
 
 def _is_missing(value: Any) -> bool:
@@ -208,6 +196,8 @@ def _shown(value: Any) -> str:
 
 def _parse_value(column: Column, value: Any) -> tuple[int | bool, str]:
     """The value of a field as the arrays hold it, and the code of what is wrong with it ("" when nothing is)."""
+    if _is_missing(value):
+        return 0, "missing_value"
     if column.dtype == "str":
         if not isinstance(value, str):
             return -1, "not_a_word"

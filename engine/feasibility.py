@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import reasons
+from engine.arrays import take
 from engine.execution import DATATYPES, Executions, mark
 from engine.rates import NetworkRates, network_rates
 from hardware import System
@@ -60,7 +61,7 @@ def check_against(model: Model, system: System, e: Executions, reason: Numbers) 
     mark(reason, (("network_does_not_exist", outside),))
     open_rows = np.flatnonzero(reason == reasons.FITS)
     if len(open_rows):
-        part = e.take(open_rows)
+        part = take(e, open_rows)
         found = network_reasons(
             networks,
             (part.tensor_par, part.pipeline_par, part.data_par),

@@ -94,8 +94,8 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
                 LayerSpec(
                     "AttnBlock_KV_Fork", "fork", ("activation",), recomputed="redo_attention", stored="not_redo_attention", users=2,
                 ),
-                LayerSpec("AttnBlock_Multihead_Key", "linear", ("tokens", "hidden", "attention_dim"), recomputed="full", stored="never", reused=True),
-                LayerSpec("AttnBlock_Multihead_Value", "linear", ("tokens", "hidden", "attention_dim"), recomputed="full", stored="never", reused=True),
+                LayerSpec("AttnBlock_Key", "linear", ("tokens", "hidden", "attention_dim"), recomputed="full", stored="never", reused=True),
+                LayerSpec("AttnBlock_Value", "linear", ("tokens", "hidden", "attention_dim"), recomputed="full", stored="never", reused=True),
             )
         else:
             projections = (

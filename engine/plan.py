@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import reasons
+from engine.arrays import take
 from engine.batch import StepBlock, StepOptimizer, step_block, step_optimizer
 from engine.block import BlockKeys, BlockTable, OptimizerTable, block_table, distinct, optimizer_table
 from engine.evaluate import block_sizes
@@ -439,7 +440,7 @@ def _fit(
         time = _matching(modes.time_modes, choice)
         optimizer = _matching(modes.optimizer_modes, choice)
         sizes = block_sizes(
-            blocks.take(block_row + time), optimizers.take(optimizer_of[int(choice["optimizer_sharding"])] + optimizer)
+            take(blocks, block_row + time), take(optimizers, optimizer_of[int(choice["optimizer_sharding"])] + optimizer)
         )
         full = np.asarray(choice["activation_recompute"] == FULL)
         use = memory_use(sites.stages, sizes, full, np.asarray(choice["training"]))

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["BY_CODE", "FITS", "REASONS", "Reason", "code_of", "number_of", "sentence"]
+__all__ = ["BY_CODE", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence"]
 
 GIB = float(2**30)
 
@@ -264,6 +264,11 @@ def sentence(code: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
     if all(isinstance(piece, pa.Scalar) for piece in pieces):
         return pa.array(["".join(piece.as_py() for piece in pieces)] * rows, pa.string())
     return pc.binary_join_element_wise(*pieces, pa.scalar(""))
+
+
+def placeholders(code: str) -> list[str]:
+    """What the sentence of a reason is filled with."""
+    return [name for _, name in _pieces(BY_CODE[code].template) if name is not None]
 
 
 def _pieces(template: str) -> list[tuple[str, str | None]]:

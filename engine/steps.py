@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.arrays import take
 from engine.batch import (
     PipelinePart,
     StepBlock,
@@ -77,25 +78,18 @@ def chunks_of(plan: Plan) -> Iterator[tuple[Group, slice]]:
             yield group, slice(start, min(start + ROWS_PER_CHUNK, len(group.place)))
 
 
-T = TypeVar("T", StepBlock, StepOptimizer, Stages)
-
-
-def _take(table: T, index: npt.NDArray[Any]) -> T:
-    return type(table)(*(getattr(table, item.name)[index] for item in fields(table)))
-
-
 def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
     rate, modes = plan.rate, plan.modes.fields
     place, mode = group.place[part], group.mode[part]
     site = group.site[place]
     key = group.block[place] + plan.modes.time[mode]
-    b = _take(plan.block, key)
+    b = take(plan.block, key)
     sharded = modes["optimizer_sharding"][mode]
     unsharded_at, sharded_at = plan.optimizer_of
     optimizer_key = np.where(sharded, sharded_at[site], unsharded_at[site]) + plan.modes.optimizer[mode]
-    o = _take(plan.optimizer, optimizer_key)
-    s = _take(plan.sites.stages, site)
+    o = take(plan.optimizer, optimizer_key)
+    s = take(plan.sites.stages, site)
     training = modes["training"][mode]
     kept = plan.kept[key]
     moved = offload(

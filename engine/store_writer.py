@@ -139,7 +139,7 @@ class Writer:
 
     def _write_groups(self, shards: ShardWriter, *, all_rows: bool = False) -> None:
         """Pass pending rows on in full row groups, and the remainder too if `all_rows`."""
-        if self._pending_rows < ROWS_PER_GROUP and not all_rows:
+        if self._pending_rows < (1 if all_rows else ROWS_PER_GROUP):
             return
         table = pa.concat_tables(self._pending)
         offset = 0

@@ -16,7 +16,7 @@ import numpy as np
 from engine.calibrated.gemm import gemm
 from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, Case, Floats
 from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates, power_factor
+from engine.calibrated.rates import Rates, maturity, power_factor
 
 __all__ = ["Core", "attention_core", "kernel_rate", "window_factor"]
 
@@ -58,7 +58,7 @@ def kernel_rate(case: Case, p: Parameters) -> Floats:
     first = kernel == ATTENTION_KERNELS.index("flash1")
     second = kernel == ATTENTION_KERNELS.index("flash2")
     factor = np.where(first, p.flash1, 1.0) * np.where((first | second) & newer, p.foreign_kernel, 1.0)
-    return accelerator.flops16 * power_factor(accelerator, p) * p.attention * factor
+    return accelerator.flops16 * power_factor(accelerator, p) * maturity(case.software.age_years, p) * p.attention * factor
 
 
 def attention_core(case: Case, rates: Rates, p: Parameters) -> Core:

@@ -16,7 +16,7 @@ from engine.calibrated.context_parallel import ring
 from engine.calibrated.elementwise import Traffic, activation, casts, norms
 from engine.calibrated.experts import expert_layer
 from engine.calibrated.gemm import Linear, linear
-from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.inputs import LAUNCHES, Case, Floats
 from engine.calibrated.launch import block_launches, expert_launches, launch_time
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
@@ -182,10 +182,14 @@ def _assemble(
     host = launch_time(case, p)
     floor_forward = launches[0] * host
     floor_backward = (launches[1] + again.linear * launches[0]) * host
-    late = np.maximum(floor_forward - forward, 0.0) + np.maximum(floor_backward - backward, 0.0)
+    # Where every launch waits for the device, host time adds to device time instead of hiding behind it.
+    blocking = case.software.launch == LAUNCHES.index("blocking")
+    slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
+    slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
+    late = slow_forward - forward + slow_backward - backward
     parts = (
-        np.maximum(forward, floor_forward),
-        np.maximum(backward, floor_backward),
+        slow_forward,
+        slow_backward,
         products.forward + products.backward,
         shared.core.forward + shared.core.backward,
         elementwise_forward + shared.norms.backward + traffic.backward,

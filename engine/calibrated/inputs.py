@@ -26,8 +26,9 @@ GENERATIONS = ("ampere", "hopper", "blackwell", "other")
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
 
-LAUNCHES = ("eager", "fused", "compiled", "graphs")
-"""How kernels reach the accelerator: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs."""
+LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking")
+"""How kernels reach the accelerator: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs,
+or plain calls that each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time."""
 
 RECOMPUTES = (
     "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
@@ -164,7 +165,10 @@ class Software(_Arrays):
     gather_cast_bytes: Floats
     shard_gradient_bytes: Floats
     grouped_experts: Floats
-    pytorch_native: Floats
+    gather_calls: Floats
+    gather_efficiency: Floats
+    messages: Floats
+    age_years: Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Parameters(BaseModel):
     scale_up: float = Field(gt=0, le=1)
     overlap_data: float = Field(ge=0, le=1)
     overlap_tensor: float = Field(ge=0, le=1)
+    immaturity: float = Field(ge=0, le=2)
 
     wave: float = Field(ge=0)
     depth: float = Field(ge=0)
@@ -50,6 +51,8 @@ class Parameters(BaseModel):
     compiled_elementwise: float = Field(gt=0)
     compiled_launch: float = Field(gt=0)
     graphs_launch: float = Field(gt=0)
+    mature_years: float = Field(ge=0)
+    tensor_hop: float = Field(ge=0)
     straggler: float = Field(ge=0)
     step_constant: float = Field(ge=0)
     edge_launches: float = Field(ge=0)

@@ -14,7 +14,7 @@ import numpy as np
 from engine.calibrated.inputs import GENERATIONS, Accelerators, Floats
 from engine.calibrated.parameters import Parameters
 
-__all__ = ["Rates", "power_factor", "sustained_rates"]
+__all__ = ["Rates", "maturity", "power_factor", "sustained_rates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,19 @@ def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
     return np.where(np.isfinite(ratio) & (ratio > 0), ratio, 1.0) ** p.power_exponent
 
 
-def sustained_rates(accelerator: Accelerators, p: Parameters) -> Rates:
+def maturity(age_years: Floats, p: Parameters) -> Floats:
+    """Share of the mature matrix rate that software of this age reaches [dimensionless], 1 from `mature_years` on.
+
+    Kernels for a new generation get better over its first years.
+    """
+    return 1.0 / (1.0 + p.immaturity * np.clip(p.mature_years - age_years, 0.0, None))
+
+
+def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters) -> Rates:
     """Sustained rates of every row. A precision without a peak runs at the rate of the next wider one."""
     generation = accelerator.generation.astype(int)
     fraction = np.array([p.sustained_ampere, p.sustained_hopper, p.sustained_blackwell, p.sustained_other])[generation]
-    fraction = fraction * power_factor(accelerator, p)
+    fraction = fraction * power_factor(accelerator, p) * maturity(age_years, p)
     blackwell = generation == GENERATIONS.index("blackwell")
     eight = np.where(blackwell, p.eight_bit_blackwell, p.eight_bit)
     matrix16 = accelerator.flops16 * fraction

@@ -58,7 +58,7 @@ class StepTimes:
 def step_times(case: Case, p: Parameters) -> StepTimes:
     """Seconds of one step of every row, with its parts [s]."""
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
-    rates = sustained_rates(case.accelerator, p)
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
     routed = np.broadcast_to(model.experts > 0, np.shape(case.processors))
     dense = dense_block(case, rates, p)
     sparse = _sparse(case, p, routed, dense)
@@ -77,9 +77,9 @@ def step_times(case: Case, p: Parameters) -> StepTimes:
     plain = tuple(np.where(layout.pipeline_par == 1, plain_blocks, value) for value in plain)
     both = ends(case, rates, p)
     message = message_time(case, rates, p)
-    waits = np.where(
-        (layout.pipeline_par > 1) & (layout.pipeline_interleaving == 1) & (software.overlap_pipeline == 0), 2.0 * message, 0.0
-    )
+    blocking = (layout.pipeline_interleaving == 1) & (software.overlap_pipeline == 0)
+    # Stages between others wait for messages on both sides, the first and the last on one.
+    waits = np.where(blocking, software.messages * message, 0.0)
     tiers = data_tiers(case, rates, layout.data_par * layout.context_par)
     embedding_gather = np.where(
         layout.fully_sharded > 0,
@@ -95,8 +95,8 @@ def step_times(case: Case, p: Parameters) -> StepTimes:
         both.head + np.where(one, both.embedding, 0.0) + embedding_gather,
     )
     times = [
-        p_i * per_dense + (n_i - p_i) * per_sparse + edge + waits
-        for n_i, p_i, edge in zip(stages, plain, edges, strict=True)
+        p_i * per_dense + (n_i - p_i) * per_sparse + edge + wait
+        for n_i, p_i, edge, wait in zip(stages, plain, edges, (waits / 2.0, waits, waits / 2.0), strict=True)
     ]
     slowest = np.maximum(np.maximum(times[0], times[2]), np.where(layout.pipeline_par > 2, times[1], 0.0))
     total = (
@@ -105,7 +105,7 @@ def step_times(case: Case, p: Parameters) -> StepTimes:
         + both.embedding
         + both.head
         + embedding_gather
-        + waits * layout.pipeline_par
+        + waits * np.maximum(layout.pipeline_par - 1.0, 0.0)
     )
     total = np.maximum(total, slowest)
     running = pipeline_time(case, slowest, total, message)
@@ -163,9 +163,9 @@ def _sparse(case: Case, p: Parameters, routed: Floats, dense: BlockTimes) -> Blo
     if len(rows) == 0 or routed.ndim == 0 and not routed:
         return dense
     if routed.all():
-        return expert_block(case, sustained_rates(case.accelerator, p), p)
+        return expert_block(case, sustained_rates(case.accelerator, case.software.age_years, p), p)
     part = case.take(rows)
-    found = expert_block(part, sustained_rates(part.accelerator, p), p)
+    found = expert_block(part, sustained_rates(part.accelerator, part.software.age_years, p), p)
     merged = []
     for field in fields(BlockTimes):
         values = np.array(np.broadcast_to(getattr(dense, field.name), routed.shape))

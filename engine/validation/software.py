@@ -40,7 +40,10 @@ DEFAULTS: dict[str, float | str] = {
     "gather_cast_bytes": 0.0,
     "shard_gradient_bytes": 2.0,
     "grouped_experts": 1.0,
-    "pytorch_native": 0.0,
+    "gather_calls": 1.0,
+    "gather_efficiency": 1.0,
+    "messages": 2.0,
+    "age_years": np.inf,
 }
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
 
@@ -49,11 +52,11 @@ RULES: tuple[Rule, ...] = (
     Rule("vTrain", r"vTrain", {"attention_kernel": "unfused"}),
     Rule(
         "DeepSpeed pipeline", r"Megatron-DeepSpeed|DeepSpeed\+Megatron|MT-NLG|BigScience",
-        {"attention_kernel": "unfused", "gradient_bytes": 4.0, "split_messages": 0.0},
+        {"attention_kernel": "unfused", "gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
     ),
     Rule(
         "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM\+DeepSpeed",
-        {"attention_kernel": "unfused", "overlap_data": 1.0},
+        {"attention_kernel": "unfused", "gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
     ),
     Rule("Korthikanti", r"Korthikanti", {"attention_kernel": "unfused", "gradient_bytes": 4.0}),
     Rule("Megatron 2021", r"SC21", {"attention_kernel": "unfused"}),
@@ -66,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "torchtitan", r"torchtitan",
-        {"attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0, "pytorch_native": 1.0},
+        {"attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0},
     ),
     Rule(
         "Hugging Face with DeepSpeed", r"HF \+ DeepSpeed",

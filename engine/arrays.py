@@ -1,0 +1,22 @@
+"""Tables whose columns are arrays of one length."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Columns = TypeVar("Columns", bound=DataclassInstance)
+else:
+    Columns = TypeVar("Columns")
+
+__all__ = ["take"]
+
+
+def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
+    """The rows of a dataclass of arrays at `index` (positions, a mask or a slice)."""
+    return type(table)(*(getattr(table, item.name)[index] for item in fields(table)))

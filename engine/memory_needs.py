@@ -1,0 +1,84 @@
+"""How little memory would do: per cell, the execution that needs least of tier 1, whether or not it fits.
+
+Capacity of tier 1 is left out of account; everything else still counts (networks, divisibility, capacity of tier 2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine.explore import slabs
+from engine.plan import Plan, prepare
+from engine.space import Space
+
+__all__ = ["least_memory"]
+
+Floats = npt.NDArray[np.float64]
+
+_NONE = -1
+
+
+def least_memory(space: Space) -> pd.DataFrame:
+    """The least demanding execution of every cell in which any could run with enough tier-1 memory.
+
+    Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of tier 1 and
+    the `id` of an execution that needs no more. Cells that no memory would help (no network fits, tier 2 overflows)
+    are left out. With several batch sizes the least demanding counts.
+    """
+    parts = []
+    for numbers in slabs(space):
+        plan = prepare(space, numbers)
+        if len(plan.sites.cell):
+            parts.append(_of_plan(plan))
+    columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]
+    if not parts:
+        return pd.DataFrame(columns=columns)
+    found = pd.concat(parts, ignore_index=True)
+    least = found.sort_values(["tensor_par", "pipeline_par", "need", "id"], kind="stable")
+    result: pd.DataFrame = least.drop_duplicates(["tensor_par", "pipeline_par"])[columns].reset_index(drop=True)
+    return result
+
+
+def _of_plan(plan: Plan) -> pd.DataFrame:
+    """The least demanding execution of each cell of one plan."""
+    sites, modes, cells = plan.sites, plan.modes, plan.cells
+    exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
+    memory_modes = plan.first_tier.shape[1]
+    # One mode per memory mode and kind of cell: memory does not tell the others apart.
+    mode_of = np.full((len(exists), memory_modes), _NONE)
+    for kind, places in enumerate(exists):
+        there = np.flatnonzero(places >= 0)[::-1]
+        mode_of[kind, modes.memory[there]] = there
+    mm = modes.memory_modes
+    offloads = mm["weight_offload"] | mm["activations_offload"] | mm["optimizer_offload"]
+    few = -(-plan.space.model.num_blocks // cells.pipeline_par[sites.cell]) < 3
+    possible = mode_of[sites.kind] >= 0
+    possible &= ~(few[:, None] & offloads[None, :])
+    possible &= plan.second_tier <= plan.rate.second_capacity
+    need: Floats = np.where(possible, plan.first_tier, np.inf)
+    which = need.argmin(axis=1)
+    least = need[np.arange(len(which)), which]
+    mode = mode_of[sites.kind, which]
+    place = np.where(modes.position[0][sites.kind, mode] >= 0, modes.position[0][sites.kind, mode],
+                     modes.position[1][sites.kind, mode])  # fmt: skip
+    ids = sites.first + place * sites.stride + _an_assignment(plan)
+    here = np.isfinite(least)
+    return pd.DataFrame(
+        {
+            "tensor_par": cells.tensor_par[sites.cell],
+            "pipeline_par": cells.pipeline_par[sites.cell],
+            "data_par": cells.data_par[sites.cell],
+            "need": least,
+            "id": ids,
+        }
+    )[here]
+
+
+def _an_assignment(plan: Plan) -> npt.NDArray[np.int64]:
+    """A network assignment that fits, by position, for every site."""
+    result = np.zeros(len(plan.sites.cell), np.int64)
+    for group in plan.groups:
+        result[group.site] = group.assignment[group.data_nets[0]]
+    return result
