@@ -16,7 +16,11 @@ from engine.store_query import SCHEMA
 from engine.store_shards import ROWS_PER_GROUP, ShardWriter
 
 ROWS_IN_DATABASE: Final = 2 * ROWS_PER_GROUP
-"""Most rows an exploration may have to be kept inside the database file."""
+"""Most rows an exploration may have to be kept inside the database file.
+
+Measured on one core: a table in the file takes 1.6 us and 72 bytes per row to write, shards 0.35 us and 38 bytes, and
+queries on the table take half as long. Here, at 131,072 rows, a table still costs only 0.2 s.
+"""
 
 
 class Writer:

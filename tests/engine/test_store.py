@@ -74,6 +74,14 @@ def test_large_explorations_are_shards_and_small_ones_are_not(opened_store):
     assert pq.read_metadata(folder_of(opened_store) / "large" / "00000.parquet").num_row_groups == 2
 
 
+@pytest.mark.parametrize("count", [1, 511, 512, 1999, 2000, 2001, 2047, 2048, 2049, 2560, 3072, 4096])
+@pytest.mark.parametrize("piece", [512, 700, 10_000])
+def test_any_number_of_rows_in_any_pieces(opened_store, count, piece):
+    rows = make_rows(count)
+    assert put(opened_store, "key", rows, piece=piece).feasible == count
+    assert_same(opened_store.rows("key").table(), rows)
+
+
 def test_store_and_its_folder_can_be_moved(stored, tmp_path):
     opened, rows, _ = stored
     opened.close()
