@@ -7,6 +7,7 @@ from engine.explore import ExplorationCancelled, ExplorationTooLarge, Progress, 
 from engine.layer_table import LayerError, layer_table
 from engine.limits import LimitError
 from engine.scenario import Scenario, ScenarioError
+from engine.search import Optimum, best, best_of
 from engine.space import Space, SpaceError
 
 __all__ = [
@@ -16,11 +17,14 @@ __all__ = [
     "ExplorationTooLarge",
     "LayerError",
     "LimitError",
+    "Optimum",
     "Progress",
     "Scenario",
     "ScenarioError",
     "Space",
     "SpaceError",
+    "best",
+    "best_of",
     "evaluate",
     "explore",
     "explore_scenario",

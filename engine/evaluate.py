@@ -110,17 +110,18 @@ def _evaluate_datatype(
         )  # fmt: skip
 
 
-def block_sizes(block: BlockTable, optimizer: OptimizerTable) -> BlockSizes:
-    """What one block holds, from the two block-level tables."""
+def block_sizes(block: BlockTable, optimizer: OptimizerTable | None) -> BlockSizes:
+    """What one block holds, from the two block-level tables; without an optimizer its part stays empty."""
+    none = np.zeros(0)
     return BlockSizes(
         weights=block.weights,
         act_working=block.act_working,
         act_storage=block.act_storage,
         act_checkpoint=block.act_checkpoint,
         act_grads=block.act_grads,
-        weight_grads=optimizer.weight_grads,
+        weight_grads=none if optimizer is None else optimizer.weight_grads,
         weight_grads_unsharded=block.weight_grads_unsharded,
-        optimizer=optimizer.state,
+        optimizer=none if optimizer is None else optimizer.state,
     )
 
 

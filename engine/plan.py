@@ -14,7 +14,8 @@ mode, overlap); every row stands for all its gradient exchanges (data network, o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,12 @@ from engine.block import BlockKeys, BlockTable, OptimizerTable, block_table, dis
 from engine.evaluate import block_sizes
 from engine.execution import DATATYPES
 from engine.feasibility import network_reasons
-from engine.memory import memory_use, tiers
+from engine.memory import BlockSizes, memory_use, tiers
 from engine.pipeline import Stages, stages
 from engine.rates import Rates, rates
-from engine.space import MODE_FIELDS, Space, mode_kind
+from engine.space import MODE_FIELDS, Modes, Space, mode_kind
 
-__all__ = ["Group", "Plan", "Rejected", "prepare"]
+__all__ = ["Group", "Plan", "Rejected", "fitting", "prepare"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -132,7 +133,7 @@ class Plan:
 
     `block`, `useful` and `kept` (activations or checkpoints that would be offloaded) are per block key, `optimizer*`
     per optimizer key; `optimizer_of[sharded]` [sites] is where a site's optimizer figures start. `first_tier` and
-    `second_tier` [sites, memory modes] are the memory needed [bytes].
+    `second_tier` [memory modes, sites] are the memory needed [bytes], `fits` whether there is that much.
     """
 
     space: Space
@@ -149,6 +150,7 @@ class Plan:
     optimizer_of: tuple[Ints, Ints]
     first_tier: Floats
     second_tier: Floats
+    fits: Flags
     groups: list[Group]
     rejected: Rejected
     feasible: int
@@ -161,9 +163,10 @@ MEMORY_FIELDS = (
 )  # fmt: skip
 
 
-def step_modes(space: Space) -> StepModes:
+@lru_cache(maxsize=64)
+def step_modes(kinds: tuple[Modes, ...]) -> StepModes:
     """The modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
-    lists = [table.fields for table in space.modes]
+    lists = [table.fields for table in kinds]
     joined = {name: np.concatenate([table[name] for table in lists]) for name in MODE_FIELDS}
     kind = np.repeat(np.arange(len(lists)), [len(table["training"]) for table in lists])
     place = np.concatenate([np.arange(len(table["training"])) for table in lists])
@@ -186,11 +189,14 @@ def step_modes(space: Space) -> StepModes:
     return StepModes(fields, position, time, optimizer, memory, time_modes, optimizer_modes, memory_modes)
 
 
-def prepare(space: Space, cell_numbers: range) -> Plan:
-    """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation."""
+def prepare(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
+    """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
+
+    Without `rows` the groups list no rows: for callers that choose them.
+    """
     rate, model = rates(space.system, space.datatype), space.model
     width = DATATYPES[space.datatype]
-    modes = step_modes(space)
+    modes = step_modes(space.modes)
     cells = _cell_columns(space, cell_numbers)
     rejected = Rejected(
         np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
@@ -204,7 +210,7 @@ def prepare(space: Space, cell_numbers: range) -> Plan:
     optimizers, optimizer_of = _optimizers(space, rate, cells, sites, modes, width)
     first, second, fits = _fit(space, rate, cells, sites, modes, keyed, blocks, optimizers, optimizer_of, rejected)
     count = _mode_counts(space, modes)
-    feasible = int((np.where(fits, count[sites.kind], 0).sum(axis=1) * cells.possible[sites.cell]).sum())
+    feasible = int(((fits * count.T[:, sites.kind]).sum(axis=0) * cells.possible[sites.cell]).sum())
     return Plan(
         space=space,
         rate=rate,
@@ -220,7 +226,8 @@ def prepare(space: Space, cell_numbers: range) -> Plan:
         optimizer_of=optimizer_of,
         first_tier=first,
         second_tier=second,
-        groups=_groups(assignments, sites, modes, keyed, fits),
+        fits=fits,
+        groups=_groups(assignments, sites, modes, keyed, fits if rows else None),
         rejected=rejected,
         feasible=feasible,
     )
@@ -428,39 +435,43 @@ def _fit(
     """Memory of every (site, memory mode) and whether it fits; counts what does not."""
     mm = modes.memory_modes
     count = _mode_counts(space, modes)
-    shape = (len(sites.cell), len(mm["training"]))
+    shape = (len(mm["training"]), len(sites.cell))
     first_tier, second_tier = np.zeros(shape), np.zeros(shape)
+    held = block_sizes(blocks, None)
     # Any network tells the same sizes: take the first that the pair uses.
     block_row = keyed.row_of.max(axis=1, initial=0)[sites.pair] * keyed.width
-    held = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
-    kind_first, kind_of = distinct(*(mm[name] for name in held))
+    names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
+    kind_first, kind_of = distinct(*(mm[name] for name in names))
     for kind, position in enumerate(kind_first.tolist()):
         here = np.flatnonzero(kind_of == kind)
-        choice = {name: mm[name][position] for name in held}
-        time = _matching(modes.time_modes, choice)
-        optimizer = _matching(modes.optimizer_modes, choice)
-        sizes = block_sizes(
-            take(blocks, block_row + time), take(optimizers, optimizer_of[int(choice["optimizer_sharding"])] + optimizer)
-        )
+        choice = {name: mm[name][position] for name in names}
+        sizes = _sizes_at(held, block_row + _matching(modes.time_modes, choice))
+        at = optimizer_of[int(choice["optimizer_sharding"])] + _matching(modes.optimizer_modes, choice)
+        sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
         full = np.asarray(choice["activation_recompute"] == FULL)
         use = memory_use(sites.stages, sizes, full, np.asarray(choice["training"]))
         flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
-        first, second = tiers(use, full, *flags)
-        first_tier[:, here] = np.broadcast_to(first, (len(here), shape[0])).T
-        second_tier[:, here] = np.broadcast_to(second, (len(here), shape[0])).T
-    valid = count[sites.kind] > 0
-    valid &= ~(_few_blocks(space, cells)[sites.cell][:, None] & _offloads(mm)[None, :])
-    over_first = valid & (first_tier > rate.capacity)
-    over_second = valid & ~over_first & (second_tier > rate.second_capacity)
-    weight = count[sites.kind] * cells.possible[sites.cell][:, None]
-    for over, code, tier, capacity in (
-        (over_first, "memory_tier1", first_tier, rate.capacity),
-        (over_second, "memory_tier2", second_tier, rate.second_capacity),
+        first_tier[here], second_tier[here] = tiers(use, full, *flags)
+    valid = count.T[:, sites.kind] > 0
+    valid &= ~(_offloads(mm)[:, None] & _few_blocks(space, cells)[sites.cell])
+    weight = count.T[:, sites.kind] * cells.possible[sites.cell]
+    left = valid
+    for code, tier, capacity in (
+        ("memory_tier1", first_tier, rate.capacity),
+        ("memory_tier2", second_tier, rate.second_capacity),
     ):
-        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, (weight * over).sum(axis=1))
-        excess = np.where(over, tier - capacity, np.inf).min(axis=1, initial=np.inf)
+        over = left & (tier > capacity)
+        left = left & ~over
+        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, (weight * over).sum(axis=0))
+        excess = np.where(over, tier - capacity, np.inf).min(axis=0, initial=np.inf)
         np.minimum.at(rejected.excess[code == "memory_tier2"], sites.cell, excess)
-    return first_tier, second_tier, valid & ~over_first & ~over_second
+    return first_tier, second_tier, left
+
+
+def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
+    """Sizes of the keys at `index`; those of the optimizer are still missing."""
+    kept = {item.name: getattr(held, item.name) for item in fields(held)}
+    return BlockSizes(**{name: values[index] if len(values) else values for name, values in kept.items()})
 
 
 def _matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
@@ -474,27 +485,36 @@ def _matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) 
     return int(np.argmax(agrees))
 
 
+def fitting(sites: Sites, modes: StepModes, fits: Flags, site: Ints) -> Flags:
+    """Which modes the chosen sites have and memory allows [modes, chosen sites]."""
+    exists = np.maximum(modes.position[0], modes.position[1]).T >= 0
+    result: Flags = fits[:, site][modes.memory] & exists[:, sites.kind[site]]
+    return result
+
+
 def _groups(
-    assignments: _Assignments, sites: Sites, modes: StepModes, keyed: _Keyed, fits: Flags
+    assignments: _Assignments, sites: Sites, modes: StepModes, keyed: _Keyed, fits: Flags | None
 ) -> list[Group]:
     """The rows that fit, grouped by networks."""
     possible: dict[tuple[int, int, int], dict[int, int]] = {}
-    rows = zip(
+    listed = zip(
         assignments.cell.tolist(), assignments.nets.tolist(), assignments.position.tolist(), strict=True
     )
-    for cell, (tensor, pipeline, data), position in rows:
+    for cell, (tensor, pipeline, data), position in listed:
         possible.setdefault((cell, tensor, pipeline), {})[data] = position
     shared: dict[tuple[int, int, tuple[int, ...], bool], dict[int, dict[int, int]]] = {}
     exchanges = dict(zip(assignments.cell.tolist(), assignments.exchanges.tolist(), strict=True))
     for (cell, tensor, pipeline), positions in possible.items():
         shared.setdefault((tensor, pipeline, tuple(positions), exchanges[cell]), {})[cell] = positions
-    exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     groups = []
     for (tensor, pipeline, data_nets, exchanging), members in shared.items():
         site = np.flatnonzero(np.isin(sites.cell, list(members)))
         if not len(site):
             continue
-        place, mode = np.nonzero(fits[site][:, modes.memory] & exists[sites.kind[site]])
+        place = mode = np.zeros(0, np.intp)
+        if fits is not None:
+            rows = fitting(sites, modes, fits, site)
+            place, mode = np.nonzero(np.ascontiguousarray(rows.T))
         groups.append(
             Group(
                 tensor_net=tensor,

@@ -56,7 +56,7 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small.tolist(), *(number // small).tolist()}))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Modes:
     """The modes of cells of one kind: an array [modes] per field of `MODE_FIELDS`, words as positions."""
 
@@ -155,29 +155,7 @@ class Space:
             "attention_type": self._values("attention_type", ("multihead",)),
             "training": self._values("training", (True,)),
         }
-        kept = []
-        for mode in product(*(values[name] for name in MODE_FIELDS)):
-            m = dict(zip(MODE_FIELDS, mode, strict=True))
-            recompute = m["activation_recompute"]
-            valid = (
-                (data or not m["optimizer_sharding"])
-                and not (m["data_par_overlap"] and not (data and m["training"]))
-                and (tensor or m["tensor_par_overlap"] == "none")
-                and not (m["seq_par_ag_redo"] and (recompute == "full" or m["tensor_par_comm_type"] != "rs_ag"))
-                and not (m["activations_offload"] and recompute == "full")
-                and (m["training"] or (recompute == "none" and not m["optimizer_offload"]))
-                and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
-            )
-            if valid:
-                kept.append(mode)
-        columns: dict[str, npt.NDArray[Any]] = {}
-        for position, name in enumerate(MODE_FIELDS):
-            choices = by_name(name).choices
-            taken = [mode[position] for mode in kept]
-            columns[name] = (
-                np.array([choices.index(value) for value in taken], np.int64) if choices else np.array(taken, bool)
-            )
-        return Modes(columns)
+        return _modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
         """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
@@ -285,6 +263,34 @@ class Space:
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """The executions with these ids as a table of the 23 fields, words written out."""
         return to_table(self.decode(ids))
+
+
+@lru_cache(maxsize=256)
+def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tensor: bool, data: bool) -> Modes:
+    """All valid combinations of the values of `MODE_FIELDS`; `offload` is what the offload fields may be."""
+    kept = []
+    for mode in product(*values):
+        m = dict(zip(MODE_FIELDS, mode, strict=True))
+        recompute = m["activation_recompute"]
+        valid = (
+            (data or not m["optimizer_sharding"])
+            and not (m["data_par_overlap"] and not (data and m["training"]))
+            and (tensor or m["tensor_par_overlap"] == "none")
+            and not (m["seq_par_ag_redo"] and (recompute == "full" or m["tensor_par_comm_type"] != "rs_ag"))
+            and not (m["activations_offload"] and recompute == "full")
+            and (m["training"] or (recompute == "none" and not m["optimizer_offload"]))
+            and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
+        )
+        if valid:
+            kept.append(mode)
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for position, name in enumerate(MODE_FIELDS):
+        choices = by_name(name).choices
+        taken = [mode[position] for mode in kept]
+        columns[name] = (
+            np.array([choices.index(value) for value in taken], np.int64) if choices else np.array(taken, bool)
+        )
+    return Modes(columns)
 
 
 def mode_kind(cell: Cell) -> int:

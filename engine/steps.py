@@ -125,8 +125,8 @@ def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
             "fw_offload_exposed_time": pipe.fw_offload_exposed_time,
             "bw_offload_exposed_time": pipe.bw_offload_exposed_time,
             "offload_mem_bw_req": offload_bandwidth(b, moved, pipe, training),
-            "proc_mem_tier1_cap_req": plan.first_tier[site, memory_mode],
-            "proc_mem_tier2_cap_req": plan.second_tier[site, memory_mode],
+            "proc_mem_tier1_cap_req": plan.first_tier[memory_mode, site],
+            "proc_mem_tier2_cap_req": plan.second_tier[memory_mode, site],
         },
         variants=[],
     )
