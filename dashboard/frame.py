@@ -1,0 +1,72 @@
+"""What surrounds every page: the list of pages, logo, style, the scenario in one sentence, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import streamlit as st
+
+from dashboard import sentence, state
+from dashboard.charts.markup import stylesheet
+from dashboard.server import runner
+from dashboard.text import literal
+
+__all__ = ["PAGES", "Entry", "close_page", "open_page", "pages"]
+
+
+class Entry(NamedTuple):
+    """A page of the navigation; its script is `dashboard/pages/<name>.py`, its address `/<name>`."""
+
+    name: str
+    title: str
+    help: str
+    about_scenario: bool = True
+    """Whether the scenario sentence stands above it."""
+
+
+PAGES: Final = (
+    Entry("explore", "Explore", "Every execution of one model on one system, as a map of tensor by pipeline parallel."),
+    Entry("execution", "Execution", "Everything about one execution: time, memory, schedule, layers, networks."),
+    Entry("whatif", "What-if", "Change the hardware or the model and see which execution is best then."),
+    Entry("memory", "Memory", "Where the memory goes, tier by tier, and what would fit if."),
+    Entry("pareto", "Pareto", "The executions that no other beats in two or three figures at once."),
+    Entry("compare", "Compare", "Scenarios side by side: what differs and what it changes."),
+    Entry("results", "Results", "All executions as a table: filter, sort, export."),
+    Entry("library", "Library", "Models and systems with the source of every number; edit copies.", False),
+    Entry("scenarios", "Scenarios", "What was explored before: reopen, share, delete.", False),
+)
+"""The pages there may be, in order; one appears in the navigation once its script exists. The first is the default."""
+
+_BY_PATH: Final[dict[str, Entry]] = {"" if entry is PAGES[0] else entry.name: entry for entry in PAGES}
+
+
+def pages(folder: Path) -> Sequence[Any]:
+    """The navigation's pages: those of `PAGES` whose script is in the folder."""
+    return [
+        st.Page(
+            folder / f"{entry.name}.py", title=entry.title, help=entry.help, url_path=entry.name,
+            default=entry is PAGES[0],
+        )
+        for entry in PAGES
+        if (folder / f"{entry.name}.py").is_file()
+    ]  # fmt: skip
+
+
+def open_page(static: Path, page: Any) -> None:
+    """Draws what stands above a page."""
+    st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
+    st.html(stylesheet())
+    entry = _BY_PATH.get(page.url_path)
+    if entry is None or entry.about_scenario:
+        sentence.show()
+    for problem in state.problems():
+        st.warning(literal(problem), icon=":material/link_off:")
+    for warning in runner().warnings:
+        st.warning(literal(warning), icon=":material/database_off:")
+
+
+def close_page() -> None:
+    """Draws what can only be known when a page has run."""
+    sentence.tell_size()

@@ -1,0 +1,278 @@
+"""Explorations off the page's thread: one runner per server, shared by all sessions.
+
+A request for a scenario gives a job. Equal scenarios share one job, whoever asks; a job goes on when a tab is closed.
+Explorations stay open as long as there is room, and are found again in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from dashboard.settings import Settings
+from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
+from engine.explore import from_store
+from engine.store import Store, StoreError, StoreInterruptedError
+
+__all__ = ["Job", "QueueFull", "Runner", "State"]
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+LOG: Final = logging.getLogger("shardscape.runner")
+ROWS_IN_MEMORY: Final = 12_000_000
+"""Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
+
+
+class QueueFull(Exception):  # noqa: N818 - reads as a sentence where it is raised
+    """Too many explorations are waiting."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One exploration on its way. Read-only for everybody but the runner."""
+
+    scenario: Scenario
+    state: State = "waiting"
+    progress: Progress | None = None
+    exploration: Exploration | None = None
+    problem: str = ""
+    """One sentence for a failed job."""
+    in_memory: bool = False
+    """Whether the rows are held in memory, because no store has them."""
+
+    def __post_init__(self) -> None:
+        self.finished = threading.Event()
+        self.stop = threading.Event()
+        self.watchers: set[str] = set()
+
+    @property
+    def key(self) -> str:
+        """Content hash of the scenario."""
+        return self.scenario.key
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in ("done", "failed", "cancelled")
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until the job has ended, at most so long; returns whether it has."""
+        return self.finished.wait(seconds)
+
+
+class Runner:
+    """Explores one scenario at a time and keeps what it found."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.warnings: list[str] = list(settings.problems)
+        """Sentences about what is not as it should be, for every page to show."""
+        self.store: Store | None = self._open(settings.store)
+        self._lock = threading.RLock()
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._queue: deque[Job] = deque()
+        self._work = threading.Condition(self._lock)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="shardscape-runner", daemon=True)
+        self._thread.start()
+
+    def request(self, scenario: Scenario, watcher: str = "", *, again: bool = False) -> Job:
+        """The job of a scenario: the one there is, or a new one.
+
+        watcher: who asks; a job that others watch too is not stopped by one of them. again: start anew after a failure
+        or cancellation, which otherwise stays as it is. Raises `QueueFull`.
+        """
+        with self._lock:
+            job = self._jobs.get(scenario.key)
+            if job is not None and not (again and job.state in ("failed", "cancelled")):
+                self._jobs.move_to_end(scenario.key)
+                job.watchers.add(watcher)
+                return job
+        stored = self._stored(scenario)
+        with self._lock:
+            job = self._jobs.get(scenario.key)
+            if job is not None and not (again and job.state in ("failed", "cancelled")):
+                job.watchers.add(watcher)
+                return job
+            job = Job(scenario)
+            job.watchers.add(watcher)
+            if stored is not None:
+                self._end(job, "done", exploration=stored)
+            else:
+                refusal = self._refusal(scenario)
+                if refusal:
+                    self._end(job, "failed", problem=refusal)
+                elif len(self._queue) >= self.settings.queue:
+                    raise QueueFull(
+                        f"{len(self._queue)} explorations are waiting already, which is the limit of this server; "
+                        "try again when some are done."
+                    )
+                else:
+                    self._queue.append(job)
+                    self._work.notify()
+            self._jobs[scenario.key] = job
+            self._jobs.move_to_end(scenario.key)
+            self._forget()
+            return job
+
+    def cancel(self, key: str, watcher: str = "") -> bool:
+        """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is None or job.ended:
+                return False
+            job.watchers.discard(watcher)
+            if job.watchers:
+                return False
+            job.stop.set()
+            if job in self._queue:
+                self._queue.remove(job)
+                self._end(job, "cancelled")
+            return True
+
+    def find(self, key: str) -> Job | None:
+        """The job of a scenario by its key, if there is one."""
+        with self._lock:
+            return self._jobs.get(key)
+
+    def position(self, job: Job) -> int:
+        """How many jobs are ahead of a waiting one."""
+        with self._lock:
+            running = sum(other.state == "running" for other in self._jobs.values())
+            return self._queue.index(job) + running if job in self._queue else 0
+
+    def forget(self, key: str) -> None:
+        """Drops an ended job, for example after its exploration was deleted from the store."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is not None and job.ended:
+                del self._jobs[key]
+
+    def close(self) -> None:
+        """Stops what runs, ends the thread and gives the store back."""
+        with self._lock:
+            self._closed = True
+            for job in (*self._queue, *self._jobs.values()):
+                job.stop.set()
+            self._work.notify_all()
+        self._thread.join(timeout=30)
+        if self.store is not None:
+            self.store.close()
+
+    def _open(self, path: Path | None) -> Store | None:
+        if path is None:
+            return None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return Store(path)
+        except (StoreError, OSError) as problem:
+            reason = str(problem) if isinstance(problem, StoreError) else f"{path}: {problem.strerror or problem}."
+            self.warnings.append(f"Results are kept in memory only and are lost when the server stops. {reason}")
+            LOG.warning("no store: %s", reason)
+            return None
+
+    def _stored(self, scenario: Scenario) -> Exploration | None:
+        if self.store is None:
+            return None
+        try:
+            return from_store(scenario, self.store)
+        except (StoreError, KeyError, ValueError) as problem:
+            LOG.warning("stored exploration %s not usable: %s", scenario.key, problem)
+            return None
+
+    def _refusal(self, scenario: Scenario) -> str:
+        total = scenario.space.total
+        if total > self.settings.largest_space:
+            return (
+                f"The space has {total:,} executions; this server explores up to {self.settings.largest_space:,}. "
+                "Fix some choices to make it smaller."
+            )
+        return ""
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._queue and not self._closed:
+                    self._work.wait()
+                if self._closed:
+                    for job in self._queue:
+                        self._end(job, "cancelled")
+                    return
+                job = self._queue.popleft()
+                job.state = "running"
+            self._explore(job)
+            with self._lock:
+                self._forget()
+
+    def _explore(self, job: Job) -> None:
+        """Runs one job to its end, whatever happens."""
+        latest = time.monotonic() + self.settings.longest_seconds
+
+        def stop() -> bool:
+            return job.stop.is_set() or time.monotonic() > latest
+
+        def tell(progress: Progress) -> None:
+            job.progress = progress
+
+        try:
+            try:
+                job.in_memory = self.store is None
+                found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop)
+            except StoreInterruptedError:
+                raise
+            except StoreError as problem:
+                if self.store is None or isinstance(problem, ExplorationTooLarge):
+                    raise
+                self._warn(f"The result could not be stored and is kept in memory. {problem}")
+                job.in_memory = True
+                found = explore_scenario(job.scenario, progress=tell, cancel=stop)
+            self._end(job, "done", exploration=found)
+        except ExplorationCancelled:
+            if job.stop.is_set():
+                self._end(job, "cancelled")
+            else:
+                limit = self.settings.longest_seconds
+                self._end(
+                    job,
+                    "failed",
+                    problem=f"Exploring was stopped after {limit:,.0f} s, the limit of this server. "
+                    "Fix some choices to make the space smaller.",
+                )
+        except ValueError as problem:  # every error of the engine about its input is one, with a sentence
+            self._end(job, "failed", problem=str(problem))
+        except MemoryError:
+            self._end(job, "failed", problem="The server has not enough memory for this space. Fix some choices.")
+        except Exception:
+            LOG.exception("exploration %s failed", job.key)
+            self._end(job, "failed", problem="Exploring failed for a reason of our own; the server's log has it.")
+
+    def _warn(self, sentence: str) -> None:
+        with self._lock:
+            if sentence not in self.warnings:
+                self.warnings.append(sentence)
+
+    def _end(self, job: Job, state: State, *, exploration: Exploration | None = None, problem: str = "") -> None:
+        with self._lock:
+            job.exploration, job.problem, job.state = exploration, problem, state
+            job.finished.set()
+
+    def _forget(self) -> None:
+        """Drops the jobs not asked for longest, beyond the number and the memory allowed."""
+        ended = [job for job in self._jobs.values() if job.ended]
+        rows = sum(_rows_in_memory(job) for job in ended)
+        surplus = len(ended) - self.settings.kept
+        for job in ended[:-1]:  # the latest stays whatever it weighs
+            if surplus <= 0 and rows <= ROWS_IN_MEMORY:
+                return
+            del self._jobs[job.key]
+            surplus -= 1
+            rows -= _rows_in_memory(job)
+
+
+def _rows_in_memory(job: Job) -> int:
+    return job.exploration.feasible if job.in_memory and job.exploration is not None else 0

@@ -1,0 +1,83 @@
+"""What an operator may set by environment variables, read once and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Settings", "settings_from"]
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the dashboard explores and where it remembers."""
+
+    store: Path | None
+    """File of the result store; None where no folder can be written, or where it is switched off."""
+    largest_space: int = 500_000_000
+    """Executions of a space that are explored on request."""
+    longest_seconds: float = 600.0
+    """Time after which an exploration is stopped [s]."""
+    queue: int = 8
+    """Explorations that may wait."""
+    kept: int = 12
+    """Explorations that stay open."""
+    problems: tuple[str, ...] = ()
+    """A sentence per variable that could not be used."""
+
+
+def settings_from(environment: Mapping[str, str], folder: Path | None = None) -> Settings:
+    """The settings of an environment.
+
+    SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
+    `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
+    be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
+    see `Settings`.
+    """
+    problems: list[str] = []
+
+    def number(name: str, default: int, most: int) -> int:
+        text = environment.get(name, "").strip()
+        if not text:
+            return default
+        if not text.isdecimal() or len(text) > 12 or not 1 <= int(text) <= most:
+            problems.append(
+                f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most:,}. Using {default:,}."
+            )
+            return default
+        return int(text)
+
+    return Settings(
+        store=_store(environment, folder or Path.cwd()),
+        largest_space=number("SHARDSCAPE_LARGEST_SPACE", 500_000_000, 2_000_000_000),
+        longest_seconds=float(number("SHARDSCAPE_LONGEST_SECONDS", 600, 86_400)),
+        queue=number("SHARDSCAPE_QUEUE", 8, 1_000),
+        kept=number("SHARDSCAPE_KEPT", 12, 1_000),
+        problems=tuple(problems),
+    )
+
+
+def _store(environment: Mapping[str, str], folder: Path) -> Path | None:
+    given = environment.get("SHARDSCAPE_STORE", "").strip()
+    if given.lower() == "off":
+        return None
+    if given:
+        return Path(given).expanduser()
+    data = environment.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
+    here = folder / ".shardscape" / "results.duckdb"
+    for path in (here, Path(data).expanduser() / "shardscape" / "results.duckdb"):
+        if _can_write(path.parent):
+            return path
+    return here  # opening it says what is wrong
+
+
+def _can_write(folder: Path) -> bool:
+    """Whether files can be made in a folder that may still have to be made itself."""
+    for candidate in (folder, *folder.parents):
+        if candidate.exists():
+            return candidate.is_dir() and os.access(candidate, os.W_OK | os.X_OK)
+    return False

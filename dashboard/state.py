@@ -1,0 +1,223 @@
+"""What a page needs to know of the session: scenario, exploration, what is selected, theme.
+
+Everything that a link must restore lives in the URL. Pages read and write it through this module only, which keeps a
+copy in the session, because switching pages empties the URL.
+
+    from dashboard import state
+
+    exploration = state.require_exploration()   # stops the page, having said why, when there is none
+    cell = state.selected_cell()                # (tensor_par, pipeline_par) or None
+    kind = state.url_value("memory_tier", "hbm", ("hbm", "host"))
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Final, Literal
+
+import streamlit as st
+
+from dashboard import links, waiting
+from dashboard.runner import QueueFull
+from dashboard.server import runner
+from engine import Exploration, Scenario
+
+__all__ = [
+    "begin", "current_exploration", "current_scenario", "link_parameters", "problems", "require_exploration",
+    "reset_selection", "select", "select_cell", "selected_cell", "selected_id", "set_scenario", "set_url_value",
+    "theme_mode", "url_value", "watcher",
+]  # fmt: skip
+
+_SHARED: Final = (*links.NAMES, "cell", "id")
+"""Parameters that every page carries on."""
+_COPY: Final = "_url"
+_WRITTEN: Final = "_url_written"
+_PAGE: Final = "_url_page"
+_PROBLEMS: Final = "_url_problems"
+_DEGREES: Final = re.compile(r"(\d{1,9})x(\d{1,9})")
+
+
+def begin(page: str) -> None:
+    """Brings the URL and the session's copy of it together; called once per run, before anything else.
+
+    page: path of the page about to run. A URL that says something about the scenario wins; one that was emptied by
+    switching pages is filled in again.
+    """
+    session = st.session_state
+    shown = {name: str(st.query_params[name]) for name in st.query_params}
+    first = _COPY not in session
+    switched = not first and session[_PAGE] != page
+    copy: dict[str, str] = {} if first else session[_COPY]
+    if switched and not any(name in shown for name in _SHARED):
+        _write({name: copy[name] for name in _SHARED if name in copy})
+    elif first or shown != session[_WRITTEN]:  # a link was opened, or the browser went back
+        if not first and any(shown.get(name) != copy.get(name) for name in links.NAMES):
+            session.pop(_PROBLEMS, None)
+        copy = {**{name: value for name, value in copy.items() if name not in _SHARED}, **shown}
+    session[_COPY], session[_PAGE] = copy, page
+    session[_WRITTEN] = {name: str(st.query_params[name]) for name in st.query_params}
+
+
+def current_scenario() -> Scenario:
+    """The scenario that the URL names, or the default one. Never raises: see `problems`."""
+    return _reading().scenario
+
+
+def problems() -> tuple[str, ...]:
+    """A sentence per part of the link that could not be taken as it stands."""
+    return (*_reading().problems, *st.session_state.get(_PROBLEMS, ()))
+
+
+def set_scenario(scenario: Scenario) -> None:
+    """Makes a scenario the current one. The selection is given up, because ids mean other executions now.
+
+    Call it in a widget's callback, or follow it with `st.rerun()`.
+    """
+    copy = st.session_state[_COPY]
+    for name in (*links.NAMES, "id"):
+        copy.pop(name, None)
+    copy.update(links.parameters_of(scenario))
+    st.session_state.pop(_PROBLEMS, None)
+    _write({name: copy[name] for name in _SHARED if name in copy}, gone=(*links.NAMES, "id"))
+
+
+def current_exploration() -> Exploration | None:
+    """The exploration of the current scenario if it is ready; asks for it if nobody has."""
+    try:
+        return runner().request(current_scenario(), watcher()).exploration
+    except QueueFull:  # `require_exploration` tells about it
+        return None
+
+
+def require_exploration() -> Exploration:
+    """The exploration of the current scenario. Shows its progress, failure or emptiness and stops the page without."""
+    return waiting.exploration_of(current_scenario(), watcher())
+
+
+def selected_cell() -> tuple[int, int] | None:
+    """The selected (tensor_par, pipeline_par); None when nothing is selected or the scenario has no such cell."""
+    text = _copy().get("cell", "")
+    found = _DEGREES.fullmatch(text)
+    if found is None:
+        if text:
+            _complain(f"The link's cell {text[:40]!r} cannot be read; cells look like 8x4. No cell is selected.")
+        return None
+    cell = int(found.group(1)), int(found.group(2))
+    return cell if cell in _cells(current_scenario()) else None
+
+
+def select_cell(tensor_par: int | None, pipeline_par: int | None = None) -> None:
+    """Selects a cell and gives up the selected execution; None selects nothing."""
+    _put("cell", None if tensor_par is None or pipeline_par is None else f"{int(tensor_par)}x{int(pipeline_par)}")
+    _put("id", None)
+
+
+def selected_id() -> int | None:
+    """Id of the selected execution in the current exploration; None when none is selected."""
+    text = _copy().get("id", "")
+    if not text:
+        return None
+    if not (text.isdecimal() and len(text) <= 18 and int(text) < current_scenario().space.total):
+        last = current_scenario().space.total - 1
+        _complain(f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. None is selected.")
+        return None
+    return int(text)
+
+
+def select(execution: int | None) -> None:
+    """Selects an execution by id, together with its cell; None selects nothing."""
+    _put("id", None if execution is None else str(int(execution)))
+    if execution is not None:
+        row = current_scenario().space.table([int(execution)]).iloc[0]
+        _put("cell", f"{row['tensor_par']}x{row['pipeline_par']}")
+
+
+def reset_selection() -> None:
+    """Selects neither a cell nor an execution."""
+    select_cell(None)
+
+
+def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[str]) -> str:
+    """A page's own parameter of the URL, remembered when pages are switched.
+
+    name: begins with the page's name, such as "pareto_x". accepted: the values there are, or a pattern. Anything else
+    in a link counts as the default, and the page says so.
+    """
+    text = _copy().get(name)
+    if text is None:
+        return default
+    good = accepted.fullmatch(text) is not None if isinstance(accepted, re.Pattern) else text in accepted
+    if not good:
+        _complain(f"The link's {name} {text[:40]!r} does not exist here; showing {default or 'nothing'} instead.")
+        return default
+    if name not in st.query_params and text != default:
+        _put(name, text)
+    return text
+
+
+def set_url_value(name: str, value: str | None) -> None:
+    """Sets a page's own parameter of the URL; None takes it away."""
+    _put(name, value)
+
+
+def link_parameters() -> dict[str, str]:
+    """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
+    shown = {name: str(st.query_params[name]) for name in st.query_params}
+    return {**shown, **links.parameters_of(current_scenario())}
+
+
+def theme_mode() -> Literal["light", "dark"]:
+    """Which of the two themes the browser shows."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def watcher() -> str:
+    """A name for this session, so that one person's cancelling does not stop what another waits for."""
+    return str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
+
+
+def _reading() -> links.Reading:
+    return links.read_scenario(_copy())
+
+
+def _cells(scenario: Scenario) -> set[tuple[int, int]]:
+    return {(cell.tensor_par, cell.pipeline_par) for cell in scenario.space.cells}
+
+
+def _copy() -> dict[str, str]:
+    """The session's copy of the URL; empty outside `app.py`, as in a test of a single page."""
+    found: dict[str, str] = st.session_state.setdefault(_COPY, {})
+    return found
+
+
+def _put(name: str, value: str | None) -> None:
+    copy = _copy()
+    if copy.get(name) == value:
+        return
+    if value is None:
+        copy.pop(name, None)
+        _write({}, gone=(name,))
+    else:
+        copy[name] = value
+        _write({name: value})
+
+
+def _write(values: Mapping[str, str], gone: Collection[str] = ()) -> None:
+    """Changes the URL in one go."""
+    now = {name: str(st.query_params[name]) for name in st.query_params}
+    wanted = {**{name: value for name, value in now.items() if name not in gone}, **values}
+    for name in now:
+        if name not in wanted:
+            del st.query_params[name]
+    changed = {name: value for name, value in wanted.items() if now.get(name) != value}
+    if changed:
+        st.query_params.update(changed)  # one step of the browser's history
+    st.session_state[_WRITTEN] = wanted
+
+
+def _complain(sentence: str) -> None:
+    known: list[str] = st.session_state.setdefault(_PROBLEMS, [])
+    if sentence not in known:
+        known.append(sentence)

@@ -1,0 +1,106 @@
+"""What a page shows while its exploration is on the way, when it failed, and when there is nothing to show."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.charts.markup import head
+from dashboard.format import count, format_value
+from dashboard.runner import Job, QueueFull, Runner
+from dashboard.server import runner
+from dashboard.text import literal
+from engine import Exploration, Scenario
+
+__all__ = ["exploration_of"]
+
+PATIENCE = 1.0
+"""How long a page waits before it shows progress [s]."""
+POLL = 0.5
+"""How often progress is looked at [s]."""
+
+
+def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
+    """The exploration of a scenario; stops the page with an account of why when there is none (yet)."""
+    server = runner()
+    try:
+        job = server.request(scenario, watcher)
+    except QueueFull as problem:
+        st.warning(literal(str(problem)), icon=":material/hourglass_empty:")
+        st.button("Try again", icon=":material/refresh:")
+        st.stop()
+    if not job.wait(PATIENCE):
+        _watch(job.key, watcher)
+        st.stop()
+    if job.state == "done" and job.exploration is not None:
+        if job.exploration.total == 0:
+            _nothing(scenario)
+            st.stop()
+        return job.exploration
+    if job.state == "cancelled":
+        st.info("Exploring was cancelled before it was done; nothing was kept.", icon=":material/cancel:")
+        _again(server, scenario, watcher, "Explore again")
+    else:
+        st.error(literal(job.problem), icon=":material/error:")
+        _again(server, scenario, watcher, "Try again")
+    return st.stop()
+
+
+def _again(server: Runner, scenario: Scenario, watcher: str, label: str) -> None:
+    def ask() -> None:
+        try:
+            server.request(scenario, watcher, again=True)
+        except QueueFull as problem:
+            st.toast(literal(str(problem)))
+
+    st.button(label, icon=":material/refresh:", on_click=ask, key="explore_again")
+
+
+@st.fragment(run_every=POLL)
+def _watch(key: str, watcher: str) -> None:
+    """The progress card; reruns the page when the job has ended."""
+    server = runner()
+    job = server.find(key)
+    if job is None or job.ended:
+        st.rerun()
+    with st.container(border=True, key="progress"):
+        title, button = st.columns([6, 1], vertical_alignment="center")
+        scenario = job.scenario
+        size = f"{scenario.num_procs:,} GPUs · {count(scenario.space.total)} executions"
+        title.html(head("Evaluating", f"{scenario.model.title or scenario.model.name} · {size}"))
+        button.button(
+            "Cancel", icon=":material/close:", type="tertiary", key="cancel_exploration",
+            on_click=lambda: server.cancel(key, watcher), width="stretch",
+        )  # fmt: skip
+        st.progress(_share(job), text=_account(server, job))
+        st.caption("The page appears by itself when it is done; closing it does not stop the work.")
+
+
+def _share(job: Job) -> float:
+    progress = job.progress
+    return min(1.0, progress.done / progress.total) if progress is not None and progress.total else 0.0
+
+
+def _account(server: Runner, job: Job) -> str:
+    """How far a job is, in words."""
+    if job.state == "waiting":
+        ahead = server.position(job)
+        return f"Waiting for {ahead} exploration{'s' if ahead != 1 else ''} asked for before"
+    progress = job.progress
+    if progress is None or progress.rate <= 0:
+        return "Starting"
+    left = format_value("total_time", progress.seconds_left, digits=2)
+    return f"{count(progress.done)} of {count(progress.total)} · {count(progress.rate)} per second · {left} left"
+
+
+def _nothing(scenario: Scenario) -> None:
+    """Why a space is empty, and what would fill it."""
+    model, procs = scenario.model, scenario.num_procs
+    st.info(
+        literal(
+            f"There is no way to run {model.title or model.name} on {procs:,} GPUs with these limits. "
+            f"TP has to divide the {model.attn_heads:,} heads, PP the {model.num_blocks:,} blocks, TP × PP × DP has to "
+            f"be {procs:,}, and DP must not exceed the batch of {scenario.max_batch_size:,}. "
+            "Another number of GPUs, a larger batch or fewer limits would help."
+        ),
+        icon=":material/search_off:",
+    )
