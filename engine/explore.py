@@ -86,8 +86,8 @@ def explore(
             name batch sizes.
         datatype: what the model is computed in.
         limits: what fields may be (see `engine.limits`), and what the space is widened by (see `engine.space.Space`).
-        store: a store or the path of one. A scenario that it holds already is not evaluated again. None keeps all
-            feasible executions in memory.
+        store: a store or the path of one. A scenario that it holds already is not evaluated again. None keeps
+            results in memory; their rows are made when first asked for.
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
 
@@ -168,26 +168,21 @@ def _in_memory(
 ) -> Exploration:
     space = _bounded(scenario)
     clock = _Clock()
-    kept: list[tuple[Plan, RowChunk]] = []
-    count = 0
-
-    def keep(plan: Plan, rows: RowChunk) -> None:
-        nonlocal count
-        count += rows.executions()
-        if count > LARGEST_IN_MEMORY:
-            raise ExplorationTooLarge(
-                f"More than {LARGEST_IN_MEMORY:,} executions are feasible, too many to keep in memory; "
-                "give a store, or limit some fields."
-            )
-        kept.append((plan, rows))
-
-    reductions = _run(space, progress, cancel, keep)
+    reductions = _run(space, progress, cancel, None)
+    seconds = clock.seconds()
+    if int(reductions.feasible.sum()) > LARGEST_IN_MEMORY:
+        raise ExplorationTooLarge(
+            f"{int(reductions.feasible.sum()):,} executions are feasible, more than the {LARGEST_IN_MEMORY:,} that are "
+            "kept in memory; give a store, or limit some fields."
+        )
 
     def rows() -> ArrowRows:
-        tables = [to_arrow(plan, chunk) for plan, chunk in kept]
+        # Evaluating again is as fast as keeping, and most callers never ask.
+        tables: list[pa.Table] = []
+        _run(space, None, None, lambda plan, chunk: tables.append(to_arrow(plan, chunk)))
         return ArrowRows(pa.concat_tables(tables) if tables else SCHEMA.empty_table())
 
-    return Exploration(scenario, reductions, {"explore": clock.seconds()}, rows)
+    return Exploration(scenario, reductions, {"explore": seconds}, rows)
 
 
 def _run(

@@ -45,7 +45,7 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
     """The least demanding execution of each cell of one plan."""
     sites, modes, cells = plan.sites, plan.modes, plan.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
-    memory_modes = plan.first_tier.shape[1]
+    memory_modes = len(plan.first_tier)
     # One mode per memory mode and kind of cell: memory does not tell the others apart.
     mode_of = np.full((len(exists), memory_modes), _NONE)
     for kind, places in enumerate(exists):
@@ -56,8 +56,8 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
     few = -(-plan.space.model.num_blocks // cells.pipeline_par[sites.cell]) < 3
     possible = mode_of[sites.kind] >= 0
     possible &= ~(few[:, None] & offloads[None, :])
-    possible &= plan.second_tier <= plan.rate.second_capacity
-    need: Floats = np.where(possible, plan.first_tier, np.inf)
+    possible &= plan.second_tier.T <= plan.rate.second_capacity
+    need: Floats = np.where(possible, plan.first_tier.T, np.inf)
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
     mode = mode_of[sites.kind, which]

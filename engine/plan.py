@@ -210,7 +210,7 @@ def prepare(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
     optimizers, optimizer_of = _optimizers(space, rate, cells, sites, modes, width)
     first, second, fits = _fit(space, rate, cells, sites, modes, keyed, blocks, optimizers, optimizer_of, rejected)
     count = _mode_counts(space, modes)
-    feasible = int(((fits * count.T[:, sites.kind]).sum(axis=0) * cells.possible[sites.cell]).sum())
+    feasible = int(_executions(fits, _mode_counts(space, modes), cells, sites).sum())
     return Plan(
         space=space,
         rate=rate,
@@ -436,12 +436,17 @@ def _fit(
     mm = modes.memory_modes
     count = _mode_counts(space, modes)
     shape = (len(mm["training"]), len(sites.cell))
-    first_tier, second_tier = np.zeros(shape), np.zeros(shape)
+    first_tier, second_tier = np.empty(shape), np.empty(shape)
+    over = (np.empty(shape, bool), np.empty(shape, bool))
+    fits = (count > 0).T[:, sites.kind]
+    fits &= ~(_offloads(mm)[:, None] & _few_blocks(space, cells)[sites.cell])
+    least = (np.full(shape[1], np.inf), np.full(shape[1], np.inf))
     held = block_sizes(blocks, None)
     # Any network tells the same sizes: take the first that the pair uses.
     block_row = keyed.row_of.max(axis=1, initial=0)[sites.pair] * keyed.width
     names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
     kind_first, kind_of = distinct(*(mm[name] for name in names))
+    # One kind after the other, so that its few modes stay in cache.
     for kind, position in enumerate(kind_first.tolist()):
         here = np.flatnonzero(kind_of == kind)
         choice = {name: mm[name][position] for name in names}
@@ -451,21 +456,31 @@ def _fit(
         full = np.asarray(choice["activation_recompute"] == FULL)
         use = memory_use(sites.stages, sizes, full, np.asarray(choice["training"]))
         flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
-        first_tier[here], second_tier[here] = tiers(use, full, *flags)
-    valid = count.T[:, sites.kind] > 0
-    valid &= ~(_offloads(mm)[:, None] & _few_blocks(space, cells)[sites.cell])
-    weight = count.T[:, sites.kind] * cells.possible[sites.cell]
-    left = valid
-    for code, tier, capacity in (
-        ("memory_tier1", first_tier, rate.capacity),
-        ("memory_tier2", second_tier, rate.second_capacity),
-    ):
-        over = left & (tier > capacity)
-        left = left & ~over
-        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, (weight * over).sum(axis=0))
-        excess = np.where(over, tier - capacity, np.inf).min(axis=0, initial=np.inf)
-        np.minimum.at(rejected.excess[code == "memory_tier2"], sites.cell, excess)
-    return first_tier, second_tier, left
+        left = fits[here]
+        needs = tiers(use, full, *flags)
+        for tier, (need, capacity) in enumerate(zip(needs, (rate.capacity, rate.second_capacity), strict=True)):
+            beyond = left & (need > capacity)
+            left &= ~beyond
+            over[tier][here] = beyond
+            if beyond.any():
+                np.minimum(least[tier], np.where(beyond, need, np.inf).min(axis=0), out=least[tier])
+        fits[here] = left
+        first_tier[here], second_tier[here] = needs
+    for tier, (code, capacity) in enumerate((("memory_tier1", rate.capacity), ("memory_tier2", rate.second_capacity))):
+        failing = _executions(over[tier], count, cells, sites)
+        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failing)
+        np.minimum.at(rejected.excess[tier], sites.cell, least[tier] - capacity)
+    return first_tier, second_tier, fits
+
+
+def _executions(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> Ints:
+    """How many executions the chosen (memory mode, site) pairs stand for, per site [sites]."""
+    result = np.zeros(len(sites.cell), np.int64)
+    for kind in np.unique(sites.kind).tolist():
+        here = np.flatnonzero(sites.kind == kind)
+        # Small counts: exact in float64, for which matrix products are fast.
+        result[here] = (count[kind].astype(np.float64) @ chosen[:, here]).astype(np.int64)
+    return result * cells.possible[sites.cell]
 
 
 def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:

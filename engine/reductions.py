@@ -71,21 +71,19 @@ class Reductions:
         """Takes in the executions of evaluated rows."""
         if not len(rows.cell):
             return
-        any_id = self._any_id(rows)
         numbers = plan.cells.number
         cuts = _cuts(rows.cell)
-        for name in ROW_METRICS:
-            self._improve(name, rows.metrics[name], any_id, numbers[rows.cell[cuts]], cuts)
+        self._improve(ROW_METRICS, rows.metrics, self._any_id(rows), numbers[rows.cell[cuts]], cuts)
         for variant in rows.variants:
             cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
             cuts = _cuts(cell)
             cells = numbers[cell[cuts]]
-            for name in VARIANT_METRICS:
-                self._improve(name, variant.metrics[name], variant.ids, cells, cuts)
-            np.add.at(self.feasible, cells, np.diff(np.append(cuts, len(cell))))
+            self._improve(VARIANT_METRICS, variant.metrics, variant.ids, cells, cuts)
+            self.feasible[cells] += np.diff(np.append(cuts, len(cell)))
             # The upper bits of a positive float64 are its octave and its sixteenth within it.
             sixteenth = (variant.metrics["total_time"].view(np.int64) >> 48) - (1023 - _OCTAVES) * BINS_PER_OCTAVE
-            self.spread += np.bincount(np.clip(sixteenth, 0, len(self.spread) - 1), minlength=len(self.spread))
+            counts = np.bincount(np.clip(sixteenth, 0, len(self.spread) - 1))
+            self.spread[: len(counts)] += counts
 
     def _any_id(self, rows: RowChunk) -> Ints:
         """An id for each row: of the first variant that it has."""
@@ -94,25 +92,31 @@ class Reductions:
             result[slice(None) if variant.rows is None else variant.rows] = variant.ids
         return result
 
-    def _improve(self, name: str, values: Floats, ids: Ints, cells: Ints, cuts: npt.NDArray[np.intp]) -> None:
+    def _improve(
+        self,
+        names: tuple[str, ...],
+        figures: dict[str, Floats],
+        ids: Ints,
+        cells: Ints,
+        cuts: npt.NDArray[np.intp],
+    ) -> None:
         """Replaces the best of the cells where these rows, cut into cells, hold something better."""
-        metric = _POSITION[name]
-        higher = _HIGHER[metric]
-        best = (np.maximum if higher else np.minimum).reduceat(values, cuts)
-        known = self.value[metric, cells]
-        with np.errstate(invalid="ignore"):
-            better = (best > known) if higher else (best < known)
-        better |= np.isnan(known)
-        if name == PRIMARY:
-            better |= best == known
-        ends = np.append(cuts[1:], len(values))
-        for position in np.flatnonzero(better).tolist():
-            start, cell = int(cuts[position]), int(cells[position])
-            here = start + np.flatnonzero(values[start : int(ends[position])] == best[position])
-            found = int(ids[here].min()) if len(here) else NO_ID
-            if best[position] == known[position] and self.id[metric, cell] != NO_ID:
+        best = np.array([_REDUCE[name].reduceat(figures[name], cuts) for name in names])
+        metrics = np.array([_POSITION[name] for name in names])
+        known = self.value[np.ix_(metrics, cells)]
+        sign = _SIGN[metrics][:, None]
+        better = ~(best * sign >= known * sign)  # true also where nothing is known yet
+        if PRIMARY in names:
+            better[names.index(PRIMARY)] |= (best == known)[names.index(PRIMARY)]
+        ends = np.append(cuts[1:], len(ids))
+        for which, position in zip(*(found.tolist() for found in np.nonzero(better)), strict=True):
+            name, metric, cell = names[which], int(metrics[which]), int(cells[position])
+            value, start = best[which, position], int(cuts[position])
+            here = start + np.flatnonzero(figures[name][start : int(ends[position])] == value)
+            found = int(ids[here].min())
+            if value == known[which, position]:
                 found = min(found, int(self.id[metric, cell]))
-            self.value[metric, cell] = best[position]
+            self.value[metric, cell] = value
             self.id[metric, cell] = found
 
     def infeasible_by_reason(self) -> dict[str, int]:
@@ -234,6 +238,8 @@ class Reductions:
 
 _POSITION = {name: position for position, name in enumerate(METRICS)}
 _HIGHER = [by_name(name).better == "higher" for name in METRICS]
+_SIGN = np.where(_HIGHER, -1.0, 1.0)  # with it, lower is better for every metric
+_REDUCE = {name: np.maximum if higher else np.minimum for name, higher in zip(METRICS, _HIGHER, strict=True)}
 
 
 def _cuts(cell: Ints) -> npt.NDArray[np.intp]:

@@ -218,9 +218,8 @@ def _bounds(plan: Plan, group: Group) -> _Bound:
     modes = plan.modes
     times = len(modes.time_modes["training"])
     # Which block times a place needs: those of a mode that it has and that fits.
-    possible = np.zeros((times, len(group.site)), bool)
     rows = fitting(plan.sites, modes, plan.fits, group.site)
-    np.logical_or.at(possible, modes.time, rows)
+    possible = np.array([rows[modes.time == time].any(axis=0) for time in range(times)])
     place, time = np.nonzero(np.ascontiguousarray(possible.T))
     result = np.empty(len(place))
     for start in range(0, len(place), ROWS_PER_CHUNK):

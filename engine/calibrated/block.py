@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from engine.calibrated.attention import Core, attention_core
-from engine.calibrated.collectives import collective, tiers_of_two
+from engine.calibrated.collectives import collective, network_tiers
 from engine.calibrated.context_parallel import ring
 from engine.calibrated.elementwise import Traffic, activation, casts, norms
 from engine.calibrated.experts import expert_layer
@@ -97,8 +97,7 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 
     Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
     """
-    t = case.layout.tensor_par
-    tiers = tiers_of_two(t, np.minimum(t, case.accelerator.domain), rates.scale_up, rates.scale_out)
+    tiers = network_tiers(case.layout.tensor_par, 1.0, case.accelerator, rates)
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 
@@ -144,7 +143,7 @@ def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
     width = (model.experts_per_token + model.shared_experts) * model.expert_feedforward
     cast = casts(case, width, rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
-    launches = tuple(a + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
+    launches = tuple(a + b for a, b in zip(block_launches(case), expert_launches(), strict=True))
     return _assemble(
         case, p, shared, products, traffic, 2.0 * shared.exchange, 2.0 * found.exchange, (launches[0], launches[1])
     )

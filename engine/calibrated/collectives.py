@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.inputs import Floats
+from engine.calibrated.inputs import Accelerators, Floats
 from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import Rates
 
-__all__ = ["Tier", "collective", "gather_ring_latency", "tiers_of_two"]
+__all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers"]
 
 SWITCH_HOP = 0.1
 """Latency of one more rank in a switched scale-up domain, as a share of the base latency."""
@@ -30,10 +31,17 @@ class Tier(NamedTuple):
     bandwidth: Floats
 
 
-def tiers_of_two(ranks: Floats, inside: Floats, scale_up: Floats, scale_out: Floats) -> tuple[Tier, Tier]:
-    """A group of `ranks`, `inside` of them in one scale-up domain, the rest over the scale-out network."""
-    inside = np.clip(inside, 1.0, ranks)
-    return Tier(inside, scale_up), Tier(ranks / inside, scale_out)
+def network_tiers(ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates) -> tuple[Tier, ...]:
+    """Where the ranks of a group are: in the scale-up domain, across domains of one host, across hosts.
+
+    Args:
+        ranks: size of the group; stride: distance between neighbouring ranks, which is the size of the groups that
+            are placed more tightly (tensor-parallel neighbours first).
+        accelerator: for the sizes of domain and host. rates: sustained rates of the three tiers [bytes/s].
+    """
+    inside = np.clip(accelerator.domain / stride, 1.0, ranks)
+    hosted = np.clip(np.maximum(accelerator.host_size, accelerator.domain) / stride, inside, ranks)
+    return Tier(inside, rates.scale_up), Tier(hosted / inside, rates.host), Tier(ranks / hosted, rates.scale_out)
 
 
 def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: float) -> Floats:

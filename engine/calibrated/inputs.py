@@ -96,7 +96,7 @@ class Accelerators(_Arrays):
     `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `memory_bandwidth`, `scale_up_bandwidth` and
     `scale_out_bandwidth` [bytes/s], networks per processor and direction; `capacity` [bytes]; `power` [W];
     `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `domain` processors share the
-    scale-up network.
+    scale-up network; `host_size` processors one host, whose domains exchange at `host_bandwidth` [bytes/s].
     """
 
     flops16: Floats
@@ -110,6 +110,8 @@ class Accelerators(_Arrays):
     clock: Floats
     domain: Floats
     scale_up_bandwidth: Floats
+    host_size: Floats
+    host_bandwidth: Floats
     scale_out_bandwidth: Floats
 
 

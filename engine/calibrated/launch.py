@@ -15,13 +15,13 @@ __all__ = ["block_launches", "expert_launches", "launch_time"]
 
 FUSED_BLOCK = 20.0
 UNFUSED_BLOCK = 26.0
-TENSOR_PARALLEL = 4.0
+PER_PEER = 1.0
+"""Launches' worth of host time per peer of the tensor-parallel group: calls of the collectives and waiting for the
+slowest host."""
 EIGHT_BIT = 10.0
 BACKWARD = 1.8
 EXPERTS_FORWARD = 15.0
 EXPERTS_BACKWARD = 25.0
-PER_EXPERT = 2.0
-PER_EXPERT_EIGHT_BIT = 4.0
 
 
 def launch_time(case: Case, p: Parameters) -> Floats:
@@ -35,16 +35,14 @@ def block_launches(case: Case) -> tuple[Floats, Floats]:
     """Kernels of a dense block, forward and backward [dimensionless]."""
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     forward = np.where(unfused, UNFUSED_BLOCK, FUSED_BLOCK)
-    forward = forward + np.where(case.layout.tensor_par > 1, TENSOR_PARALLEL, 0.0)
+    forward = forward + PER_PEER * (case.layout.tensor_par - 1.0)
     forward = forward + np.where(case.layout.linear_bits < 16, EIGHT_BIT, 0.0)
     return forward, BACKWARD * forward
 
 
-def expert_launches(case: Case) -> tuple[Floats, Floats]:
+def expert_launches() -> tuple[float, float]:
     """Kernels that a layer of experts adds, forward and backward [dimensionless].
 
-    Casts and quantisation are launched per local expert, products once per group.
+    Grouped products launch once per layer; a count per local expert predicts worse.
     """
-    local = case.model.experts / case.layout.expert_par
-    per_expert = local * (PER_EXPERT + np.where(case.layout.linear_bits < 16, PER_EXPERT_EIGHT_BIT, 0.0))
-    return EXPERTS_FORWARD + per_expert, EXPERTS_BACKWARD + 2.0 * per_expert
+    return EXPERTS_FORWARD, EXPERTS_BACKWARD

@@ -26,6 +26,7 @@ class Rates:
     matrix4: Floats
     memory: Floats
     scale_up: Floats
+    host: Floats
     scale_out: Floats
 
     def linear(self, bits: Floats) -> Floats:
@@ -69,5 +70,6 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
         matrix4,
         accelerator.memory_bandwidth * p.memory,
         accelerator.scale_up_bandwidth * p.scale_up,
+        accelerator.host_bandwidth * p.scale_out,
         accelerator.scale_out_bandwidth * p.scale_out,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.collectives import Tier, collective, gather_ring_latency, tiers_of_two
+from engine.calibrated.collectives import Tier, collective, gather_ring_latency, network_tiers
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
@@ -16,10 +16,9 @@ __all__ = ["Gathers", "data_tiers", "gradient_exchange", "layer_gathers", "tied_
 EMBEDDING_GATHERS = 3.0
 
 
-def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, Tier]:
+def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:
     """Tiers of a data-parallel group of `ranks`: neighbours after the tensor-parallel group share the domain."""
-    inside = np.maximum(case.accelerator.domain / case.layout.tensor_par, 1.0)
-    return tiers_of_two(ranks, inside, rates.scale_up, rates.scale_out)
+    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +70,14 @@ def gradient_exchange(
     plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
     expert_ranks = np.maximum(ranks / layout.expert_par, 1.0)
     # Replicas of an expert are expert_par ranks apart.
-    inside = np.maximum(case.accelerator.domain / (layout.tensor_par * layout.expert_par), 1.0)
-    expert_tiers = tiers_of_two(expert_ranks, inside, rates.scale_up, rates.scale_out)
+    expert_tiers = network_tiers(expert_ranks, layout.tensor_par * layout.expert_par, case.accelerator, rates)
     full = plain + np.where(expert_weights > 0, _exchange(case, expert_tiers, p, expert_weights), 0.0)
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
     exposed = full - hidden * np.minimum(full, window)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, exposed)
 
 
-def _exchange(case: Case, tiers: tuple[Tier, Tier], p: Parameters, weights: Floats) -> Floats:
+def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:
     gradient_bytes = case.software.gradient_bytes
     reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0)
     gather = collective(2.0 * weights, tiers, p, passes=1.0)
@@ -89,7 +87,7 @@ def _exchange(case: Case, tiers: tuple[Tier, Tier], p: Parameters, weights: Floa
 def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
     """Seconds per step to add the gradients of a tied embedding on the first and the last stage [s]."""
     layout = case.layout
-    inside = case.processors <= case.accelerator.domain
-    tiers = tiers_of_two(np.asarray(2.0), np.where(inside, 2.0, 1.0), rates.scale_up, rates.scale_out)
+    distance = case.processors / layout.pipeline_par * (layout.pipeline_par - 1.0)
+    tiers = network_tiers(np.asarray(2.0), np.maximum(distance, 1.0), case.accelerator, rates)
     time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
     return np.where((case.model.tied_embeddings > 0) & (layout.pipeline_par > 1), time, 0.0)
