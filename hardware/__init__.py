@@ -3,22 +3,46 @@
     >>> import hardware
     >>> hardware.load("h100_80g_nvl8").mem1.capacity_gib
     80.0
+    >>> hardware.load("a100_80g_sxm@50g").networks[1].bandwidth_gb_per_s
+    6.25
 """
 
-from hardware.loader import SystemFileError, load, load_document, names, to_calculon, to_document
-from hardware.schema import Assumption, Memory, Network, Operation, Processor, System
+from hardware.calibration import (
+    CalibratedValue,
+    Calibration,
+    CalibrationFileError,
+    FitError,
+    calibration_document,
+    load_calibration,
+    load_calibration_document,
+)
+from hardware.editing import SystemFileError, edited
+from hardware.loader import load, load_document, names, to_calculon, to_document, variant_names
+from hardware.schema import Accelerator, Assumption, Memory, Network, Operation, Processor, System
+from models.documents import Change
 
 __all__ = [
+    "Accelerator",
     "Assumption",
+    "CalibratedValue",
+    "Calibration",
+    "CalibrationFileError",
+    "Change",
+    "FitError",
     "Memory",
     "Network",
     "Operation",
     "Processor",
     "System",
     "SystemFileError",
+    "calibration_document",
+    "edited",
     "load",
+    "load_calibration",
+    "load_calibration_document",
     "load_document",
     "names",
     "to_calculon",
     "to_document",
+    "variant_names",
 ]

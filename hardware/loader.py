@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -9,15 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hardware.editing import SystemFileError
 from hardware.schema import System
-from models.documents import DocumentError, Library, check_format, name_from_stem, sentence, shown
+from hardware.variants import SEPARATOR, variants
+from models.documents import Library, check_format, did_you_mean, name_from_stem, sentence, shown
 
 FORMAT = "shardscape-system/1"
 _CALCULON_KEYS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")
-
-
-class SystemFileError(DocumentError):
-    """A system that cannot be used: an unknown name, an unreadable file, or a document that is not a system."""
 
 
 def load_document(document: object, where: str = "the document", name: str | None = None) -> System:
@@ -65,14 +64,38 @@ def to_calculon(system: System) -> dict[str, Any]:
 _LIBRARY: Library[System] = Library("hardware", "system", SystemFileError, load_document)
 
 
-def names() -> list[str]:
-    """Names of the systems in the library, in alphabetical order."""
-    return _LIBRARY.names()
+def names(*, with_variants: bool = False) -> list[str]:
+    """Names of the systems in the library, in alphabetical order; each followed by its variants where wanted."""
+    found = _LIBRARY.names()
+    if not with_variants:
+        return found
+    return [each for name in found for each in (name, *variant_names(name))]
+
+
+def variant_names(name: str) -> list[str]:
+    """Names of the variants of a library system, such as "a100_80g_sxm@50g"; none for a system without."""
+    return [f"{name}{SEPARATOR}{short}" for short in variants().get(name, {})]
 
 
 def load(name_or_path: str | os.PathLike[str]) -> System:
-    """The system of a library name, or of a JSON file in our own format or Calculon's.
+    """The system of a library name, of a variant's, or of a JSON file in our own format or Calculon's.
 
-    A text with a path separator or ending in ".json" is a path, anything else a name. Raises `SystemFileError`.
+    A text with a path separator or ending in ".json" is a path, anything else a name: "a100_80g_sxm", or
+    "a100_80g_sxm@50g" for one of its `variant_names`. Raises `SystemFileError`.
     """
+    if isinstance(name_or_path, str) and SEPARATOR in name_or_path:
+        name, _, short = name_or_path.rpartition(SEPARATOR)
+        if name in _LIBRARY.names():
+            return _variant(name, short)
     return _LIBRARY.load(name_or_path)
+
+
+@functools.lru_cache(maxsize=256)
+def _variant(name: str, short: str) -> System:
+    known = variants().get(name, {})
+    if short not in known:
+        has = f"there are {', '.join(variant_names(name))}" if known else "it has none"
+        raise SystemFileError(
+            f"The system '{name}' has no variant {shown(short)}{did_you_mean(short, list(known))}; {has}."
+        )
+    return known[short].of(_LIBRARY.load(name), f"{name}{SEPARATOR}{short}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from models.documents import Accepts, Number, Text, Whole
+from models.documents import Accepts, Change, Number, Text, Whole
 
 Value = TypeVar("Value")
 
@@ -64,6 +64,7 @@ EfficiencyTable = Annotated[
     tuple[Step, ...], Field(strict=False, min_length=1, max_length=1_000), AfterValidator(_covers_zero)
 ]
 Positive = Annotated[float, Number(1e-9, 1e15)]
+Price = Annotated[float, Number(0, 1e6)]
 Line = Annotated[str, Text(2_000)]
 Lines = Annotated[tuple[Line, ...], Field(strict=False, max_length=200)]
 
@@ -170,6 +171,27 @@ class Assumption(_Entity):
     """Where the value comes from."""
 
 
+class Accelerator(_Entity):
+    """Datasheet facts of the processor that Calculon's recipe does not read."""
+
+    name: Annotated[str, Text(100, shortest=1)]
+    """The maker's name with the board's variant, such as "H100-80GB-SXM"."""
+    generation: Annotated[str, Text(40, shortest=1)]
+    """The maker's name of the architecture, in lower case: "hopper", "cdna3", "tpu v5p"."""
+    tdp_w: Annotated[float, Number(1e-3, 1e6)] | None = None
+    """Power the board is designed for [W]; `None` where it is not published."""
+    tfloat32_tflops: Annotated[float, Number(1e-9, 1e15)] | None = None
+    """Dense peak of float32 products rounded to 19 bits [1e12 FLOP/s]; `None` where there is no such mode."""
+    multiprocessors: Annotated[int, Whole(1, 2**20)] | None = None
+    """Streaming multiprocessors or compute units; `None` where the architecture has no such thing."""
+    clock_ghz: Annotated[float, Number(1e-3, 1e3)] | None = None
+    """Boost clock of these [1e9 / s]."""
+    usd_per_h: Annotated[tuple[Price, Price], Field(strict=False), Accepts("a pair [lowest, highest]")] | None = None
+    """Range of cloud prices seen [USD per hour]; `None` where none was recorded."""
+    usd_source: Line = ""
+    """Where and when the prices were seen."""
+
+
 class System(_Entity):
     """A machine: what each processor computes, stores and exchanges, and where every number comes from.
 
@@ -192,11 +214,17 @@ class System(_Entity):
     """Whether computing and moving data within an operation overlap (the longer counts) or add up."""
     networks: Annotated[tuple[Network, ...], Field(strict=False, min_length=1, max_length=8)]
     """From the innermost tier outwards."""
+    accelerator: Accelerator | None = None
+    """Further facts of the processor; `None` where none are recorded."""
     assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
     """Every value that is assumed rather than read, marked."""
     unverified_fields: Lines = ()
     """Published values that were not seen in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
+    derived_from: Annotated[str, Text(255)] = ""
+    """Name of the system that this one is an edited copy of; empty for an original."""
+    changes: Annotated[tuple[Change, ...], Field(strict=False, max_length=1_000)] = ()
+    """Every field in which it differs from that one."""
 
     @model_validator(mode="after")
     def _could_run(self) -> Self:

@@ -7,7 +7,7 @@
 
 from models.architecture import Architecture, Experts, LatentAttention, SparseAttention
 from models.documents import Change
-from models.loader import load, load_document, names, to_calculon, to_document
+from models.loader import edited, load, load_document, names, to_calculon, to_document
 from models.schema import BlockShape, Model, ModelFileError
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Model",
     "ModelFileError",
     "SparseAttention",
+    "edited",
     "load",
     "load_document",
     "names",

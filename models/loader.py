@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.architecture import Architecture, Tokens
 from models.documents import Library, check_format, name_from_stem, sentence, shown
+from models.editing import changed_document, changes_between, lineage, marked, within
 from models.schema import BlockShape, Changes, Line, Lines, Model, ModelFileError, Name, ShortText
 
 FORMAT = "shardscape-model/1"
@@ -92,6 +93,35 @@ def to_calculon(model: Model) -> dict[str, int]:
     Raises `ModelFileError` where they cannot stand for the model's architecture.
     """
     return model.require_block().model_dump()
+
+
+def edited(model: Model, changes: Mapping[str, Any], *, name: str | None = None, title: str | None = None) -> Model:
+    """A copy of a model with values at paths such as "seq_size" or "architecture.layers" replaced.
+
+    The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
+    however often it was edited. A replaced value is no longer marked as unverified. Without a `name` it is that of the
+    original with " (edited)". Raises `ModelFileError` for a path that leads nowhere or a value no model can have.
+    """
+    before = _full_document(model)
+    document = changed_document(before, changes, "model", ModelFileError)
+    document["name"] = name or (model.name if model.derived_from else f"{model.name} (edited)")
+    document["title"] = document["title"] if title is None else title
+    document["derived_from"] = model.derived_from or model.name
+    copied = load_document({"format": FORMAT, **document}, shown(document["name"])[1:-1])
+    since = lineage(model.changes, changes_between(before, _full_document(copied), changes))
+    unverified = tuple(
+        field for field in model.unverified_fields if not any(within(each.field, marked(field)) for each in since)
+    )
+    return copied.model_copy(update={"changes": since, "unverified_fields": unverified})
+
+
+def _full_document(model: Model) -> dict[str, Any]:
+    """The model with every field of its document that can be edited, also those at their default."""
+    document = model.model_dump(mode="json", exclude={"name", "derived_from", "changes"})
+    given = document.pop("calculon") or {}
+    if model.architecture is None:
+        del document["architecture"]
+    return {**document, **given}
 
 
 _LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_document)

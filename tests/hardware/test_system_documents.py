@@ -222,7 +222,7 @@ def test_assumed_values_carry_the_value_they_mark() -> None:
 
 def test_names_and_unknown_names() -> None:
     assert hardware.load("h100_80g_nvl8") is hardware.load("h100_80g_nvl8")
-    with pytest.raises(hardware.SystemFileError, match="did you mean 'h100_80g_nvl8' or 'h100_80g_sxm'"):
+    with pytest.raises(hardware.SystemFileError, match="did you mean 'h100_80g_nvl8' or 'h100_80g_pcie'"):
         hardware.load("h100_80g")
     with pytest.raises(hardware.SystemFileError, match="did you mean 'b200_180g_sxm'"):
         hardware.load("B200")

@@ -1,0 +1,121 @@
+"""What a machine reaches rather than what its datasheet prints: fitted or measured values, apart from the system."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from hardware.schema import FrozenDict, Line, Lines
+from models.documents import Accepts, DocumentError, Number, Text, Whole, check_format, read_json, sentence, shown
+
+FORMAT = "shardscape-calibration/1"
+
+Name = Annotated[str, Text(255, shortest=1)]
+Percent = Annotated[float, Number(-1e6, 1e6)]
+
+
+class CalibrationFileError(DocumentError):
+    """A calibration that cannot be used: an unreadable file, or a document that is not a calibration."""
+
+
+class _Entity(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class CalibratedValue(_Entity):
+    """One parameter of a cost model and where its value comes from."""
+
+    value: Annotated[float, Number(-1e30, 1e30)]
+    unit: Annotated[str, Text(100)] = ""
+    """Unit of the value, such as "TFLOP/s" or "s"; empty for a share or a count."""
+    kind: Literal["fitted", "measured", "stated"]
+    """Whether a fit found it, a benchmark measured it, or it was set by hand."""
+    source: Annotated[str, Text(2_000, shortest=1)]
+    """Rows, benchmark or publication that it comes from."""
+    low: Annotated[float, Number(-1e30, 1e30)] | None = None
+    """Lower end of the range that fits as well; `None` where none was determined."""
+    high: Annotated[float, Number(-1e30, 1e30)] | None = None
+    """Upper end, likewise."""
+
+    @model_validator(mode="after")
+    def _inside(self) -> Self:
+        low = self.value if self.low is None else self.low
+        high = self.value if self.high is None else self.high
+        if not low <= self.value <= high:
+            raise PydanticCustomError(
+                "refused",
+                "has value {value} outside its range from {low} to {high}",
+                {"value": f"{self.value:g}", "low": f"{low:g}", "high": f"{high:g}"},
+            )
+        return self
+
+
+class FitError(_Entity):
+    """How far predictions with the calibration are from measurements of one set of rows."""
+
+    rows: Annotated[int, Whole(1, 2**40)]
+    """Number of measurements."""
+    described: Annotated[str, Text(2_000, shortest=1)]
+    """Which rows, and what was predicted."""
+    held_out: bool
+    """Whether the rows had no part in the fit."""
+    mean_absolute_percent: Annotated[float, Number(0, 1e6)]
+    """Mean of |predicted / measured - 1| [%]."""
+    median_absolute_percent: Annotated[float, Number(0, 1e6)] | None = None
+    """Median of the same [%]."""
+    bias_percent: Percent | None = None
+    """Median of predicted / measured - 1 [%]."""
+
+
+def _values(values: Mapping[str, CalibratedValue]) -> Mapping[str, CalibratedValue]:
+    if not values:
+        raise PydanticCustomError("refused", "has no parameter; it must have at least one")
+    return FrozenDict(values)
+
+
+class Calibration(_Entity):
+    """Values of a cost model's parameters for one system or for all, with what they were fitted on and how well.
+
+    Immutable and hashable. The names of the parameters are the cost model's; nothing here knows them.
+    """
+
+    name: Name
+    title: Line = ""
+    system: Annotated[str, Text(255)] = ""
+    """Name of the system it is for; empty for all systems."""
+    fitted_on: Annotated[str, Text(2_000, shortest=1)]
+    """The measurements, and how they were used."""
+    date: Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$"), Accepts("a day such as 2026-11-20")]
+    """Day of the fit."""
+    errors: Annotated[tuple[FitError, ...], Field(strict=False, max_length=200)] = ()
+    parameters: Annotated[Mapping[Name, CalibratedValue], Field(max_length=1_000), AfterValidator(_values)]
+    notes: Lines = ()
+    derived_from: Annotated[str, Text(255)] = ""
+    """Name of the calibration whose values were taken over where nothing was fitted; empty where there is none."""
+
+
+def load_calibration_document(document: object, where: str = "the document") -> Calibration:
+    """The calibration that a parsed JSON document describes. Raises `CalibrationFileError`."""
+    if not isinstance(document, Mapping):
+        raise CalibrationFileError(f"{where} is {shown(document)}; a calibration must be an object with named keys.")
+    content: dict[str, Any] = dict(document)
+    check_format(content, where, FORMAT, "calibration", CalibrationFileError)
+    del content["format"]
+    try:
+        return Calibration.model_validate(content)
+    except ValidationError as problem:
+        raise CalibrationFileError(sentence(problem, Calibration, where)) from None
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """The calibration in a JSON file. Raises `CalibrationFileError`."""
+    return load_calibration_document(read_json(path, "calibration", CalibrationFileError), shown(os.fspath(path))[1:-1])
+
+
+def calibration_document(calibration: Calibration) -> dict[str, Any]:
+    """The calibration as a JSON document, which `load_calibration_document` turns into an equal calibration."""
+    return {"format": FORMAT, **calibration.model_dump(mode="json", exclude_defaults=True)}

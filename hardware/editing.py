@@ -1,0 +1,66 @@
+"""Edited copies of systems, which remember what they were made from and lose the marks of values that were replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from hardware.schema import Assumption, System
+from models.documents import DocumentError, sentence, shown
+from models.editing import changed_document, changes_between, lineage, marked, within
+
+
+class SystemFileError(DocumentError):
+    """A system that cannot be used: an unknown name, an unreadable file, or a document that is not a system."""
+
+
+def edited(system: System, changes: Mapping[str, Any], *, name: str | None = None, title: str | None = None) -> System:
+    """A copy of a system with values at paths such as "mem1.capacity_gib" or "networks.0.size" replaced.
+
+    The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
+    however often it was edited. A replaced value is no longer marked as assumed or unverified. Without a `name` it is
+    that of the original with " (edited)". Raises `SystemFileError` for a path that leads nowhere or a value that no
+    system can have.
+    """
+    before = system.model_dump(mode="json", by_alias=False, exclude={"name", "derived_from", "changes"})
+    document = changed_document(before, changes, "system", SystemFileError)
+    document["name"] = name or (system.name if system.derived_from else f"{system.name} (edited)")
+    document["title"] = document["title"] if title is None else title
+    document["derived_from"] = system.derived_from or system.name
+    try:
+        copied = System.model_validate(document, by_name=True, by_alias=False)
+    except ValidationError as problem:
+        raise SystemFileError(sentence(problem, System, shown(document["name"])[1:-1])) from None
+    after = copied.model_dump(mode="json", by_alias=False)
+    since = lineage(system.changes, changes_between(before, after, changes))
+    paths = [change.field for change in since]
+    assumptions = tuple(
+        Assumption(field=path, basis=assumption.basis)
+        for assumption in system.assumptions
+        for path in _unreplaced(system, assumption.field, paths)
+    )
+    unverified = tuple(
+        path + field.removeprefix(marked(field))
+        for field in system.unverified_fields
+        for path in _unreplaced(system, marked(field), paths)
+    )
+    return copied.model_copy(
+        update={"changes": since, "assumptions": assumptions, "unverified_fields": unverified}
+    )
+
+
+def _unreplaced(system: System, mark: str, replaced: list[str]) -> Iterator[str]:
+    """The parts of a mark that none of the `replaced` paths touches; the mark itself where that is all of it."""
+    if not any(within(path, mark) or within(mark, path) for path in replaced):
+        yield mark
+        return
+    for path, _ in system.values_at(mark):
+        if any(within(path, each) for each in replaced):
+            continue
+        if any(within(each, path) for each in replaced):
+            for child, _ in system.values_at(f"{path}.*"):
+                yield from _unreplaced(system, child, replaced)
+        else:
+            yield path
