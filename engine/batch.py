@@ -27,8 +27,8 @@ __all__ = [
     "StepBlock",
     "StepOptimizer",
     "batch_times",
-    "offload_bandwidth",
     "exchange_scalar",
+    "offload_bandwidth",
     "overlapped_part",
     "pipeline_part",
     "step_block",
@@ -196,7 +196,9 @@ def overlapped_part(
 ) -> Overlap:
     """The gradient exchange of `exchange` [s] per block when it overlaps with the backward pass; without
     `requirements` the bandwidths that would hide it are left out."""
-    backward = Backward(b.backward_mem, b.backward_flops, b.base_tp_link, b.edge_tp_link, o.time, o.mem_time, o.flops_time)
+    backward = Backward(
+        b.backward_mem, b.backward_flops, b.base_tp_link, b.edge_tp_link, o.time, o.mem_time, o.flops_time
+    )
     return overlapped_exchange(
         s, part.chunks, backward, exchange, part.bw_p2p,
         weights=b.weights,

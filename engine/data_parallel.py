@@ -92,7 +92,10 @@ def overlapped_exchange(
     several = s.interleaving > 1
     met = window
     if np.any(same_as_pipeline):
-        met = window - _collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several & (exchange > 0)) * bw_p2p
+        met = (
+            window
+            - _collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several & (exchange > 0)) * bw_p2p
+        )
     uncovered = chunk_exchange - met + slowed * busy
     further = s.interleaving - 1.0
     exposed_chunks = np.where(uncovered > 0, further * uncovered, further * chunk_exchange * busy)

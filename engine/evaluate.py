@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from engine import reasons
 from engine.arrays import take
-from engine.block import BlockKeys, BlockTable, OptimizerTable, block_table, distinct, optimizer_table
+from engine.block import BlockTable, OptimizerTable, block_table, optimizer_table
+from engine.block_keys import BlockKeys, distinct
 from engine.columns import FIELDS, STATISTICS
 from engine.execution import DATATYPES, FIELD_NAMES, Executions, Malformed, check_fields, parse
-from engine.feasibility import check_against, network_reasons, tier_use
+from engine.feasibility import check_against, tier_use
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
 from engine.memory import BlockSizes, MemoryUse, memory_use, tiers
 from engine.pipeline import Stages, stages
@@ -85,7 +86,8 @@ def _evaluate_datatype(
     part = e if len(rows) == len(e) else take(e, rows)
     key_first, key_of = distinct(
         part.tensor_par, part.tensor_par_net, part.microbatch_size, part.fused_activation, part.attention_type,
-        part.activation_recompute, part.tensor_par_comm_type, part.tensor_par_overlap, part.seq_par_ag_redo, part.training,
+        part.activation_recompute, part.tensor_par_comm_type, part.tensor_par_overlap, part.seq_par_ag_redo,
+        part.training,
     )  # fmt: skip
     keys = BlockKeys(*(getattr(part, name)[key_first] for name in BlockKeys.__dataclass_fields__))
     blocks = block_table(model, rate, keys, width)
@@ -233,7 +235,9 @@ def _sentences(
         rows = np.flatnonzero(reason == number)
         code = reasons.code_of(number)
         part = {name: array[rows] for name, array in memory.items()}
-        parts.append(reasons.sentence(code, _quantities(model, system, table.iloc[rows], take(e, rows), code, part), len(rows)))
+        parts.append(
+            reasons.sentence(code, _quantities(model, system, table.iloc[rows], take(e, rows), code, part), len(rows))
+        )
         place[rows] = filled + np.arange(len(rows))
         filled += len(rows)
     if filled == 1:
@@ -259,8 +263,10 @@ def _quantities(
     }
     for column in FIELDS:
         field = table[column.name] if column.dtype == "str" else getattr(e, column.name)
-        sources[column.name] = (lambda words: lambda: _shown_words(words))(field) if column.dtype == "str" else (
-            (lambda numbers: lambda: numbers)(field)
+        sources[column.name] = (
+            (lambda words: lambda: _shown_words(words))(field)
+            if column.dtype == "str"
+            else ((lambda numbers: lambda: numbers)(field))
         )
     found = {name: sources[name]() for name in reasons.placeholders(code) if name in sources}
     if code == "network_does_not_exist":

@@ -168,8 +168,8 @@ def _parse_column(column: Column, series: pd.Series[Any]) -> tuple[npt.NDArray[A
 def _factorize(series: pd.Series[Any]) -> tuple[npt.NDArray[np.intp], list[Any]]:
     """Codes and distinct values; -1 is missing. True and 1 stay apart, which a plain factorisation would merge."""
     if series.dtype != object:
-        codes, uniques = pd.factorize(series)
-        return codes, list(uniques)
+        of_values, values_found = pd.factorize(series)
+        return of_values, list(values_found)
     values = series.to_numpy(dtype=object)
     kinds, kind_names = pd.factorize(np.array([id(type(value)) for value in values], np.int64))
     codes = np.empty(len(values), np.intp)

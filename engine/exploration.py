@@ -19,7 +19,7 @@ from engine.reductions import METRICS, PRIMARY, Reductions
 from engine.scenario import Scenario
 from engine.store import Rows
 
-__all__ = ["ArrowRows", "Exploration"]
+__all__ = ["ArrowRows", "Exploration", "first_row"]
 
 
 class _RowSource(Protocol):
@@ -66,8 +66,7 @@ class Exploration:
         found = self.reductions.best()
         if found is None:
             return None
-        row: dict[str, Any] = self.evaluate_ids([found[0]]).iloc[0].to_dict()
-        return row
+        return first_row(self.evaluate_ids([found[0]]))
 
     def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
         """The `k` best executions by a headline metric: `id`, fields, and all statistics."""
@@ -100,6 +99,11 @@ class Exploration:
         scenario = self.scenario
         table = evaluate(scenario.model, scenario.system, scenario.space.table(numbers))
         return pd.concat([pd.DataFrame({"id": numbers}), table], axis=1)
+
+
+def first_row(table: pd.DataFrame) -> dict[str, Any]:
+    """The first row of a table, by column name."""
+    return {str(name): value for name, value in table.iloc[0].to_dict().items()}
 
 
 class _ArrowDatabase:

@@ -163,9 +163,7 @@ def _bounded(scenario: Scenario) -> Space:
     return space
 
 
-def _in_memory(
-    scenario: Scenario, progress: Callable[[Progress], None] | None, cancel: Cancel | None
-) -> Exploration:
+def _in_memory(scenario: Scenario, progress: Callable[[Progress], None] | None, cancel: Cancel | None) -> Exploration:
     space = _bounded(scenario)
     clock = _Clock()
     reductions = _run(space, progress, cancel, None)

@@ -31,9 +31,11 @@ def frontier(axes: Sequence[Floats], better: Sequence[str]) -> Positions:
     """
     if len(axes) not in (2, 3) or len(better) != len(axes):
         raise ValueError(f"A frontier has two or three axes, not {len(axes)}.")
-    signed = [np.asarray(axis, np.float64) * (-1.0 if way == "higher" else 1.0) for axis, way in zip(axes, better, strict=True)]
-    kept = np.flatnonzero(~np.isnan(np.sum(signed, axis=0)) | np.isinf(np.max(np.abs(signed), axis=0, initial=0.0)))
-    kept = kept[~np.any([np.isnan(axis[kept]) for axis in signed], axis=0)]
+    signed = [
+        np.asarray(axis, np.float64) * (-1.0 if way == "higher" else 1.0)
+        for axis, way in zip(axes, better, strict=True)
+    ]
+    kept: Positions = np.flatnonzero(~np.any([np.isnan(axis) for axis in signed], axis=0))
     if not len(kept):
         return kept
     kept = kept[_promising([axis[kept] for axis in signed])]
@@ -41,7 +43,8 @@ def frontier(axes: Sequence[Floats], better: Sequence[str]) -> Positions:
     order = np.lexsort((kept, *(axis[kept] for axis in reversed(signed))))
     kept = kept[order]
     points = [axis[kept] for axis in signed]
-    return kept[_staircase(points) if len(points) == 2 else _staircase_of_three(points)]
+    best: Positions = kept[_staircase(points) if len(points) == 2 else _staircase_of_three(points)]
+    return best
 
 
 def _bins(axis: Floats, count: int) -> npt.NDArray[np.int64]:

@@ -10,21 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine import reasons
-from engine.block import (
-    NO_OVERLAP,
-    BlockKeys,
-    Communication,
-    CommunicatingLayer,
-    Exchange,
-    Shapes,
-    on_matrix,
-    recompute_flags,
-    shape_layers,
-)
+from engine.block import recompute_flags
+from engine.block_keys import NO_OVERLAP, BlockKeys
 from engine.evaluate import evaluate
 from engine.execution import DATATYPES, parse
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
 from engine.rates import Rates, rates
+from engine.tensor_parallel import CommunicatingLayer, Communication, Exchange, Shapes, on_matrix, shape_layers
 
 __all__ = ["LayerError", "layer_table"]
 
@@ -103,7 +95,9 @@ def _layer(
     seconds = {stage: at(getattr(shapes, f"{stage}_time")) for stage in ("fw", "agrad", "wgrad")}
     if layer is not None:
         wgrad = layer.wgrad_again if again else layer.wgrad
-        seconds = {name: float(value[0]) for name, value in (("fw", layer.fw), ("agrad", layer.agrad), ("wgrad", wgrad))}
+        seconds = {
+            name: float(value[0]) for name, value in (("fw", layer.fw), ("agrad", layer.agrad), ("wgrad", wgrad))
+        }
     tiles = members if spec.kind == "overlapped" else 1.0
     for stage, prefix in (("fw", "fw_tp_comm"), ("agrad", "bw_tp_comm"), ("wgrad", "recomm")):
         flops, moved = at(getattr(q, f"{stage}_flops")), at(getattr(q, f"{stage}_bytes"))
@@ -111,7 +105,9 @@ def _layer(
         exchange = None
         if layer is not None and (stage != "wgrad" or again):
             exchange = {"fw": layer.fw_exchange, "agrad": layer.agrad_exchange, "wgrad": layer.again_exchange}[stage]
-        exposed = None if layer is None or stage != "wgrad" or spec.kind == "comm" else float(layer.again_exposed_by_layer[0])
+        exposed = (
+            None if layer is None or stage != "wgrad" or spec.kind == "comm" else float(layer.again_exposed_by_layer[0])
+        )
         found |= _exchange(prefix, exchange, tiles, exposed)
     weights = at(q.weights)
     flops, moved = weights / sharding * 11.0, at(q.optim_bytes) / sharding

@@ -19,12 +19,24 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from models import Model
+
 __all__ = ["LayerSpec", "Quantities", "Sizes", "quantities", "recipe", "sizes"]
 
 Floats = npt.NDArray[np.float64]
 
 Kind = Literal["linear", "batch_matmul", "norm", "dropout", "gelu", "softmax", "add", "fork", "comm", "overlapped"]
-When = Literal["never", "always", "full", "attention", "redo_attention", "redo_mlp", "not_attention", "not_redo_attention", "not_redo_mlp"]
+When = Literal[
+    "never",
+    "always",
+    "full",
+    "attention",
+    "redo_attention",
+    "redo_mlp",
+    "not_attention",
+    "not_redo_attention",
+    "not_redo_mlp",
+]
 """Under which recomputation choice something holds: see `engine.block.recompute_flags`."""
 
 
@@ -49,6 +61,11 @@ class LayerSpec:
     users: int = 0
 
 
+def _projection(name: str, width: str) -> LayerSpec:
+    """A projection of the attention's input, which the fork before it stores once for all of them."""
+    return LayerSpec(name, "linear", ("tokens", "hidden", width), recomputed="full", stored="never", reused=True)
+
+
 def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
     """The layers of one block in order.
 
@@ -63,13 +80,22 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
     )
     attention = (
         LayerSpec(
-            "AttnBlock_Multihead_Key_Query", "batch_matmul", ("local_batch_heads", "sequence", "attention_dim", "sequence"),
-            recomputed="attention", output_stored="not_attention",
+            "AttnBlock_Multihead_Key_Query",
+            "batch_matmul",
+            ("local_batch_heads", "sequence", "attention_dim", "sequence"),
+            recomputed="attention",
+            output_stored="not_attention",
         ),
-        LayerSpec("AttnBlock_Multihead_SoftMax", "softmax", ("scores",), recomputed="attention", output_stored="not_attention"),
-        LayerSpec("AttnBlock_Multihead_DropOut", "dropout", ("scores",), recomputed="attention", stored="not_attention"),
         LayerSpec(
-            "AttnBlock_Multihead_Attn", "batch_matmul", ("local_batch_heads", "sequence", "sequence", "attention_dim"),
+            "AttnBlock_Multihead_SoftMax", "softmax", ("scores",), recomputed="attention", output_stored="not_attention"
+        ),
+        LayerSpec(
+            "AttnBlock_Multihead_DropOut", "dropout", ("scores",), recomputed="attention", stored="not_attention"
+        ),
+        LayerSpec(
+            "AttnBlock_Multihead_Attn",
+            "batch_matmul",
+            ("local_batch_heads", "sequence", "sequence", "attention_dim"),
             recomputed="full",
         ),
     )
@@ -88,20 +114,33 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
         if multiquery:
             projections: tuple[LayerSpec, ...] = (
                 LayerSpec(
-                    "AttnBlock_Query_AG", "overlapped", ("tokens", "hidden", "attention_width"),
-                    recomputed="full", recommunicated="redo_attention", gathers=True,
+                    "AttnBlock_Query_AG",
+                    "overlapped",
+                    ("tokens", "hidden", "attention_width"),
+                    recomputed="full",
+                    recommunicated="redo_attention",
+                    gathers=True,
                 ),
                 LayerSpec(
-                    "AttnBlock_KV_Fork", "fork", ("activation",), recomputed="redo_attention", stored="not_redo_attention", users=2,
+                    "AttnBlock_KV_Fork",
+                    "fork",
+                    ("activation",),
+                    recomputed="redo_attention",
+                    stored="not_redo_attention",
+                    users=2,
                 ),
-                LayerSpec("AttnBlock_Key", "linear", ("tokens", "hidden", "attention_dim"), recomputed="full", stored="never", reused=True),
-                LayerSpec("AttnBlock_Value", "linear", ("tokens", "hidden", "attention_dim"), recomputed="full", stored="never", reused=True),
+                _projection("AttnBlock_Key", "attention_dim"),
+                _projection("AttnBlock_Value", "attention_dim"),
             )
         else:
             projections = (
                 LayerSpec(
-                    "AttnBlock_QKV_AG", "overlapped", ("tokens", "hidden", "attention_width_3"),
-                    recomputed="full", recommunicated="redo_attention", gathers=True,
+                    "AttnBlock_QKV_AG",
+                    "overlapped",
+                    ("tokens", "hidden", "attention_width_3"),
+                    recomputed="full",
+                    recommunicated="redo_attention",
+                    gathers=True,
                 ),
             )
         return (
@@ -125,16 +164,22 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
     return (
         *head,
         LayerSpec("AttnBlock_F", "comm", (), recommunicated="redo_attention", gathers=True),
-        LayerSpec("AttnBlock_Multihead_Fork", "fork", ("activation",), recomputed="redo_attention", stored="not_redo_attention", users=3),
-        LayerSpec("AttnBlock_Query", "linear", ("tokens", "hidden", "local_attention_width"), recomputed="full", stored="never", reused=True),
-        LayerSpec("AttnBlock_Key", "linear", ("tokens", "hidden", key_value), recomputed="full", stored="never", reused=True),
-        LayerSpec("AttnBlock_Value", "linear", ("tokens", "hidden", key_value), recomputed="full", stored="never", reused=True),
+        LayerSpec(
+            "AttnBlock_Multihead_Fork", "fork", ("activation",),
+            recomputed="redo_attention", stored="not_redo_attention", users=3,
+        ),
+        _projection("AttnBlock_Query", "local_attention_width"),
+        _projection("AttnBlock_Key", key_value),
+        _projection("AttnBlock_Value", key_value),
         *attention,
         LayerSpec("AttnBlock_MLP", "linear", ("tokens", "local_attention_width", "hidden"), recomputed="full"),
         LayerSpec("AttnBlock_G", "comm", (), recommunicated="full", stored="never"),
         *tail_attention,
         LayerSpec("MlpBlock_F", "comm", (), recommunicated="redo_mlp", gathers=True),
-        LayerSpec("MlpBlock_Mlp1", "linear", ("tokens", "hidden", "local_feedforward"), recomputed="full", stored="not_redo_mlp"),
+        LayerSpec(
+            "MlpBlock_Mlp1", "linear", ("tokens", "hidden", "local_feedforward"),
+            recomputed="full", stored="not_redo_mlp",
+        ),
         gelu,
         LayerSpec("MlpBlock_Mlp2", "linear", ("tokens", "local_feedforward", "hidden"), recomputed="full"),
         LayerSpec("MlpBlock_G", "comm", (), recommunicated="full", stored="never"),
@@ -158,7 +203,7 @@ class Sizes:
 
 
 def sizes(
-    model: object,
+    model: Model,
     *,
     tensor_par: Floats,
     microbatch_size: Floats,
@@ -167,8 +212,8 @@ def sizes(
     element_bytes: int,
 ) -> Sizes:
     """Sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys]."""
-    h, f, s = float(model.hidden), float(model.feedforward), float(model.seq_size)  # type: ignore[attr-defined]
-    a, d = float(model.attn_heads), float(model.attn_size)  # type: ignore[attr-defined]
+    h, f, s = float(model.hidden), float(model.feedforward), float(model.seq_size)
+    a, d = float(model.attn_heads), float(model.attn_size)
     t = tensor_par
     tokens = microbatch_size * s
     activation = tokens * h
@@ -201,8 +246,8 @@ class Quantities:
     """What the layers of a block do and hold, each array [layers, keys].
 
     Operation counts [FLOP] of the three stages, bytes moved to and from memory by the stages and the optimizer
-    (unsharded), elements read and written, bytes of what is kept, and for communicating layers the payload of the collective on the gathering
-    and on the reducing side [bytes].
+    (unsharded), elements read and written, bytes of what is kept, and for communicating layers the payload of the
+    collective on the gathering and on the reducing side [bytes].
     """
 
     fw_flops: Floats
@@ -235,7 +280,7 @@ class _Layer:
     act: Floats | float = 0.0
     grad: Floats | float = 0.0
     weights: Floats | float = 0.0
-    overrides: dict[str, Floats | float] = field(default_factory=dict)
+    overrides: Mapping[str, Floats | float] = field(default_factory=dict)
 
 
 def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
@@ -297,7 +342,7 @@ def _layer(spec: LayerSpec, z: Sizes) -> _Layer:
         case "add":
             return _Layer(x, 2 * x, 0.0, 2 * x, x, 2 * x, x)
         case "fork":
-            moves = {"fw_bytes": 0.0, "agrad_bytes": x * b * (spec.users + 1.0)}
+            moves: dict[str, Floats | float] = {"fw_bytes": 0.0, "agrad_bytes": x * b * (spec.users + 1.0)}
             return _Layer(0.0, spec.users * x, 0.0, x, 0.0, x, 0.0, overrides=moves)
     raise AssertionError(f"no layer of kind {spec.kind}")
 
@@ -339,13 +384,13 @@ def _communication(spec: LayerSpec, z: Sizes) -> _Layer:
             "act_grad_bytes": np.where(split, part, whole),
             "fw_bytes": np.where(split, 2 * whole, 0.0),
         }
-        layer = _Layer(0.0, reduction, 0.0, x, x, x, x, overrides=overrides)  # type: ignore[arg-type]
+        layer = _Layer(0.0, reduction, 0.0, x, x, x, x, overrides=overrides)
     else:
         overrides = {
             "act_bytes": np.where(split, part, whole),
             "act_grad_bytes": np.where(split, part, 0.0),
             "agrad_bytes": np.where(split, 2 * whole, 0.0),
         }
-        layer = _Layer(reduction, 0.0, 0.0, x, x, x, x, overrides=overrides)  # type: ignore[arg-type]
-    layer.overrides |= {"input_payload": whole, "output_payload": whole}
+        layer = _Layer(reduction, 0.0, 0.0, x, x, x, x, overrides=overrides)
+    layer.overrides = {**layer.overrides, "input_payload": whole, "output_payload": whole}
     return layer

@@ -42,8 +42,6 @@ def offload(
     """Traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum of all three
     backward (Q13)."""
     fw_bytes = np.maximum(weight_offload * weights, activations_offload * activations)
-    bw_bytes = training * (
-        weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer
-    )
+    bw_bytes = training * (weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer)
     seconds = rates.second_memory.seconds
     return Offload(fw_bytes, bw_bytes, seconds(np.asarray(fw_bytes)), seconds(np.asarray(bw_bytes)) * training)

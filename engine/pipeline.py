@@ -76,8 +76,8 @@ class BlockTimes:
 class Chunks:
     """One chunk's blocks and what the schedule makes of them [s].
 
-    `bw_*` are block times including the exposed part of offloading, `*_edge_plain` without it; `bubble` is the idle time
-    of a stage.
+    `bw_*` are block times including the exposed part of offloading, `*_edge_plain` without it; `bubble` is the idle
+    time of a stage.
     """
 
     bw_base: Floats

@@ -79,7 +79,9 @@ class NetworkRates:
     scalar: dict[Collective, Floats]
     offset: dict[Collective, Floats]
 
-    def seconds(self, tier: npt.NDArray[np.int64], operation: Collective, payload: Floats, members: Floats | float) -> Floats:
+    def seconds(
+        self, tier: npt.NDArray[np.int64], operation: Collective, payload: Floats, members: Floats | float
+    ) -> Floats:
         """Time [s] of a collective of `payload` [bytes] over `members` processors on network `tier`.
 
         t = latency + (y + (y / n) offset) / rate with y = payload x scalar: an all-reduce with scalar 2 and offset -1
@@ -121,7 +123,6 @@ _COLLECTIVES: tuple[Collective, ...] = ("p2p", "reduce_scatter", "all_gather", "
 
 def rates(system: System, datatype: str) -> Rates:
     """The rates of a system for one datatype that it has."""
-    networks = system.networks
     return Rates(
         matrix=_processor(system.matrix[datatype]),
         vector=_processor(system.vector[datatype]),
@@ -144,5 +145,7 @@ def network_rates(system: System) -> NetworkRates:
         latency=np.array([network.latency_s for network in networks]),
         busy=np.array([network.processor_usage for network in networks]),
         scalar={name: np.array([network.operations[name].scalar for network in networks]) for name in _COLLECTIVES},
-        offset={name: np.array([network.operations[name].offset or 0.0 for network in networks]) for name in _COLLECTIVES},
+        offset={
+            name: np.array([network.operations[name].offset or 0.0 for network in networks]) for name in _COLLECTIVES
+        },
     )

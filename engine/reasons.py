@@ -70,7 +70,9 @@ REASONS: tuple[Reason, ...] = (
         "tensor_par {tensor_par} x pipeline_par {pipeline_par} x data_par {data_par} is {product}, "
         "but num_procs is {num_procs}; they must be equal.",
     ),
-    _invalid("batch_size_not_positive", "No samples in the batch", "batch_size is {batch_size}; it must be at least 1."),
+    _invalid(
+        "batch_size_not_positive", "No samples in the batch", "batch_size is {batch_size}; it must be at least 1."
+    ),
     _invalid(
         "microbatch_size_not_positive",
         "No samples in the microbatch",

@@ -184,8 +184,8 @@ class Reductions:
                 have = capacity[code].capacity_gib
                 kind = "HBM" if code == "memory_tier1" else "host memory"
                 texts.append(
-                    f"Nothing fits: the smallest of {sum(rejected):,} executions needs {have + lacking / 2**30:,.1f} GiB "
-                    f"of the {have:,.0f} GiB of {kind}, {lacking / 2**30:,.1f} GiB too much."
+                    f"Nothing fits: the smallest of {sum(rejected):,} executions needs {have + lacking / 2**30:,.1f} "
+                    f"GiB of the {have:,.0f} GiB of {kind}, {lacking / 2**30:,.1f} GiB too much."
                 )
             else:
                 count = rejected[reasons.number_of(code)]

@@ -21,6 +21,7 @@ from engine.arrays import take
 from engine.batch import pipeline_part
 from engine.data_parallel import block_exchange
 from engine.evaluate import evaluate
+from engine.exploration import first_row
 from engine.explore import slabs
 from engine.inputs import ModelLike, SystemLike
 from engine.plan import Group, Plan, fitting, prepare
@@ -106,7 +107,7 @@ def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum
     found: dict[str, Any] = {}
     if len(top):
         first = int(top["id"].iloc[0])
-        found = {"id": first} | evaluate(scenario.model, scenario.system, space.table([first])).iloc[0].to_dict()
+        found = {"id": first} | first_row(evaluate(scenario.model, scenario.system, space.table([first])))
     return Optimum(
         found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, top=top, by_cell=cells
     )
@@ -270,4 +271,3 @@ def _rows(plan: Plan, group: Group, place: Ints, time: Ints) -> list[Group]:
         replace(group, place=at[start : start + ROWS_PER_CHUNK], mode=mode[start : start + ROWS_PER_CHUNK])
         for start in range(0, len(at), ROWS_PER_CHUNK)
     ]
-

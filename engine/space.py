@@ -117,9 +117,7 @@ class Space:
         self.limits = normalise(limits)
         self.tiers = len(system.networks)
         self.modes = tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
-        self.assignments = tuple(
-            self._assignments(bool(kind & 4), bool(kind & 2), bool(kind & 1)) for kind in range(8)
-        )
+        self.assignments = tuple(self._assignments(bool(kind & 4), bool(kind & 2), bool(kind & 1)) for kind in range(8))
         self.cells = self._cells()
         sizes = [
             len(cell.interleavings) * len(self.modes[mode_kind(cell)]) * len(cell.microbatches) * cell.assignments
@@ -218,6 +216,7 @@ class Space:
     @cached_property
     def _columns(self) -> dict[str, Ints]:
         """Per cell [cells]: degrees, batch, and the counts that decoding divides by."""
+
         def column(values: list[int]) -> Ints:
             return np.array(values, np.int64)
 

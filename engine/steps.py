@@ -19,7 +19,7 @@ from engine.batch import (
     pipeline_part,
 )
 from engine.data_parallel import block_exchange
-from engine.offload import Offload, offload
+from engine.offload import offload
 from engine.pipeline import Stages
 from engine.plan import Group, Plan
 
@@ -102,7 +102,9 @@ def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
         optimizer_offload=modes["optimizer_offload"][mode],
         training=training,
     )
-    pipe = pipeline_part(rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved)
+    pipe = pipeline_part(
+        rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
+    )
     computing = pipe.fw_time + pipe.bw_time + pipe.optim_step_time
     perfect = s.block_microbatches * (plan.useful[key] + plan.optimizer_flops[optimizer_key]) / rate.matrix.peak
     memory_mode = plan.modes.memory[mode]

@@ -1,0 +1,183 @@
+"""Rejecting executions before any time is computed: by network, by shape, by memory.
+
+Each check is done on what it depends on: networks on (cell, assignment), offload and divisibility on (cell, mode),
+memory on (site, memory mode). Counts say how many executions each rejected (cell, ...) stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine import reasons
+from engine.block import BlockTable, OptimizerTable
+from engine.block_keys import FULL, NO_OVERLAP, BlockKeys, distinct
+from engine.evaluate import block_sizes
+from engine.feasibility import network_reasons
+from engine.memory import BlockSizes, memory_use, tiers
+from engine.rates import Rates
+from engine.sites import MEMORY_FIELDS, CellColumns, Sites, StepModes, few_blocks, mode_counts, offloads
+from engine.space import Space
+
+__all__ = [
+    "Assignments", "KeyedBlocks", "Rejected", "executions", "reject_by_memory", "reject_by_network", "reject_by_shape",
+]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Rejected:
+    """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and the smallest
+    excess over the capacity of either memory tier among a cell's executions [cells] ([bytes], inf without any)."""
+
+    counts: Ints
+    excess: tuple[Floats, Floats]
+
+
+@dataclass(slots=True)
+class Assignments:
+    """Network assignments that fit, each an array [assignments]: cell, tiers, and position in the cell's list."""
+
+    cell: Ints
+    nets: Ints
+    position: Ints
+    exchanges: Flags
+
+
+def _choices(space: Space, cells: CellColumns) -> Ints:
+    """Executions per cell and network assignment [cells]."""
+    return np.array(
+        [
+            len(space.cells[number].interleavings) * len(space.cells[number].microbatches)
+            for number in cells.number.tolist()
+        ],
+        np.int64,
+    )
+
+
+def reject_by_network(space: Space, rate: Rates, cells: CellColumns, rejected: Rejected) -> Assignments:
+    """Rejects network assignments that do not fit, and returns the others; notes how many each cell has left."""
+    tables = [space.assignments[space.cells[number].kind] for number in cells.number.tolist()]
+    cell = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    nets = np.concatenate(tables) if tables else np.zeros((0, 3), np.int64)
+    position = np.concatenate([np.arange(len(table)) for table in tables]) if tables else np.zeros(0, np.int64)
+    degrees = (cells.tensor_par[cell], cells.pipeline_par[cell], cells.data_par[cell])
+    found = network_reasons(rate.networks, degrees, (nets[:, 0], nets[:, 1], nets[:, 2]))
+    modes = np.array([len(table) for table in space.modes], np.int64)
+    each = _choices(space, cells) * modes[cells.kind]
+    np.add.at(rejected.counts, (cell, found), each[cell] * (found != reasons.FITS))
+    fit = found == reasons.FITS
+    cells.possible[:] = np.bincount(cell[fit], minlength=len(tables))
+    return Assignments(cell[fit], nets[fit], position[fit], (cells.data_par > 1)[cell[fit]])
+
+
+def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected: Rejected) -> Flags:
+    """Rejects offload on short stages and feedforward sizes that the tensor degree does not divide; cells left."""
+    each = _choices(space, cells) * cells.possible
+    offloading = np.array([int(offloads(table.fields).sum()) for table in space.modes], np.int64)
+    everything = np.array([len(table) for table in space.modes], np.int64)
+    short = np.where(few_blocks(space, cells), offloading[cells.kind], 0)
+    rejected.counts[:, reasons.number_of("offload_needs_three_blocks")] += each * short
+    indivisible = space.model.feedforward % cells.tensor_par != 0
+    rejected.counts[:, reasons.number_of("feedforward_not_divisible")] += np.where(
+        indivisible, each * (everything[cells.kind] - short), 0
+    )
+    alive: Flags = (cells.possible > 0) & ~indivisible
+    return alive
+
+
+@dataclass(slots=True)
+class KeyedBlocks:
+    """Block keys of the plan, laid out as [pairs with a network, time modes]; `row_of` [pairs, tiers] is -1 where a
+    pair never uses a tier."""
+
+    keys: BlockKeys
+    row_of: Ints
+    width: int
+
+
+def reject_by_memory(
+    space: Space,
+    rate: Rates,
+    cells: CellColumns,
+    sites: Sites,
+    modes: StepModes,
+    keyed: KeyedBlocks,
+    blocks: BlockTable,
+    optimizers: OptimizerTable,
+    optimizer_of: tuple[Ints, Ints],
+    rejected: Rejected,
+) -> tuple[Floats, Floats, Flags]:
+    """Memory of every (site, memory mode) and whether it fits; counts what does not."""
+    mm = modes.memory_modes
+    count = mode_counts(space, modes)
+    shape = (len(mm["training"]), len(sites.cell))
+    first_tier, second_tier = np.empty(shape), np.empty(shape)
+    over = (np.empty(shape, bool), np.empty(shape, bool))
+    fits = (count > 0).T[:, sites.kind]
+    fits &= ~(offloads(mm)[:, None] & few_blocks(space, cells)[sites.cell])
+    least = (np.full(shape[1], np.inf), np.full(shape[1], np.inf))
+    held = block_sizes(blocks, None)
+    # Any network tells the same sizes: take the first that the pair uses.
+    block_row = keyed.row_of.max(axis=1, initial=0)[sites.pair] * keyed.width
+    names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
+    kind_first, kind_of = distinct(*(mm[name] for name in names))
+    # One kind after the other, so that its few modes stay in cache.
+    for kind, position in enumerate(kind_first.tolist()):
+        here = np.flatnonzero(kind_of == kind)
+        choice = {name: mm[name][position] for name in names}
+        sizes = _sizes_at(held, block_row + matching(modes.time_modes, choice))
+        at = optimizer_of[int(choice["optimizer_sharding"])] + matching(modes.optimizer_modes, choice)
+        sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
+        full = np.asarray(choice["activation_recompute"] == FULL)
+        use = memory_use(sites.stages, sizes, full, np.asarray(choice["training"]))
+        flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
+        left = fits[here]
+        needs = tiers(use, full, *flags)
+        for tier, (need, capacity) in enumerate(zip(needs, (rate.capacity, rate.second_capacity), strict=True)):
+            beyond = left & (need > capacity)
+            left &= ~beyond
+            over[tier][here] = beyond
+            if beyond.any():
+                np.minimum(least[tier], np.where(beyond, need, np.inf).min(axis=0), out=least[tier])
+        fits[here] = left
+        first_tier[here], second_tier[here] = needs
+    for tier, (code, capacity) in enumerate((("memory_tier1", rate.capacity), ("memory_tier2", rate.second_capacity))):
+        failing = executions(over[tier], count, cells, sites)
+        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failing)
+        np.minimum.at(rejected.excess[tier], sites.cell, least[tier] - capacity)
+    return first_tier, second_tier, fits
+
+
+def executions(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> Ints:
+    """How many executions the chosen (memory mode, site) pairs stand for, per site [sites]."""
+    result = np.zeros(len(sites.cell), np.int64)
+    for kind in np.unique(sites.kind).tolist():
+        here = np.flatnonzero(sites.kind == kind)
+        # Small counts: exact in float64, for which matrix products are fast.
+        result[here] = (count[kind].astype(np.float64) @ chosen[:, here]).astype(np.int64)
+    return result * cells.possible[sites.cell]
+
+
+def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
+    """Sizes of the keys at `index`; those of the optimizer are still missing."""
+    kept = {item.name: getattr(held, item.name) for item in fields(held)}
+    return BlockSizes(**{name: values[index] if len(values) else values for name, values in kept.items()})
+
+
+def matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
+    """The first row of a table of modes that agrees with `choice` in every field that both have."""
+    agrees = np.ones(len(next(iter(table.values()))), bool)
+    for name, values in table.items():
+        if name in choice:
+            agrees &= values == choice[name]
+        elif name == "tensor_par_overlap":
+            agrees &= (values != NO_OVERLAP) == choice["overlapped"]
+    return int(np.argmax(agrees))

@@ -1,0 +1,193 @@
+"""Sites and modes: the two axes of a space's rows, laid out so that what depends on one of them exists once.
+
+A *site* is a (cell, interleaving, microbatch) combination. *Modes* come in four grains: all fields of a step, those
+that block times depend on, those that the optimizer depends on, and those that memory depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.block_keys import NO_OVERLAP, distinct
+from engine.pipeline import Stages, stages
+from engine.space import MODE_FIELDS, Modes, Space, mode_kind
+
+__all__ = [
+    "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Sites", "StepModes", "cell_columns", "few_blocks", "mode_counts",
+    "offloads", "sites_of", "step_modes",
+]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+TIME_FIELDS = (
+    "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap", "fused_activation",
+    "attention_type", "training",
+)  # fmt: skip
+OPTIMIZER_FIELDS = ("attention_type", "overlapped", "training")
+MEMORY_FIELDS = (
+    "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "overlapped", "fused_activation",
+    "attention_type", "training", "optimizer_sharding", "weight_offload", "activations_offload", "optimizer_offload",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Sites:
+    """(cell, interleaving, microbatch) combinations, each an array [sites].
+
+    `cell` counts within the plan's cells. `first` is the id of the site's first mode at the first assignment,
+    `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch) it is.
+    """
+
+    cell: Ints
+    kind: Ints
+    interleaving: Ints
+    microbatch_size: Ints
+    first: Ints
+    stride: Ints
+    pair: Ints
+    stages: Stages
+
+
+@dataclass(slots=True)
+class CellColumns:
+    """The plan's cells, each an array [cells]. `possible` counts network assignments that fit, `kind` the mode list."""
+
+    number: Ints
+    tensor_par: Ints
+    pipeline_par: Ints
+    data_par: Ints
+    batch_size: Ints
+    kind: Ints
+    possible: Ints
+
+
+@dataclass(slots=True)
+class StepModes:
+    """Modes without the overlap of the gradient exchange, over all kinds of cells, each field an array [modes].
+
+    `position[overlapped]` [4 kinds, modes] is the mode's place in the list of a kind of cell, -1 where the kind has no
+    such mode. `time` says which block times a mode uses, `optimizer` which optimizer figures, `memory` which memory
+    mode it belongs to.
+    """
+
+    fields: Mapping[str, npt.NDArray[Any]]
+    position: tuple[Ints, Ints]
+    time: Ints
+    optimizer: Ints
+    memory: Ints
+    time_modes: Mapping[str, npt.NDArray[Any]]
+    optimizer_modes: Mapping[str, npt.NDArray[Any]]
+    memory_modes: Mapping[str, npt.NDArray[Any]]
+
+
+@lru_cache(maxsize=64)
+def step_modes(kinds: tuple[Modes, ...]) -> StepModes:
+    """The modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
+    lists = [table.fields for table in kinds]
+    joined = {name: np.concatenate([table[name] for table in lists]) for name in MODE_FIELDS}
+    kind = np.repeat(np.arange(len(lists)), [len(table["training"]) for table in lists])
+    place = np.concatenate([np.arange(len(table["training"])) for table in lists])
+    joined["overlapped"] = joined["tensor_par_overlap"] != NO_OVERLAP
+    names = [name for name in MODE_FIELDS if name != "data_par_overlap"]
+    first, which = distinct(*(joined[name] for name in names))
+    position = (np.full((len(lists), len(first)), -1), np.full((len(lists), len(first)), -1))
+    for overlapped in (False, True):
+        chosen = joined["data_par_overlap"] == overlapped
+        position[overlapped][kind[chosen], which[chosen]] = place[chosen]
+    fields = {name: joined[name][first] for name in (*names, "overlapped")}
+
+    def part(part_names: tuple[str, ...]) -> tuple[dict[str, npt.NDArray[Any]], Ints]:
+        part_first, part_of = distinct(*(fields[name] for name in part_names))
+        return {name: fields[name][part_first] for name in part_names}, part_of
+
+    time_modes, time = part(TIME_FIELDS)
+    optimizer_modes, optimizer = part(OPTIMIZER_FIELDS)
+    memory_modes, memory = part(MEMORY_FIELDS)
+    return StepModes(fields, position, time, optimizer, memory, time_modes, optimizer_modes, memory_modes)
+
+
+def cell_columns(space: Space, numbers: range) -> CellColumns:
+    """The cells with these numbers; none has a possible assignment yet."""
+    cells = [space.cells[number] for number in numbers]
+
+    def column(values: list[int]) -> Ints:
+        return np.array(values, np.int64)
+
+    return CellColumns(
+        number=np.arange(numbers.start, numbers.stop),
+        tensor_par=column([cell.tensor_par for cell in cells]),
+        pipeline_par=column([cell.pipeline_par for cell in cells]),
+        data_par=column([cell.data_par for cell in cells]),
+        batch_size=column([cell.batch_size for cell in cells]),
+        kind=column([mode_kind(cell) for cell in cells]),
+        possible=np.zeros(len(cells), np.int64),
+    )
+
+
+def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tuple[Ints, Ints]]:
+    """Sites of the cells left, and their distinct (tensor parallel, microbatch) pairs."""
+    parts: dict[str, list[Ints]] = {
+        name: [np.zeros(0, np.int64)] for name in ("cell", "interleaving", "microbatch", "first", "stride")
+    }
+    for here in np.flatnonzero(alive).tolist():
+        number = int(cells.number[here])
+        cell = space.cells[number]
+        microbatches = len(cell.microbatches)
+        stride = microbatches * cell.assignments
+        block = stride * len(space.modes[mode_kind(cell)])
+        v, m = np.divmod(np.arange(len(cell.interleavings) * microbatches), microbatches)
+        parts["cell"].append(np.full(len(v), here))
+        parts["interleaving"].append(np.array(cell.interleavings)[v])
+        parts["microbatch"].append(np.array(cell.microbatches)[m])
+        parts["first"].append(space.first_ids[number] + v * block + m * cell.assignments)
+        parts["stride"].append(np.full(len(v), stride))
+    joined = {name: np.concatenate(part) for name, part in parts.items()}
+    cell_of, microbatch, interleaving = joined["cell"], joined["microbatch"], joined["interleaving"]
+    tensor_par = cells.tensor_par[cell_of]
+    first_pair, pair = distinct(tensor_par, microbatch)
+    microbatches_per_step = cells.batch_size[cell_of] // cells.data_par[cell_of] // microbatch
+    sites = Sites(
+        cell=cell_of,
+        kind=cells.kind[cell_of],
+        interleaving=interleaving,
+        microbatch_size=microbatch,
+        first=joined["first"],
+        stride=joined["stride"],
+        pair=pair,
+        stages=stages(
+            space.model.num_blocks,
+            cells.pipeline_par[cell_of].astype(np.float64),
+            interleaving.astype(np.float64),
+            microbatches_per_step.astype(np.float64),
+        ),
+    )
+    return sites, (tensor_par[first_pair], microbatch[first_pair])
+
+
+def mode_counts(space: Space, modes: StepModes) -> Ints:
+    """How many modes of a kind of cell share a memory mode [4 kinds, memory modes]."""
+    count = np.zeros((len(space.modes), len(modes.memory_modes["training"])), np.int64)
+    for position in modes.position:
+        kind, mode = np.nonzero(position >= 0)
+        np.add.at(count, (kind, modes.memory[mode]), 1)
+    return count
+
+
+def offloads(fields: Mapping[str, npt.NDArray[Any]]) -> Flags:
+    """Which modes of a table offload anything [modes]."""
+    result: Flags = fields["weight_offload"] | fields["activations_offload"] | fields["optimizer_offload"]
+    return result
+
+
+def few_blocks(space: Space, cells: CellColumns) -> Flags:
+    """Cells whose stages have too few blocks to offload [cells]."""
+    few: Flags = -(-space.model.num_blocks // cells.pipeline_par) < 3
+    return few
