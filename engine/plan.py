@@ -116,8 +116,6 @@ def prepare(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
     first, second, fits = reject_by_memory(
         space, rate, cells, sites, modes, keyed, blocks, optimizers, optimizer_of, rejected
     )
-        space, rate, cells, sites, modes, keyed, blocks, optimizers, optimizer_of, rejected
-    )
     feasible = int(executions(fits, mode_counts(space, modes), cells, sites).sum())
     return Plan(
         space=space,
