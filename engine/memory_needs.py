@@ -56,7 +56,7 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
     few = -(-plan.space.model.num_blocks // cells.pipeline_par[sites.cell]) < 3
     possible = mode_of[sites.kind] >= 0
     possible &= ~(few[:, None] & offloads[None, :])
-    possible &= plan.second_tier.T <= plan.rate.second_capacity
+    possible &= plan.rate.second_capacity >= plan.second_tier.T
     need: Floats = np.where(possible, plan.first_tier.T, np.inf)
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
@@ -65,7 +65,7 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
                      modes.position[1][sites.kind, mode])  # fmt: skip
     ids = sites.first + place * sites.stride + _an_assignment(plan)
     here = np.isfinite(least)
-    return pd.DataFrame(
+    found = pd.DataFrame(
         {
             "tensor_par": cells.tensor_par[sites.cell],
             "pipeline_par": cells.pipeline_par[sites.cell],
@@ -73,7 +73,9 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
             "need": least,
             "id": ids,
         }
-    )[here]
+    )
+    result: pd.DataFrame = found[here]
+    return result
 
 
 def _an_assignment(plan: Plan) -> npt.NDArray[np.int64]:

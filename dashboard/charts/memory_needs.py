@@ -1,0 +1,109 @@
+"""How little memory each cell would do with: one bar per cell against the capacity, and what would make it fit."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, degrees, empty, note, unfading
+from dashboard.format import gibibytes, scale_for
+from dashboard.palette import Palette, palette
+
+_NEED: Final = "proc_mem_tier1_cap_req"
+_ROW: Final = 24
+_TONE: Final = 0.5
+_FAR: Final = 4.0
+"""Bars beyond this multiple of the capacity are cut off, so that the others stay readable."""
+
+
+def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, name: str = "HBM") -> Chart:
+    """Draw the least memory with which each cell would have an execution, in the order of the rows (first on top).
+
+    cells: columns tensor_par, pipeline_par, need [bytes], remedy (a few words, empty where the cell fits). capacity
+    [bytes]. Cells above the capacity are hatched. Bars carry customdata (tensor_par, pipeline_par).
+    """
+    colours = palette(mode)
+    if not len(cells):
+        return empty(colours, 120, "No amount of memory would let an execution run.")
+    needs = [float(value) for value in cells["need"]]
+    scale = scale_for(_NEED, [capacity])
+    reach = min(max(*needs, capacity), _FAR * capacity)
+    rows = list(range(len(needs) - 1, -1, -1))
+    over = [need > capacity for need in needs]
+    figure = base(colours, 34 + _ROW * len(needs) + 26)
+    figure.add_trace(
+        go.Bar(
+            x=[min(need, reach) / scale.factor for need in needs],
+            y=rows,
+            orientation="h",
+            width=0.72,
+            marker={
+                "color": [colours.muted if flag else colours.ramp(_TONE) for flag in over],
+                "line": {"color": [colours.muted if flag else colours.background for flag in over],
+                         "width": [1 if flag else 0 for flag in over]},
+                "pattern": colours.hatch_some(over, size=5, opacity=0.9),
+            },
+            customdata=[[int(t), int(p)] for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
+            hovertext=_hovers(cells, capacity, name),
+            hovertemplate="%{hovertext}<extra></extra>",
+            **unfading(),
+        )
+    )  # fmt: skip
+    place = capacity / scale.factor
+    figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(needs) - 0.5, layer="above",
+                     line={"color": colours.worse, "width": 2})  # fmt: skip
+    note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(needs) - 0.5, yanchor="bottom", yshift=1,
+         xanchor="right" if place > 0.25 * reach / scale.factor else "left", colour=colours.worse)  # fmt: skip
+    _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
+    right = 250 if any(over) else 74
+    figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})
+    figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6)
+    figure.update_yaxes(
+        range=[-0.5, len(needs) - 0.5], tickvals=rows,
+        ticktext=[degrees(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
+        tickfont={"size": 12, "color": colours.text},
+    )  # fmt: skip
+    return Chart(figure, _finding(cells, needs, over, capacity, name))
+
+
+def _values(
+    figure: go.Figure, needs: Sequence[float], over: Sequence[bool], remedies: Sequence[str], rows: Sequence[int],
+    colours: Palette,
+) -> None:  # fmt: skip
+    """Write the need and the remedy at the right of every bar."""
+    for need, flag, remedy, row in zip(needs, over, remedies, rows, strict=True):
+        tone = colours.worse if flag else colours.text
+        note(figure, f"<b>{gibibytes(need)}</b>", colours, x=1, xref="paper", xanchor="right", xshift=66, y=row,
+             colour=tone, font_size=12)  # fmt: skip
+        if remedy:
+            note(figure, remedy, colours, x=1, xref="paper", xanchor="left", xshift=80, y=row, font_size=12)
+
+
+def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
+    found = []
+    for row in cells.to_dict("records"):
+        need = float(row["need"])
+        lines = [f"<b>{degrees(row['tensor_par'], row['pipeline_par'], row.get('data_par'))}</b>"]
+        lines.append(f"at least {gibibytes(need)} of {name}")
+        if need > capacity:
+            lines.append(f"{gibibytes(need - capacity)} too much")
+            lines += [str(row["remedy"])] if row["remedy"] else []
+        else:
+            lines.append(f"{gibibytes(capacity - need)} to spare")
+        found.append("<br>".join(lines))
+    return found
+
+
+def _finding(cells: pd.DataFrame, needs: list[float], over: list[bool], capacity: float, name: str) -> str:
+    low, high = min(needs), max(needs)
+    fits = len(needs) - sum(over)
+    sentence = (
+        f"{fits} of {len(needs)} cells have an execution that fits in {gibibytes(capacity)} of {name}. The least "
+        f"demanding cell needs {gibibytes(low)}, the most demanding {gibibytes(high)}."
+    )
+    if any(over):
+        nearest = min((need, index) for index, (need, flag) in enumerate(zip(needs, over, strict=True)) if flag)
+        row = cells.iloc[nearest[1]]
+        sentence += f" Nearest to fitting is {degrees(row['tensor_par'], row['pipeline_par'])}."
+    return sentence

@@ -1,0 +1,87 @@
+"""Widgets whose value is part of the link: they read it from `state.url_value` and write it back when changed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from dashboard import state
+
+__all__ = ["choose", "segments", "show", "switch", "whole_number"]
+
+
+def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Callable[[], None]]:
+    """Set the widget's value to the link's and return the widget's key and its callback."""
+    key = f"_{name}"
+    st.session_state[key] = state.url_value(name, default, accepted)
+
+    def changed() -> None:
+        value = st.session_state[key]
+        state.set_url_value(name, None if value in (None, default) else str(value))
+
+    return key, changed
+
+
+def segments(label: str, options: Mapping[str, str], name: str, *, default: str | None = None) -> str:
+    """Show a few alternatives side by side; return the chosen one.
+
+    options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
+    """
+    first = default or next(iter(options))
+    key, changed = _prepare(name, first, list(options))
+    chosen = st.segmented_control(
+        label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, required=True,
+        label_visibility="collapsed",
+    )  # fmt: skip
+    return str(chosen) if chosen is not None else first
+
+
+def choose(
+    label: str,
+    options: Mapping[str, str],
+    name: str,
+    *,
+    default: str | None = None,
+    help: str | None = None,
+) -> str:
+    """Show a list to choose from; return the chosen value. See `segments`."""
+    first = default or next(iter(options))
+    key, changed = _prepare(name, first, list(options))
+    chosen = st.selectbox(
+        label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, help=help
+    )  # fmt: skip
+    return str(chosen) if chosen is not None else first
+
+
+def switch(label: str, name: str, *, default: bool = False, help: str | None = None) -> bool:
+    """Show a switch; return whether it is on."""
+    key = f"_{name}"
+    words = {True: "on", False: "off"}
+    st.session_state[key] = state.url_value(name, words[default], ("on", "off")) == "on"
+
+    def changed() -> None:
+        value = bool(st.session_state[key])
+        state.set_url_value(name, None if value == default else words[value])
+
+    return bool(st.toggle(label, key=key, on_change=changed, help=help))
+
+
+def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
+    """Show a slider over whole numbers; return the chosen one."""
+    key = f"_{name}"
+    accepted = {str(value) for value in range(low, high + 1)}
+    st.session_state[key] = int(state.url_value(name, str(default), accepted))
+
+    def changed() -> None:
+        value = int(st.session_state[key])
+        state.set_url_value(name, None if value == default else str(value))
+
+    return int(st.slider(label, low, high, step=step, key=key, on_change=changed, **more))
+
+
+def show(chart: Any, key: str, **more: Any) -> Any:
+    """Show a chart of `dashboard.charts` with its finding as alternative text."""
+    from dashboard.charts import CONFIG
+
+    config = {**CONFIG, **more.pop("config", {})}
+    return st.plotly_chart(chart.figure, config=config, alt=chart.alt, key=key, **more)

@@ -1,0 +1,84 @@
+"""What would fit if: the least memory of every cell, and the change that brings its nearest execution in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from engine import Scenario
+from engine.memory_needs import least_memory
+from engine.space import Space
+
+__all__ = ["needs_of", "with_hbm"]
+
+GIB: Final = 2.0**30
+
+_CHANGES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("offload", ("weight_offload", "activations_offload", "optimizer_offload")),
+    ("recompute", ("activation_recompute",)),
+    ("optimizer sharding", ("optimizer_sharding",)),
+    ("sequence parallel", ("tensor_par_comm_type",)),
+    ("another microbatch", ("microbatch_size",)),
+    ("offload and recompute",
+     ("weight_offload", "activations_offload", "optimizer_offload", "activation_recompute")),
+)  # fmt: skip
+"""Limits that may keep an execution from fitting: what allowing it is called, and the fields whose limit to lift."""
+
+
+def needs_of(scenario: Scenario) -> pd.DataFrame:
+    """The least tier-1 memory of every cell that memory alone decides about.
+
+    Columns: tensor_par, pipeline_par, data_par, need [bytes], id (of the least demanding execution), fits, and remedy:
+    what would make the cell fit besides more memory, empty where it fits. Cells
+    that do not fit come first, the nearest to fitting on top; then those that do, the most demanding first.
+    """
+    capacity = scenario.system.mem1.capacity_gib * GIB
+    needs = least_memory(scenario.space)
+    needs["fits"] = needs["need"] <= capacity
+    lifted = {} if needs["fits"].all() else _lifted(scenario, capacity)
+    fitting = needs[needs["fits"]]
+    needs["remedy"] = [
+        "" if row["fits"] else _remedy(row, lifted, fitting) for row in needs.to_dict("records")
+    ]
+    order = needs["need"].where(~needs["fits"], -needs["need"])
+    result: pd.DataFrame = needs.assign(order=order).sort_values(["fits", "order", "tensor_par"], kind="stable")
+    return result.drop(columns="order").reset_index(drop=True)
+
+
+def _lifted(scenario: Scenario, capacity: float) -> dict[str, set[tuple[int, int]]]:
+    """The cells that fit when a limit is lifted, by what that is called."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for words, fields in _CHANGES:
+        held = [name for name in fields if name in scenario.limits]
+        offloads = any(name.endswith("_offload") for name in fields)
+        if not held or (offloads and scenario.system.mem2.capacity_gib == 0):
+            continue
+        if len(fields) > 3 and len(held) == len([name for name in held if name.endswith("_offload")]):
+            continue  # the same as lifting the limits on offload alone
+        limits: Mapping[str, Any] = {name: limit for name, limit in scenario.limits.items() if name not in held}
+        space = Space(
+            scenario.model, scenario.system, num_procs=scenario.num_procs, max_batch_size=scenario.max_batch_size,
+            datatype=scenario.datatype, limits=limits,
+        )  # fmt: skip
+        least = least_memory(space)
+        least = least[least["need"] <= capacity]
+        found[words] = set(zip(least["tensor_par"], least["pipeline_par"], strict=True))
+    return found
+
+
+def _remedy(row: Mapping[Any, Any], lifted: Mapping[str, set[tuple[int, int]]], fitting: pd.DataFrame) -> str:
+    """What would make a cell fit, in a few words: lifted limits first, then the next larger pipeline degree."""
+    cell = (row["tensor_par"], row["pipeline_par"])
+    words = [name for name, cells in lifted.items() if cell in cells][:2]
+    words = [word for word in words if word != "offload and recompute" or len(words) == 1]
+    larger = fitting[(fitting["tensor_par"] == cell[0]) & (fitting["pipeline_par"] > cell[1])]
+    if len(larger):
+        words.append(f"PP {int(larger['pipeline_par'].min())}")
+    return " or ".join(words[:2]) or "only more memory"
+
+
+def with_hbm(needs: pd.DataFrame, gibibytes: float) -> int:
+    """How many cells would have an execution with that much tier-1 memory [GiB]."""
+    return int((needs["need"] <= gibibytes * GIB).sum())

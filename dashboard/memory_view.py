@@ -1,0 +1,261 @@
+"""The Memory page: where memory goes, in one execution and in the best of each cell, and what would fit if."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts import markup
+from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
+from dashboard.charts.memory_needs import memory_needs
+from dashboard.controls import segments, show, whole_number
+from dashboard.format import count, format_value, gibibytes, percent, relative
+from dashboard.memory_needs import GIB, needs_of, with_hbm
+from dashboard.palette import MEMORY_KINDS
+from dashboard.subject import Subject, evaluated, refusal, subject
+from dashboard.wording import choices, title
+from engine import Exploration
+from engine.columns import by_name
+from engine.store import Condition
+
+HBM: Final = "proc_mem_tier1_cap_req"
+HOST: Final = "proc_mem_tier2_cap_req"
+_SORTS: Final = {"rate": "Fastest first", "need": "Most memory first", "degrees": "By TP and PP"}
+_TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
+
+
+def render(exploration: Exploration, mode: str) -> None:
+    """Draw the page."""
+    chosen = subject(exploration)
+    needs = _needs(exploration, exploration.key)
+    if chosen is None:
+        _nothing_fits(exploration, needs)
+    else:
+        refusal(chosen)
+        if chosen.has_figures:
+            _strip(exploration, chosen, needs)
+        left, right = st.columns([1.45, 1], gap="medium")
+        with left.container(border=True, gap="xsmall", height="stretch"):
+            _one(exploration, chosen, mode)
+        with right.container(border=True, gap="xsmall", height="stretch"):
+            _with_less(exploration, needs)
+    best, least = st.columns(2, gap="medium") if chosen is not None else (None, st.container())
+    if best is not None:
+        with best.container(border=True, gap="xsmall", height="stretch"):
+            _best_of_cells(exploration, mode)
+    with least.container(border=True, gap="xsmall", height="stretch"):
+        _needed(exploration, needs, mode)
+
+
+def capacities(exploration: Exploration) -> tuple[float, float]:
+    """Capacity of both tiers [bytes]."""
+    system = exploration.scenario.system
+    return system.mem1.capacity_gib * GIB, system.mem2.capacity_gib * GIB
+
+
+@st.cache_data(show_spinner=False, max_entries=32)
+def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
+    return needs_of(_exploration.scenario)
+
+
+@st.cache_data(show_spinner=False, max_entries=32)
+def _bests(_exploration: Exploration, key: str) -> pd.DataFrame:
+    """The fastest execution of every cell, with all statistics."""
+    cells = _exploration.by_cell()
+    cells = cells[cells["feasible"] > 0].sort_values("value", ascending=False, kind="stable")
+    cells = cells.drop_duplicates(["tensor_par", "pipeline_par"])
+    return _exploration.evaluate_ids(cells["id"].to_numpy())
+
+
+def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> None:
+    row, (capacity, host) = chosen.row, capacities(exploration)
+    first, _ = tier_pieces(row)
+    names = {kind.key: kind.name for kind in MEMORY_KINDS}
+    largest = max(first, key=lambda kind: first[kind])
+    need, host_need = float(row[HBM]), float(row[HOST])
+    least = needs.sort_values("need", kind="stable").iloc[0]
+    fits = int(needs["fits"].sum())
+    tiles = [
+        markup.Tile("HBM needed", gibibytes(need), f"{percent(need / capacity, 0)} of {gibibytes(capacity)}",
+                    formula=by_name(HBM).description),
+        markup.Tile("Free" if need <= capacity else "Too much", gibibytes(abs(capacity - need)),
+                    "of HBM, per GPU", "worse" if need > capacity else ""),
+        markup.Tile("Largest part", gibibytes(first[largest]), names[largest].lower() + " in HBM"),
+        markup.Tile("Host memory", gibibytes(host_need),
+                    f"of {gibibytes(host)}" if math.isfinite(host) and host > 0 else "no second tier",
+                    formula=by_name(HOST).description),
+        markup.Tile("Throughput", format_value("sample_rate", row["sample_rate"]), title(row)),
+        markup.Tile("Cells that fit", f"{fits}", f"of {len(needs)} TP × PP pairs"),
+        markup.Tile("Least HBM for any", gibibytes(least["need"]),
+                    f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}"),
+    ]  # fmt: skip
+    st.html(markup.figure_strip(tiles))
+
+
+def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
+    """Where the memory of one execution goes."""
+    row = chosen.row
+    st.html(markup.head("Where the memory goes", f"{title(row)}, {chosen.why}; per GPU, peak"))
+    if not chosen.has_figures:
+        st.caption("An execution that is rejected for another reason than memory has no memory figures.")
+        st.html(markup.chips(choices(row)))
+        return
+    bars = [("", row)]
+    best = exploration.reductions.best()
+    if best is not None and best[0] != chosen.id:
+        bars = [("this", row), ("best", evaluated(exploration, exploration.key, best[0]))]
+    show(memory_bars(bars, capacities(exploration), mode), "memory_one")
+    st.html(markup.legend(MEMORY_KINDS))
+    st.html(markup.chips(choices(row)))
+    st.caption(_offload_sentence(exploration, row))
+
+
+def _offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:
+    """What offloading asks of the link to host memory."""
+    system = exploration.scenario.system
+    if not any(bool(row[name]) for name in ("weight_offload", "activations_offload", "optimizer_offload")):
+        if system.mem2.capacity_gib == 0:
+            return "This system has no second memory tier, so nothing can be offloaded."
+        return "Nothing is offloaded; host memory stays empty."
+    need = format_value("offload_mem_bw_req", row["offload_mem_bw_req"])
+    given = format_value("offload_mem_bw_req", system.mem2.bandwidth_gb_per_s * 1e9)
+    exposed = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
+    lost = format_value("total_time", exposed)
+    tail = f"{lost} of each step waits for it." if exposed > 0 else "No step waits for it."
+    return f"Offload would be hidden at {need} to host memory; the link has {given} at its peak. {tail}"
+
+
+def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
+    """What a smaller or larger HBM would leave."""
+    capacity = exploration.scenario.system.mem1.capacity_gib
+    st.html(markup.head("What would fit if", "a GPU had another amount of HBM"))
+    largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
+    most = max(2, math.ceil(max(2 * capacity, min(largest, 8 * capacity))))
+    wanted = whole_number(
+        f"HBM capacity [GiB] · this system has {capacity:,g}", 1, most, "memory_hbm",
+        default=max(1, min(most, round(capacity / 2))), format="%d GiB",
+    )  # fmt: skip
+    now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
+    st.html(markup.facts([("cells with an execution", f"{then} of {len(needs)}"), ("now", f"{now} of {len(needs)}")]))
+    if wanted > capacity:
+        gained = then - now
+        st.markdown(
+            f"**{gained} more cell{'s' if gained != 1 else ''}** would have an execution."
+            if gained
+            else "No further cell would have an execution."
+        )
+        st.caption("How fast they would be takes an exploration with that capacity: change the system to find out.")
+        return
+    found = _best_within(exploration, exploration.key, wanted)
+    if found is None:
+        least = gibibytes(needs["need"].min()) if len(needs) else "more"
+        st.markdown(f"**Nothing fits in {wanted:,} GiB.** The least demanding execution needs {least}.")
+        return
+    best = exploration.best
+    assert best is not None
+    rate = format_value("sample_rate", found["sample_rate"])
+    st.html(
+        markup.facts(
+            [
+                ("best throughput then", rate),
+                ("against now", relative(found["sample_rate"], best["sample_rate"])),
+                ("executions left", f"{count(found['left'])} of {count(exploration.feasible)}"),
+            ]
+        )
+    )
+    st.html(markup.chips([("best then", title(found)), *choices(found)]))
+    st.button(
+        "Show this execution", icon=":material/open_in_full:", on_click=state.select, args=(int(found["id"]),),
+        key="memory_show_within",
+    )  # fmt: skip
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str, Any] | None:
+    """The fastest feasible execution that needs at most so much HBM [GiB], and how many there are."""
+    where = [Condition(HBM, "<=", capacity * GIB)]
+    found = _exploration.rows.top(1, where=where).to_pylist()
+    return {**found[0], "left": _exploration.rows.count(where)} if found else None
+
+
+def _best_of_cells(exploration: Exploration, mode: str) -> None:
+    """Memory of the fastest execution of each cell; a click selects it."""
+    st.html(markup.head("The best of each cell", "fastest of every TP × PP pair; click a bar to see it above"))
+    with st.container(horizontal=True, gap="small"):
+        tier = segments("Memory tier", _TIERS, "memory_tier")
+        order = segments("Order", _SORTS, "memory_sort")
+    rows = _bests(exploration, exploration.key)
+    column = HBM if tier == "hbm" else HOST
+    if order == "need":
+        rows = rows.sort_values(column, ascending=False, kind="stable")
+    elif order == "degrees":
+        rows = rows.sort_values(["tensor_par", "pipeline_par"], kind="stable")
+    if tier == "host" and not rows[HOST].any():
+        st.info("No cell's best execution offloads anything, so host memory is empty.", icon=":material/info:")
+        return
+    capacity = capacities(exploration)[0 if tier == "hbm" else 1]
+    chart = memory_rows(rows, capacity, mode, tier=1 if tier == "hbm" else 2, name="HBM" if tier == "hbm" else "Host")
+    with st.container(height=430, border=False, key="memory_cells_scroll"):
+        show(chart, "memory_cells", on_select=_pick_execution, selection_mode="points")
+
+
+def _pick_execution() -> None:
+    points = st.session_state["memory_cells"].selection.points
+    if points:
+        state.select(int(points[0]["customdata"][2]))
+
+
+def _pick_cell() -> None:
+    points = st.session_state["memory_needs"].selection.points
+    if points:
+        tensor, pipeline = points[0]["customdata"][:2]
+        state.select_cell(int(tensor), int(pipeline))
+
+
+def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
+    """The least HBM with which each cell would have an execution."""
+    st.html(markup.head("The least HBM each cell would do with", "over every hidden choice; hatched does not fit"))
+    fits = int(needs["fits"].sum())
+    if len(needs) and fits == len(needs):
+        st.caption(f"All {fits} cells have an execution that fits. The bars show how much smaller HBM could be.")
+    elif len(needs):
+        nearest = needs.iloc[0]
+        lacking = gibibytes(float(nearest["need"]) - capacities(exploration)[0])
+        st.caption(
+            f"{len(needs) - fits} of {len(needs)} cells have nothing that fits. The nearest, "
+            f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}, lacks {lacking}. "
+            "Right of each bar: what would make it fit besides more memory."
+        )
+    others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
+    if others > 0:
+        st.caption(f"{others} further cells fail for reasons other than HBM; Explore names them.")
+    with st.container(height=430, border=False, key="memory_needs_scroll"):
+        show(
+            memory_needs(needs, capacities(exploration)[0], mode), "memory_needs", on_select=_pick_cell,
+            selection_mode="points",
+        )  # fmt: skip
+
+
+def _nothing_fits(exploration: Exploration, needs: pd.DataFrame) -> None:
+    """Why the page has no execution to show, and how far off the nearest is."""
+    capacity = gibibytes(capacities(exploration)[0])
+    if not len(needs):
+        st.warning(
+            f"None of the {exploration.total:,} executions can run, and more HBM would not help: networks, stages or "
+            "host memory stand in the way. Explore lists the reasons.",
+            icon=":material/block:",
+        )
+        return
+    nearest = needs.iloc[0]
+    st.warning(
+        f"**Nothing fits.** The least demanding of {exploration.total:,} executions needs "
+        f"**{gibibytes(nearest['need'])}** of the {capacity} of HBM, "
+        f"{gibibytes(float(nearest['need']) - capacities(exploration)[0])} too much. It is in "
+        f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}"
+        + ("." if nearest["remedy"] == "only more memory" else f"; {nearest['remedy']} would make that cell fit."),
+        icon=":material/memory:",
+    )

@@ -1,0 +1,94 @@
+"""Which execution a page is about: the selected one, else the best of the selected cell, else the best of all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.text import literal
+from engine import Exploration, evaluate
+from engine.columns import FIELDS, STATISTICS
+
+__all__ = ["Subject", "evaluated", "refusal", "subject"]
+
+_MEMORY: Final = ("memory_tier1", "memory_tier2")
+_ENDLESS: Final = 1e12
+"""Capacity that no execution exceeds [GiB]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An execution to show, and why it is this one."""
+
+    row: dict[str, Any]
+    """Id, fields, outcome and statistics. An execution that memory alone keeps from running has statistics too."""
+    why: str
+    """"selected", "best of its cell" or "best of all"."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the execution is feasible."""
+        return bool(self.row["status"] == "ok")
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether there is anything to show but the reason why it does not run."""
+        return not pd.isna(self.row["total_time"])
+
+    @property
+    def id(self) -> int:
+        """Id of the execution."""
+        return int(self.row["id"])
+
+
+@st.cache_data(show_spinner=False, max_entries=512)
+def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
+    """One execution with all its statistics. key: of the exploration."""
+    found = _exploration.evaluate_ids([execution]).iloc[0].to_dict()
+    row = {str(name): value for name, value in found.items()}
+    if row["reason"] in _MEMORY:
+        row |= _figures(_exploration, row)
+    return row
+
+
+def _figures(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
+    """The statistics that an execution would have if memory were no limit, to show by how much it does not fit."""
+    system = exploration.scenario.system
+    tiers = {
+        name: memory.model_copy(update={"capacity_gib": _ENDLESS}) if memory.capacity_gib > 0 else memory
+        for name, memory in (("mem1", system.mem1), ("mem2", system.mem2))
+    }
+    fields = pd.DataFrame([{column.name: row[column.name] for column in FIELDS}])
+    found = evaluate(exploration.scenario.model, system.model_copy(update=tiers), fields).iloc[0]
+    return {column.name: float(found[column.name]) for column in STATISTICS}
+
+
+def subject(exploration: Exploration) -> Subject | None:
+    """The execution that the page is about; None when nothing is selected and nothing is feasible."""
+    chosen = state.selected_id()
+    if chosen is not None:
+        return Subject(evaluated(exploration, exploration.key, chosen), "selected")
+    cell = state.selected_cell()
+    if cell is not None:
+        cells = exploration.by_cell()
+        here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]
+        if len(here):
+            best = int(here.sort_values("value", ascending=False, kind="stable")["id"].iloc[0])
+            return Subject(evaluated(exploration, exploration.key, best), "best of its cell")
+    found = exploration.reductions.best()
+    return None if found is None else Subject(evaluated(exploration, exploration.key, found[0]), "best of all")
+
+
+def refusal(chosen: Subject) -> None:
+    """Say why a selected execution does not run, and offer the best instead."""
+    if chosen.runs:
+        return
+    text, button = st.columns([5, 1], vertical_alignment="center")
+    why = literal(str(chosen.row["reason_text"]))
+    text.warning(f"Execution {chosen.id:,} does not run. {why}", icon=":material/block:")
+    button.button(
+        "Show the best", icon=":material/star:", on_click=state.reset_selection, key="subject_best", width="stretch"
+    )

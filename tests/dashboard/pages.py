@@ -1,0 +1,61 @@
+"""What the tests of pages share: one small exploration, and a page run on it without a browser."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from streamlit.testing.v1 import AppTest
+
+import engine
+from engine import Exploration
+
+ROOT = Path(__file__).parent.parent.parent
+SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16"}
+TIGHT = {"weight_offload": False, "activations_offload": False, "optimizer_offload": False,
+         "activation_recompute": "none", "optimizer_sharding": False}  # fmt: skip
+
+
+@functools.cache
+def exploration(limits: str = "") -> Exploration:
+    """GPT-3 13B on 16 H100; `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all."""
+    if limits == "hopeless":
+        return engine.explore("megatron-1T", "h100_80g_nvl8", **SMALL)
+    chosen = TIGHT if limits == "tight" else {}
+    return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
+
+
+def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) -> AppTest:
+    """A page, run on an exploration that is ready. link: parameters of the page's own and the selection."""
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / f"{page}.py"), default_timeout=60)
+    app.session_state["_url"] = dict(link or {})
+    return again(app, found)
+
+
+def again(app: AppTest, found: Exploration) -> AppTest:
+    """The page run once more after a widget was changed."""
+    with (
+        patch("dashboard.state.require_exploration", return_value=found),
+        patch("dashboard.state.current_scenario", return_value=found.scenario),
+    ):
+        app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def html(app: AppTest) -> str:
+    """All HTML of a page as one text."""
+    return "\n".join(str(element.value) for element in app.html)
+
+
+def figure(app: AppTest, key: str) -> dict[str, Any]:
+    """The Plotly figure of a chart by the key of its element."""
+    for element in app.get("plotly_chart"):
+        if element.proto.id.endswith(f"-{key}"):
+            found: dict[str, Any] = json.loads(element.proto.spec)
+            return found
+    raise KeyError(key)

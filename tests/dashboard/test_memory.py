@@ -1,0 +1,127 @@
+"""The Memory page shows what the engine computes, and says what would make things fit."""
+
+import pytest
+
+from dashboard.charts.memory_bars import tier_pieces
+from dashboard.charts.memory_needs import memory_needs
+from dashboard.format import format_value, gibibytes
+from dashboard.memory_needs import GIB, needs_of, with_hbm
+from dashboard.palette import palette
+from engine import Scenario, explore_scenario
+from tests.dashboard.pages import again, exploration, figure, html, run
+
+HBM = "proc_mem_tier1_cap_req"
+
+
+def test_it_opens_on_the_best_execution() -> None:
+    found = exploration()
+    best = found.best
+    assert best is not None
+    page = run("memory", found)
+    assert gibibytes(best[HBM]).split()[0] in html(page)
+    assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(page)
+    assert "best of all" in html(page)
+
+
+def test_a_selected_execution_is_shown_beside_the_best() -> None:
+    found = exploration()
+    chosen = int(found.top(40)["id"].iloc[-1])
+    page = run("memory", found, {"id": str(chosen)})
+    row = found.evaluate_ids([chosen]).iloc[0]
+    assert gibibytes(row[HBM]).split()[0] in html(page)
+    axis = figure(page, "memory_one")["layout"]["yaxis"]
+    assert set(axis["ticktext"]) == {"this", "best"}
+
+
+def test_an_execution_that_does_not_run_says_why() -> None:
+    found = exploration()
+    table = found.evaluate_ids(range(0, found.total, 997))
+    broken = table[table["status"] != "ok"].iloc[0]
+    page = run("memory", found, {"id": str(int(broken["id"]))})
+    assert str(broken["reason_text"]).split()[0] in page.warning[0].value
+    assert "does not run" in page.warning[0].value
+
+
+def test_an_execution_without_room_is_drawn_past_the_line() -> None:
+    found = exploration("tight")
+    needs = needs_of(found.scenario)
+    worst = needs[~needs["fits"]].iloc[0]
+    page = run("memory", found, {"id": str(int(worst["id"]))})
+    assert gibibytes(worst["need"]).split()[0] in html(page)
+    assert "Too much" in html(page)
+
+
+def test_the_bars_are_the_best_of_every_cell() -> None:
+    found = exploration()
+    page = run("memory", found)
+    cells = found.by_cell()
+    ids = set(cells.loc[cells["feasible"] > 0, "id"])
+    drawn = figure(page, "memory_cells")
+    assert {int(point[2]) for trace in drawn["data"] for point in trace["customdata"]} == ids
+    page.segmented_control(key="_memory_sort").set_value("need")
+    order = again(page, found)
+    labels = figure(order, "memory_cells")["layout"]["yaxis"]["ticktext"]
+    rows = found.evaluate_ids(sorted(ids)).sort_values(HBM, ascending=False, kind="stable")
+    assert labels[0] == f"TP {rows['tensor_par'].iloc[0]} × PP {rows['pipeline_par'].iloc[0]}"
+
+
+def test_nothing_fits_is_an_answer() -> None:
+    found = exploration("hopeless")
+    page = run("memory", found)
+    assert "Nothing fits" in page.warning[0].value
+    needs = needs_of(found.scenario)
+    assert gibibytes(needs["need"].min()) in page.warning[0].value
+
+
+def test_what_a_smaller_memory_leaves_is_what_an_exploration_of_it_finds() -> None:
+    found = exploration("tight")
+    page = run("memory", found, {"memory_hbm": "40"})
+    system = found.scenario.system
+    smaller = system.model_copy(update={"mem1": system.mem1.model_copy(update={"capacity_gib": 40.0})})
+    scenario = Scenario(found.scenario.model, smaller, 16, 32, "float16", found.scenario.limits)
+    other = explore_scenario(scenario)
+    assert other.best is not None
+    assert format_value("sample_rate", other.best["sample_rate"]) in html(page)
+    cells = other.by_cell()
+    assert with_hbm(needs_of(found.scenario), 40) == int((cells["feasible"] > 0).sum())
+
+
+def test_needs_are_exact_and_remedies_work() -> None:
+    found = exploration("tight")
+    needs = needs_of(found.scenario)
+    assert not needs["fits"].all()
+    assert needs["fits"].any()
+    cells = found.by_cell(HBM).set_index(["tensor_par", "pipeline_par"])
+    capacity = found.scenario.system.mem1.capacity_gib * GIB
+    for row in needs.to_dict("records"):
+        cell = cells.loc[(row["tensor_par"], row["pipeline_par"])]
+        expected = cell["value"] if row["fits"] else cell["shortfall_bytes"] + capacity
+        assert row["need"] == pytest.approx(expected, rel=1e-12)
+    checked = found.evaluate_ids(needs["id"])
+    assert (checked["status"] == "ok").tolist() == needs["fits"].tolist()
+    assert set(checked.loc[checked["status"] != "ok", "reason"]) == {"memory_tier1"}
+    offload = needs[needs["remedy"].str.startswith("offload")]
+    assert len(offload)
+    limits = {name: limit for name, limit in found.scenario.limits.items() if not name.endswith("_offload")}
+    relaxed = explore_scenario(Scenario(found.scenario.model, found.scenario.system, 16, 32, "float16", limits))
+    fitting = relaxed.by_cell().query("feasible > 0").set_index(["tensor_par", "pipeline_par"]).index
+    plain = offload[~offload["remedy"].str.startswith("offload and")]
+    assert all((row["tensor_par"], row["pipeline_par"]) in fitting for row in plain.to_dict("records"))
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_chart_hatches_what_does_not_fit(mode: str) -> None:
+    needs = needs_of(exploration("tight").scenario)
+    chart = memory_needs(needs, 80 * GIB, mode)
+    (trace,) = chart.figure.data
+    assert [bool(shape) for shape in trace.marker.pattern.shape] == [not fits for fits in needs["fits"]]
+    line = next(shape for shape in chart.figure.layout.shapes if shape.line.color == palette(mode).worse)
+    assert line.x0 == 80
+    assert f"{int(needs['fits'].sum())} of {len(needs)} cells" in chart.alt
+
+
+def test_pieces_add_up_to_what_the_engine_says() -> None:
+    for row in exploration().top(30).to_dict("records"):
+        first, second = tier_pieces(row)
+        assert sum(first.values()) == pytest.approx(row[HBM])
+        assert sum(second.values()) == pytest.approx(row["proc_mem_tier2_cap_req"])
