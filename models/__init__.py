@@ -7,6 +7,7 @@
 
 from models.architecture import Architecture, Experts, LatentAttention, SparseAttention
 from models.documents import Change
+from models.hugging_face import from_hugging_face, hugging_face_types
 from models.loader import edited, load, load_document, names, to_calculon, to_document
 from models.schema import BlockShape, Model, ModelFileError
 
@@ -20,6 +21,8 @@ __all__ = [
     "ModelFileError",
     "SparseAttention",
     "edited",
+    "from_hugging_face",
+    "hugging_face_types",
     "load",
     "load_document",
     "names",

@@ -1,0 +1,144 @@
+"""Reading the keys of a Hugging Face config.json, with one sentence for each that is missing or makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.documents import shown
+from models.schema import ModelFileError
+
+LARGEST = 2**40
+"""Largest number that is read; what is possible for a field is narrower, and checked with the model."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A config.json, or an object inside one. `null` counts as absent, as it does for its authors.
+
+    `notes` collects what a reader of the model should know: values taken from defaults, parts left out.
+    """
+
+    content: Mapping[str, Any]
+    where: str
+    model_type: str
+    inside: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def refuse(self, reason: str) -> ModelFileError:
+        """The error to raise for something that cannot be read or represented."""
+        read_as = f"read as a Hugging Face config, model_type '{self.model_type}'"
+        return ModelFileError(f"{self.where}: {reason} ({read_as}).")
+
+    def has(self, *keys: str) -> bool:
+        """Whether any of the keys is there."""
+        return any(self.content.get(key) is not None for key in keys)
+
+    def get(self, *keys: str) -> Any:
+        """The value of the first of the keys that is there, else `None`."""
+        return next((self.content[key] for key in keys if self.content.get(key) is not None), None)
+
+    def whole(self, *keys: str, default: int | None = None) -> int:
+        """A whole number under the first of the keys that is there, or else the default."""
+        value = self.get(*keys)
+        if value is None and default is not None:
+            return default
+        if value is None:
+            raise self.refuse(f"key '{self._path(keys[0])}' is missing")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+            key = self._path(self._present(keys))
+            raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from 0 to {LARGEST:,}")
+        return value
+
+    def usual(self, key: str, default: int) -> int:
+        """A whole number, or the default of the family's configuration class, which is then noted."""
+        if not self.has(key):
+            self.notes.append(f"{key} is not in the file; {default}, the default of its configuration class, is taken.")
+        return self.whole(key, default=default)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """A truth, or the default."""
+        value = self.content.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be true or false")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float | None:
+        """A number, or the default."""
+        value = self.content.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a number")
+        return value
+
+    def part(self, key: str) -> Config:
+        """The object under a key; an empty one where there is none."""
+        value = self.content.get(key)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be an object with named keys")
+        return Config(value or {}, self.where, self.model_type, self._path(key), self.notes)
+
+    def items(self, key: str) -> list[Any] | None:
+        """The list under a key, else `None`."""
+        value = self.content.get(key)
+        if value is not None and not isinstance(value, list):
+            raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a list")
+        return value
+
+    def rope_theta(self) -> float | None:
+        """Base of the rotary embedding, wherever this version of the format keeps it."""
+        parameters = self.part("rope_parameters")
+        if parameters.has("full_attention"):
+            parameters = parameters.part("full_attention")
+        return self.number("rope_theta", parameters.number("rope_theta"))
+
+    def head_dim(self, hidden: int, heads: int) -> int:
+        """Width of a head: as given, or the hidden width divided by the heads."""
+        if self.has("head_dim"):
+            return self.whole("head_dim")
+        if heads == 0 or hidden % heads:
+            raise self.refuse(f"{heads} heads do not divide a hidden width of {hidden}, and there is no 'head_dim'")
+        return hidden // heads
+
+    def windows(self, layers: int, window: int | None, every: int | None = None) -> dict[str, Any]:
+        """The window, its kind and the full layers, from `layer_types` if there are any, else as the family has them.
+
+        `every` is the family's own pattern: multiples of it, counted from 1, see everything; 0 for all layers.
+        """
+        kinds = self.items("layer_types")
+        if kinds is None:
+            if window is None or every == 0:
+                return {}
+            return {"sliding_window": window, "full_attention_every": every}
+        unknown = [kind for kind in kinds if kind not in ("full_attention", "sliding_attention", "chunked_attention")]
+        if unknown:
+            raise self.refuse(
+                f"'{self._path('layer_types')}' has {shown(unknown[0])}; only full, sliding and chunked attention "
+                "can be represented"
+            )
+        if len(kinds) != layers:
+            raise self.refuse(f"'{self._path('layer_types')}' has {len(kinds)} entries for {layers} layers")
+        full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
+        windowed = sorted(set(kinds) - {"full_attention"})
+        if not windowed:
+            return {}
+        if window is None:
+            raise self.refuse(f"'{self._path('layer_types')}' has windowed layers, but there is no window to give them")
+        every = full[0] if full else None
+        if len(windowed) > 1 or (every is not None and full != list(range(every, layers + 1, every))):
+            raise self.refuse(
+                f"'{self._path('layer_types')}' does not repeat with full attention in every n-th layer, "
+                "which is the only pattern that can be represented"
+            )
+        kind = windowed[0].removesuffix("_attention")
+        return {"sliding_window": window, "full_attention_every": every, "window_kind": kind}
+
+    def _present(self, keys: tuple[str, ...]) -> str:
+        return next((key for key in keys if self.content.get(key) is not None), keys[0])
+
+    def _path(self, key: str) -> str:
+        return f"{self.inside}.{key}" if self.inside else key
