@@ -1,0 +1,168 @@
+"""The commands `evaluate` and `layers`: figures of executions that a file lists."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from engine.command_output import (
+    ExitCode,
+    ModelArgument,
+    SystemArgument,
+    as_json,
+    executions_table,
+    statistics_list,
+    text_table,
+    write,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["evaluate", "layers"]
+
+ROWS_PRINTED: Final = 20
+
+STAGES: Final = ("fw", "agrad", "wgrad")
+
+
+def evaluate(
+    model: ModelArgument,
+    system: SystemArgument,
+    executions: Annotated[
+        Path, typer.Argument(metavar="EXECUTIONS", help="Table with the 23 fields: .csv, .parquet or .json.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Results with all statistics: .csv or .parquet.")
+    ] = None,
+) -> None:
+    """Evaluate executions that a file lists.
+
+    A JSON file holds one execution, as Calculon's files do, or a list of them. Every row comes back in its place, with
+    its status, the reason where it cannot run, and 96 statistics. Without --out, the first 20 are printed; a single one
+    with all its statistics.
+
+    \b
+    Examples:
+      shardscape evaluate gpt3-175B a100_80g execution.json
+      shardscape evaluate my-model.json h100_80g_nvl8 executions.csv --out results.parquet
+
+    Exit code 1 when none of the executions can run.
+    """
+    from engine.table_files import ResultWriter, read_executions
+
+    counts = dict.fromkeys(("ok", "infeasible", "invalid"), 0)
+    start = time.perf_counter()
+    if out is None:
+        first: pd.DataFrame | None = None
+        for results in _evaluated(model, system, read_executions(executions), counts):
+            first = results.head(ROWS_PRINTED) if first is None else first
+        assert first is not None, "a file has at least one table, if only an empty one"
+        _print_results(first, sum(counts.values()))
+    else:
+        with ResultWriter(out) as writer:
+            for results in _evaluated(model, system, read_executions(executions), counts):
+                writer.write(results)
+    total, seconds = sum(counts.values()), time.perf_counter() - start
+    write(
+        f"{total:,} executions in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
+        f"{counts['invalid']:,} are invalid.",
+        stream=sys.stderr,
+    )
+    if not counts["ok"]:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _evaluated(
+    model: str, system: str, tables: Iterable[pd.DataFrame], counts: dict[str, int]
+) -> Iterator[pd.DataFrame]:
+    """Results of table after table; `counts` is kept up to date."""
+    import engine
+    import hardware
+    import models
+
+    loaded = models.load(model), hardware.load(system)
+    for table in tables:
+        results = engine.evaluate(*loaded, table)
+        for status, count in results["status"].value_counts().items():
+            counts[str(status)] += int(count)
+        yield results
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _print_results(first: pd.DataFrame, total: int) -> None:
+    if total == 1:
+        row = _records(first)[0]
+        if row["status"] == "ok":
+            write(executions_table(first))
+            write()
+            write(statistics_list(row))
+        else:
+            write(f"{row['status']}: {row['reason_text']}")
+        return
+    runs = first[first["status"] == "ok"]
+    if len(runs):
+        write(executions_table(runs))
+    others = first[first["status"] != "ok"]
+    for position, row in zip(others.index, _records(others), strict=True):
+        write(f"row {position}: {row['status']}: {row['reason_text']}")
+    if total > len(first):
+        write(f"... {total - len(first):,} more; --out FILE writes all of them.")
+
+
+def layers(
+    model: ModelArgument,
+    system: SystemArgument,
+    execution: Annotated[Path, typer.Argument(metavar="EXECUTION", help="File with the execution.")],
+    row: Annotated[int, typer.Option("--row", metavar="N", min=0, help="Which one, counted from 0.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON with all columns.")] = False,
+) -> None:
+    """Show what each layer of a block computes and keeps.
+
+    \b
+    Example:
+      shardscape layers megatron-1T a100_80g execution.json
+
+    Exit code 1 when the execution cannot run.
+    """
+    import engine
+    from engine.table_files import TableFileError, read_executions
+
+    for table in read_executions(execution):
+        if row < len(table):
+            chosen = _records(table.iloc[[row]])[0]
+            break
+        row -= len(table)
+    else:
+        raise TableFileError(f"{execution} has no such row; --row counts its executions from 0.")
+    try:
+        found = engine.layer_table(model, system, chosen)
+    except engine.LayerError as error:
+        write(str(error), stream=sys.stderr)
+        raise typer.Exit(ExitCode.NOTHING) from None
+    if json:
+        write(as_json(found.to_dict("records")))
+        return
+    _print_layers(found)
+
+
+def _print_layers(found: pd.DataFrame) -> None:
+    headers = ["layer", "engine"]
+    for stage in STAGES:
+        headers += [f"{stage} [GFLOP]", f"{stage} [us]"]
+    headers += ["weights [MB]", "activations [MB]"]
+    rows = []
+    for layer in found.to_dict("records"):
+        cells = [str(layer["name"]), str(layer["engine"])]
+        for stage in STAGES:
+            cells += [f"{layer[f'{stage}_flops'] / 1e9:,.3f}", f"{layer[f'{stage}_processing_time'] * 1e6:,.1f}"]
+        rows.append([*cells, f"{layer['weight'] / 1e6:,.2f}", f"{layer['activation'] / 1e6:,.2f}"])
+    write(text_table(headers, rows, left=(0, 1)))

@@ -1,0 +1,199 @@
+"""The command `explore`: every execution of a space, with progress, limits, a store and an export."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.command_output import (
+    ExitCode,
+    ModelArgument,
+    ProgressLine,
+    SystemArgument,
+    as_json,
+    executions_table,
+    rate,
+    text_table,
+    write,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from engine import Exploration
+
+__all__ = ["explore"]
+
+
+def explore(
+    model: ModelArgument,
+    system: SystemArgument,
+    procs: Annotated[int, typer.Option("--procs", metavar="N", help="Processors; every execution uses all of them.")],
+    max_batch: Annotated[
+        int,
+        typer.Option("--max-batch", metavar="B", help="Largest batch [samples]; each DP uses its largest multiple."),
+    ],
+    datatype: Annotated[str, typer.Option("--datatype", metavar="D", help="Datatype, such as float16 or float8.")],
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="FIELD=VALUES", help="What a field may be; see above. May be repeated."),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="FILE", help="Result store (.duckdb), made if it is missing.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best executions to show.")] = 10,
+    by: Annotated[str, typer.Option(metavar="METRIC", help="Headline figure they are best by.")] = "sample_rate",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write every feasible execution (.csv or .parquet)."),
+    ] = None,
+) -> None:
+    """Evaluate every execution of a model on a number of processors.
+
+    With --store, results are kept and the same scenario is never evaluated twice.
+
+    \b
+    Limits:
+      --limit tensor_par=1,2,4,8        one of these
+      --limit pipeline_par=2..16        a range; either end may be left out
+      --limit weight_offload=off        a flag: on or off
+      --limit batch_size=256,512        these batches instead of the largest
+      --limit attention_type=multihead,multiquery
+      --limit uneven_pipelines=on       pipelines that do not divide the blocks, too
+
+    \b
+    Examples:
+      shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16 --store results.duckdb
+      shardscape explore gpt3-13B h100_80g_nvl8 --procs 32 --max-batch 32 --datatype float8 --top 3 --json
+      shardscape explore gpt3-13B a100_80g --procs 64 --max-batch 64 --datatype float16 --by proc_mem_tier1_cap_req
+
+    \b
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, total, feasible, infeasible_by_reason (a number
+    per reason), best (the highest sample rate: fields and 96 statistics), top (a list of such), seconds,
+    executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for an infinite requirement.
+
+    Exit code 1 when nothing is feasible.
+    """
+    import engine
+    from engine.columns import HEADLINE, UnknownColumn
+    from engine.command_limits import parse_limits
+
+    if by not in [column.name for column in HEADLINE]:
+        raise UnknownColumn(f"--by cannot be {by!r}; it is one of {', '.join(column.name for column in HEADLINE)}.")
+    scenario = engine.Scenario.of(
+        model, system, num_procs=procs, max_batch_size=max_batch, datatype=datatype, limits=parse_limits(limit or [])
+    )
+    if export is not None:
+        _check_export(export)
+    line = ProgressLine(sys.stderr)
+    start = time.perf_counter()
+    with _Interruptible() as cancel:
+        try:
+            found = engine.explore_scenario(scenario, store=store, progress=line, cancel=cancel)
+        except engine.ExplorationCancelled:
+            line.clear()
+            write("Interrupted; nothing was stored.", stream=sys.stderr)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        finally:
+            line.clear()
+    again = not line.calls
+    seconds = found.timings.get("explore", 0.0) if again else time.perf_counter() - start
+    best_rows = found.top(top, by) if top and found.feasible else None
+    if json:
+        write(as_json(_document(found, best_rows, seconds, again)))
+    else:
+        _print_exploration(found, best_rows, by, seconds, again)
+    if export is not None:
+        rows = found.rows.export(export)
+        write(f"{rows:,} executions are in {export}.", stream=sys.stderr)
+    if not found.feasible:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _check_export(path: Path) -> None:
+    """Says so before exploring where the export could only fail after it."""
+    from engine.table_files import WRITABLE, TableFileError, TableWriteError
+
+    if path.suffix.lower() not in WRITABLE:
+        raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
+
+
+class _Interruptible:
+    """Turns the first Ctrl-C into an event, so that work stops at a place where nothing is left half done."""
+
+    def __enter__(self) -> threading.Event:
+        event = threading.Event()
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            event.set()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        self._before: Any = None
+        with suppress(ValueError):  # only the main thread may, and only it is interrupted
+            self._before = signal.signal(signal.SIGINT, stop)
+        return event
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, again: bool) -> dict[str, Any]:
+    scenario = found.scenario
+    return {
+        "model": scenario.model.name,
+        "system": scenario.system.name,
+        "num_procs": scenario.num_procs,
+        "max_batch_size": scenario.max_batch_size,
+        "datatype": scenario.datatype,
+        "limits": dict(scenario.limits),
+        "total": found.total,
+        "feasible": found.feasible,
+        "infeasible_by_reason": found.infeasible_by_reason,
+        "best": found.best,
+        "top": [] if best is None else best.to_dict("records"),
+        "seconds": seconds,
+        "executions_per_second": found.total / seconds if seconds > 0 else None,
+        "from_store": again,
+    }
+
+
+def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, seconds: float, again: bool) -> None:
+    from engine.columns import by_name
+    from engine.reasons import BY_CODE
+
+    scenario = found.scenario
+    write(
+        f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
+        f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, {scenario.datatype}"
+    )
+    speed = f"{seconds:.2f} s, {rate(found.total / seconds)}" if seconds > 0 else "0 s"
+    write(
+        f"{found.total:,} executions, {found.feasible:,} of them feasible "
+        f"({'remembered; evaluated in ' if again else ''}{speed})"
+    )
+    reasons = sorted(found.infeasible_by_reason.items(), key=lambda item: -item[1])
+    if reasons:
+        write()
+        write(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
+    if best is not None and len(best):
+        write()
+        write(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
+        write(executions_table(best))
+    elif not found.total:
+        write("No execution is within the limits.")
+    elif not found.feasible:
+        write()
+        write("Nothing is feasible: more memory, more processors or fewer limits would be needed.")

@@ -1,0 +1,171 @@
+"""The commands that list, show and check models and systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from engine.command_output import ExitCode, as_json, text_table, write
+
+__all__ = ["models_app", "systems_app"]
+
+Names = Annotated[list[str], typer.Argument(metavar="FILE...", help="JSON files, in our format or Calculon's.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Library name, or path of a JSON file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+models_app = typer.Typer(help="Models: list the library, show one, check files.", no_args_is_help=True)
+systems_app = typer.Typer(help="Systems: list the library, show one, check files.", no_args_is_help=True)
+
+
+@models_app.command("list")
+def list_models(json: Json = False) -> None:
+    """Models of the library, with their size and whether the exact cost model can represent them."""
+    import models
+
+    found = [models.load(name) for name in models.names()]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": model.name,
+            "title": model.title,
+            "parameters": model.parameters,
+            "sequence": model.seq_size,
+            "blocks": None if model.block is None else model.block.num_blocks,
+            "hidden": None if model.block is None else model.block.hidden,
+            "explorable": model.block is not None,
+        }
+        for model in found
+    ]
+    if json:
+        write(as_json(rows))
+        return
+    headers = ("name", "title", "parameters", "sequence", "blocks", "hidden")
+    write(text_table(headers, [[_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
+    if not all(row["explorable"] for row in rows):
+        write("\nModels without a number of blocks (experts, latent attention) have no exact cost model.")
+
+
+@systems_app.command("list")
+def list_systems(json: Json = False) -> None:
+    """Systems of the library, with peak rates, memory and networks."""
+    import hardware
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": system.name,
+            "title": system.title,
+            "datatypes": list(system.datatypes),
+            "mem1_gib": system.mem1.capacity_gib,
+            "mem1_gb_per_s": system.mem1.bandwidth_gb_per_s,
+            "mem2_gib": system.mem2.capacity_gib,
+            "network_sizes": [network.size for network in system.networks],
+            "assumed_values": len(system.assumed_values()),
+        }
+        for system in map(hardware.load, hardware.names())
+    ]
+    if json:
+        write(as_json(rows))
+        return
+    headers = ("name", "title", "datatypes", "memory [GiB]", "[GB/s]", "host [GiB]", "network sizes", "assumed")
+    cells = [
+        [
+            row["name"], row["title"], ", ".join(row["datatypes"]), _cell(row["mem1_gib"]), _cell(row["mem1_gb_per_s"]),
+            _cell(row["mem2_gib"]), " / ".join(map(str, row["network_sizes"])), _cell(row["assumed_values"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    write(text_table(headers, cells, left=(0, 1, 2)))
+
+
+@models_app.command("show")
+def show_model(name: Name, json: Json = False) -> None:
+    """One model: its numbers, their source, and what the exact cost model leaves out of it."""
+    import models
+
+    model = models.load(name)
+    if json:
+        write(as_json(models.to_document(model)))
+        return
+    _show(models.to_document(model))
+    if model.parameters is not None:
+        write(f"parameters: {model.parameters:,}")
+    if model.block is not None and model.architecture is not None:
+        write("block, as evaluated:")
+        _show(model.block.model_dump(), "  ")
+    for sentence in model.not_represented:
+        write(f"not represented: {sentence}")
+
+
+@systems_app.command("show")
+def show_system(name: Name, json: Json = False) -> None:
+    """One system: its numbers with units, their source, and every assumed value with its basis."""
+    import hardware
+
+    system = hardware.load(name)
+    if json:
+        write(as_json(hardware.to_document(system)))
+        return
+    document = hardware.to_document(system)
+    document.pop("assumptions", None)
+    _show(document)
+    if assumed := system.assumed_values():
+        write("assumed, not read from a datasheet:")
+        for path, value, basis in assumed:
+            write(f"  {path} = {_cell(value)}: {basis}")
+
+
+@models_app.command("check")
+def check_models(files: Names) -> None:
+    """Check model files; exit code 2 when one of them cannot be used."""
+    import models
+
+    _check(files, models.load, "model")
+
+
+@systems_app.command("check")
+def check_systems(files: Names) -> None:
+    """Check system files; exit code 2 when one of them cannot be used."""
+    import hardware
+
+    _check(files, hardware.load, "system")
+
+
+def _check(files: list[str], load: Callable[[str], Any], noun: str) -> None:
+    from models.documents import DocumentError
+
+    failed = False
+    for file in files:
+        try:
+            found = load(file)
+        except DocumentError as error:
+            failed = True
+            write(f"{file}: {error}" if file not in str(error) else str(error))
+        else:
+            write(f"{file}: a {noun}, {found.title or found.name}")
+    if failed:
+        raise typer.Exit(ExitCode.INPUT)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def _show(document: Any, indent: str = "") -> None:
+    """A JSON document as indented lines; short lists on one line."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            write(f"{indent}{key}:")
+            _show(value, indent + "  ")
+        elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            for position, each in enumerate(value):
+                write(f"{indent}{key}[{position}]:")
+                _show(each, indent + "  ")
+        elif value not in (None, "", []):
+            write(f"{indent}{key}: {', '.join(map(str, value)) if isinstance(value, list) else _cell(value)}")

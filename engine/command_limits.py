@@ -1,0 +1,57 @@
+"""Limits as the command line takes them: `field=value`, `field=a,b,..` and `field=lo..hi`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from engine.columns import FIELDS
+from engine.limits import OPTIONS, LimitError
+
+__all__ = ["parse_limits"]
+
+_FLAGS = dict.fromkeys(("true", "on", "yes"), True) | dict.fromkeys(("false", "off", "no"), False)
+_BOOLEAN = {column.name for column in FIELDS if column.dtype == "bool"} | set(OPTIONS)
+_WHOLE = {column.name for column in FIELDS if column.dtype == "int64"}
+
+
+def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
+    """Limits for `engine.explore` from texts such as "tensor_par=1,2,4", "pipeline_par=..8", "weight_offload=off".
+
+    Names and values themselves are checked by `engine.limits`; what is malformed raises `LimitError`.
+    """
+    limits: dict[str, Any] = {}
+    for text in texts:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        if not equals or not name or not values:
+            raise LimitError(f"The limit {text!r} is not understood; write field=a,b,.. or field=lo..hi.")
+        if name in limits:
+            raise LimitError(f"There are two limits on {name}; give all its values in one.")
+        if name in _WHOLE and ".." in values:
+            limits[name] = _range(name, values)
+        else:
+            found = [_value(name, value.strip()) for value in values.split(",")]
+            limits[name] = found[0] if name in OPTIONS and len(found) == 1 else found
+    return limits
+
+
+def _range(name: str, text: str) -> dict[str, int]:
+    ends = text.split("..")
+    if len(ends) != 2 or not any(end.strip() for end in ends):
+        raise LimitError(f"The limit {name}={text} is not a range; write {name}=lo..hi, and leave out at most one end.")
+    return {end: _whole(name, part.strip()) for end, part in zip(("min", "max"), ends, strict=True) if part.strip()}
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _BOOLEAN:
+        if text.lower() not in _FLAGS:
+            raise LimitError(f"{name} cannot be {text!r}; it is {', '.join(_FLAGS)}.")
+        return _FLAGS[text.lower()]
+    return _whole(name, text) if name in _WHOLE else text
+
+
+def _whole(name: str, text: str) -> int:
+    # int() alone would take "1_0" and refuse thousands of digits with a message of its own.
+    if not text.isdecimal() or len(text) > 18:
+        raise LimitError(f"{name} cannot be {text[:40]!r}; it is a whole number.")
+    return int(text)

@@ -1,0 +1,114 @@
+"""The command `shardscape`.
+
+Modules that take long to load are imported by the command that needs them, so that help and lists come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from engine.command_evaluate import evaluate, layers
+from engine.command_explore import explore
+from engine.command_library import models_app, systems_app
+from engine.command_output import ExitCode, write
+from engine.command_serve import serve
+
+__all__ = ["app", "main"]
+
+EXIT_CODES: Final = """\b
+Exit codes:
+  0    done
+  1    done, but nothing can run: no execution is feasible
+  2    the command, a model, a system or executions are not understood
+  3    a store or a file of results cannot be used or written
+  4    a fault in Shardscape itself; SHARDSCAPE_TRACEBACK=1 shows where
+  130  interrupted; nothing was stored
+"""
+
+OVERVIEW: Final = f"""Every way to run a large language model on a cluster: evaluated exactly, stored, shown.
+
+\b
+Examples:
+  shardscape serve
+  shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
+  shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
+  shardscape layers megatron-1T a100_80g execution.json
+  shardscape models list
+
+MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
+
+{EXIT_CODES}"""
+
+
+class Reporting(TyperGroup):
+    """The group of all commands: whatever goes wrong in one becomes one sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            self._stop("Interrupted.", ExitCode.INTERRUPTED)
+        except Exception as error:
+            # Typer's own exceptions end the command or tell how it is used.
+            if type(error).__module__.split(".")[0] in ("typer", "click") or os.environ.get("SHARDSCAPE_TRACEBACK"):
+                raise
+            self._stop(*_told(error))
+
+    @staticmethod
+    def _stop(sentence: str, code: ExitCode) -> NoReturn:
+        write(sentence, stream=sys.stderr)
+        raise typer.Exit(code)
+
+
+def _told(error: BaseException) -> tuple[str, ExitCode]:
+    """The sentence and the exit code of an error."""
+    text = str(error).strip()
+    ours = type(error).__module__.split(".")[0] in ("engine", "models", "hardware")
+    if ours and isinstance(error, ValueError):
+        from engine.store_errors import StoreError
+        from engine.table_files import TableWriteError
+
+        return text, ExitCode.STORE if isinstance(error, StoreError | TableWriteError) else ExitCode.INPUT
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this; limit some fields, or give a store.", ExitCode.FAULT
+    shown = f"{type(error).__name__}: {text}".split("\n", 1)[0].rstrip(".")
+    return f"Shardscape failed ({shown}); this is a fault of its own, please report it.", ExitCode.FAULT
+
+
+app = typer.Typer(
+    cls=Reporting,
+    help=OVERVIEW,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+for command in (serve, explore, evaluate, layers):
+    app.command()(command)
+app.add_typer(models_app, name="models")
+app.add_typer(systems_app, name="systems")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and ends the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if hasattr(signal, "SIGPIPE"):  # `shardscape models list | head` ends quietly
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    typer.main.get_command(app)(args=arguments, prog_name="shardscape")
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    main()

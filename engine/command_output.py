@@ -1,0 +1,223 @@
+"""What all commands share: exit codes, arguments, tables with units, JSON, a line of progress."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from engine.columns import Column
+    from engine.explore import Progress
+
+__all__ = [
+    "ExitCode",
+    "ModelArgument",
+    "ProgressLine",
+    "SystemArgument",
+    "as_json",
+    "executions_table",
+    "quantity",
+    "rate",
+    "statistics_list",
+    "text_table",
+    "unit_of",
+    "write",
+]
+
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Library name or JSON file of the model.")]
+SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="Library name or JSON file of the system.")]
+
+
+class ExitCode(IntEnum):
+    """How the command ended, told to whoever called it; the help text says what each means."""
+
+    NOTHING = 1
+    INPUT = 2
+    STORE = 3
+    FAULT = 4
+    INTERRUPTED = 130
+
+
+SCALES: Final[Mapping[str, tuple[str, float]]] = {
+    "bytes": ("GiB", 2.0**30),
+    "bytes/s": ("GB/s", 1e9),
+    "FLOP": ("TFLOP", 1e12),
+    "fraction": ("%", 0.01),
+}
+"""Unit of the register -> unit printed, and its size in the former; other units are printed as they are."""
+
+SUMMARY: Final = (
+    "sample_rate",
+    "total_time",
+    "total_efficiency",
+    "bubble_time",
+    "tp_comm_exposed_time",
+    "dp_comm_exposed_time",
+    "proc_mem_tier1_cap_req",
+    "proc_mem_tier2_cap_req",
+)
+"""Statistics that a table of executions shows."""
+
+ALWAYS: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving")
+"""Fields that a table of executions shows even where all rows agree."""
+
+
+def write(text: str = "", *, stream: TextIO | None = None) -> None:
+    """Prints a line; characters that a terminal would act on are shown as escapes."""
+    print(_printable(text), file=stream or sys.stdout)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def unit_of(column: Column) -> str:
+    """The unit in which a column is printed."""
+    return SCALES.get(column.unit, (column.unit, 1.0))[0]
+
+
+def quantity(column: Column, value: Any) -> str:
+    """A value of a column in its printed unit, to four significant digits, without the unit; "-" where absent."""
+    if column.dtype == "float64":
+        return _number(float(value) / SCALES.get(column.unit, ("", 1.0))[1])
+    if column.dtype == "bool":
+        from engine.columns import choice_label
+
+        return choice_label(column, value)
+    return str(value)
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value) or value == 0:
+        return f"{value:g}"
+    if not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3e}"
+    return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+
+
+def rate(per_second: float) -> str:
+    """A rate of executions, such as "21.3 M executions/s"."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if per_second >= size:
+            return f"{per_second / size:.3g} {letter} executions/s"
+    return f"{per_second:.3g} executions/s"
+
+
+def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
+    """Aligned columns under their headers; those at positions `left` align left, the others right."""
+    cells = [list(headers), *([_printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[position]) for row in cells) for position in range(len(headers))]
+    lefts = set(left)
+    lines = [
+        "  ".join(
+            cell.ljust(width) if position in lefts else cell.rjust(width)
+            for position, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join(lines)
+
+
+def executions_table(table: pd.DataFrame) -> str:
+    """Executions with what distinguishes them and what comes of them; what all of them share is told once below."""
+    from engine.columns import FIELDS, by_name, choice_label
+
+    several = len(table) > 1
+    varying = {column.name for column in FIELDS if several and table[column.name].astype(str).nunique() > 1}
+    shown = [column for column in FIELDS if column.name in ALWAYS or column.name in varying]
+    columns = [*([by_name("id")] if "id" in table else []), *shown, *(by_name(name) for name in SUMMARY)]
+    headers = [
+        f"{column.short} [{unit}]" if (unit := unit_of(column)) not in ("", column.short) else column.short
+        for column in columns
+    ]
+    rows = [
+        [
+            choice_label(column, row[column.name]) if column.dtype == "str" else quantity(column, row[column.name])
+            for column in columns
+        ]
+        for row in table.to_dict("records")
+    ]
+    text = text_table(headers, rows, left=())
+    if len(table):
+        same = [
+            f"{column.short} {choice_label(column, table[column.name].iloc[0])}"
+            for column in FIELDS
+            if column not in shown
+        ]
+        text += f"\n{'all' if several else 'with'}: {', '.join(same)}"
+    return text
+
+
+def statistics_list(row: Mapping[str, Any]) -> str:
+    """All statistics of one execution, by group, with units and names."""
+    from engine.columns import STATISTICS
+
+    lines: list[str] = []
+    wide = max(len(column.label) for column in STATISTICS)
+    for group in dict.fromkeys(column.group for column in STATISTICS):
+        lines += ["", group]
+        for column in STATISTICS:
+            if column.group == group:
+                value = f"{quantity(column, row[column.name]):>12} {unit_of(column)}".rstrip()
+                lines.append(f"  {column.label:<{wide}}  {value}")
+    return "\n".join(lines[1:])
+
+
+def as_json(value: Any) -> str:
+    """JSON of results; what JSON cannot write, infinite and absent numbers, becomes null."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    item = value.item() if hasattr(value, "item") else value
+    return None if isinstance(item, float) and not math.isfinite(item) else item
+
+
+class ProgressLine:
+    """A line on a terminal that shows how far an exploration is; nothing where `stream` is no terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+        self.calls = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Shows progress in place of what was shown before."""
+        self.calls += 1
+        if not self._shown:
+            return
+        share = progress.done / progress.total if progress.total else 1.0
+        filled = round(24 * share)
+        left = f"{progress.seconds_left:.1f} s left" if math.isfinite(progress.seconds_left) else "starting"
+        text = (
+            f"[{'#' * filled}{'.' * (24 - filled)}] {share:4.0%}  {progress.done:,} of {progress.total:,}  "
+            f"{rate(progress.rate)}  {left}"
+        )
+        self._stream.write(f"\r\x1b[K{text[: _width() - 1]}")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._shown and self.calls:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns if os.environ.get("TERM") != "dumb" else 80

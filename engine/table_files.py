@@ -1,0 +1,311 @@
+"""Tables of executions in files: reading CSV, Parquet and JSON in pieces, writing results as CSV or Parquet.
+
+Files are read and written a piece at a time, so their size is bounded by the disk and not by memory. What is wrong with
+a single value is no error here: the value is handed on, and the engine says which row is invalid and why. What is wrong
+with the file as a whole is a `TableFileError`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from engine.columns import FIELDS, OUTCOME, STATISTICS, Column
+
+__all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWriteError", "read_executions"]
+
+READABLE: Final = (".csv", ".parquet", ".json")
+WRITABLE: Final = (".csv", ".parquet")
+
+ROWS_PER_PIECE: Final = 100_000
+"""Rows read and evaluated together: some 200 MiB with all statistics."""
+
+LARGEST_JSON: Final = 200_000_000
+"""Largest JSON file that is read [bytes], as it has to be in memory whole; some 300,000 executions."""
+
+NAMES: Final = tuple(column.name for column in FIELDS)
+RESULTS: Final = (*FIELDS, *OUTCOME, *STATISTICS)
+
+
+class TableFileError(ValueError):
+    """A file that executions cannot be read from; the message is one sentence naming the file and what would do."""
+
+
+class TableWriteError(TableFileError, OSError):
+    """Results could not be written; nothing of them was kept."""
+
+
+def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
+    """The executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least one.
+
+    A `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Columns beyond the
+    23 fields are left out. Cells of a `.csv` file become what the register says their field is, where they can.
+
+    Raises `TableFileError` for a file that cannot be read or lacks a field.
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in READABLE:
+        raise TableFileError(f"{file} cannot be read as executions; its name must end in {', '.join(READABLE)}.")
+    try:
+        _check_regular(file)
+        read = {".csv": _read_csv, ".parquet": _read_parquet, ".json": _read_json}[suffix]
+        pieces = read(file)
+        yield from pieces
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, TableFileError):
+            raise
+        raise TableFileError(f"{file} cannot be read as {suffix[1:].upper()}: {_first_line(error)}.") from error
+
+
+def _check_regular(file: Path) -> None:
+    try:
+        mode = os.stat(file).st_mode
+    except FileNotFoundError:
+        raise TableFileError(f"There is no file {file} to read executions from.") from None
+    if not stat.S_ISREG(mode):  # opening a pipe or a terminal would wait for ever
+        what = "a folder" if stat.S_ISDIR(mode) else "not a file"
+        raise TableFileError(f"{file} is {what}; executions are read from a file.")
+
+
+def _first_line(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    line = str(text).strip().split("\n", 1)[0]
+    # Arrow quotes the row at fault, which may be a megabyte of anything.
+    return re.sub(r"(got \d+):.*", r"\1", line).rstrip(".! ")[:300]
+
+
+def _check_columns(file: Path, names: list[str]) -> None:
+    missing = [name for name in NAMES if name not in names]
+    if missing:
+        shown = ", ".join(missing) if len(missing) < len(NAMES) else "execution fields at all"
+        raise TableFileError(f"{file} has no {shown}; executions need the 23 columns {', '.join(NAMES)}.")
+    repeated = sorted({name for name in names if name in NAMES and names.count(name) > 1})
+    if repeated:
+        raise TableFileError(f"{file} has more than one column {', '.join(repeated)}; each may appear once.")
+
+
+def _read_csv(file: Path) -> Iterator[pd.DataFrame]:
+    with pa.csv.open_csv(file) as header:
+        _check_columns(file, header.schema.names)
+    options = pa.csv.ConvertOptions(
+        include_columns=list(NAMES), column_types=dict.fromkeys(NAMES, pa.string()), strings_can_be_null=False
+    )
+    with pa.csv.open_csv(file, convert_options=options) as reader:
+        yield from _pieces(reader)
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+    """Batches of text joined into pieces, each column typed; an empty piece where there is no row at all."""
+    kept: list[pa.RecordBatch] = []
+    rows = 0
+    given = False
+    for batch in batches:
+        kept.append(batch)
+        rows += batch.num_rows
+        if rows >= ROWS_PER_PIECE:
+            yield _typed(pa.Table.from_batches(kept))
+            kept, rows, given = [], 0, True
+    if rows:
+        yield _typed(pa.Table.from_batches(kept))
+    elif not given:
+        yield pd.DataFrame({column.name: pd.Series([], dtype=column.dtype) for column in FIELDS})
+
+
+def _typed(table: pa.Table) -> pd.DataFrame:
+    columns = {}
+    for column in FIELDS:
+        encoded = table[column.name].combine_chunks().dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        values = [_from_text(column, text.strip()) for text in encoded.dictionary.to_pylist()]
+        columns[column.name] = _series(column, values, encoded.indices.to_numpy())
+    return pd.DataFrame(columns)
+
+
+def _from_text(column: Column, text: str) -> Any:
+    """The value that a cell of text stands for; the text itself where it is nothing that the field could be."""
+    if text == "":
+        return None
+    if column.dtype == "bool":
+        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
+    if column.dtype == "int64":
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(text)
+    return text
+
+
+def _series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> pd.Series[Any]:
+    """The values at `codes`, in the field's own type where all of them have it."""
+    plain = {"int64": int, "bool": bool, "str": str}[column.dtype]
+    if values and all(type(value) is plain for value in values):
+        if plain is str:
+            return pd.Series(pd.array(pa.DictionaryArray.from_arrays(codes, values).cast(pa.string()), dtype="str"))
+        with suppress(OverflowError):
+            return pd.Series(np.array(values, dtype=column.dtype)[codes])
+    distinct = np.empty(len(values), dtype=object)
+    distinct[:] = values
+    return pd.Series(distinct[codes], dtype=object)
+
+
+def _read_parquet(file: Path) -> Iterator[pd.DataFrame]:
+    with pq.ParquetFile(file) as source:
+        _check_columns(file, list(source.schema_arrow.names))
+        given = False
+        for batch in source.iter_batches(ROWS_PER_PIECE, columns=list(NAMES)):
+            yield batch.to_pandas()
+            given = True
+        if not given:
+            yield source.schema_arrow.empty_table().select(list(NAMES)).to_pandas()
+
+
+def _read_json(file: Path) -> Iterator[pd.DataFrame]:
+    size = file.stat().st_size
+    if size > LARGEST_JSON:
+        raise TableFileError(
+            f"{file} has {size / 1e6:,.0f} MB; JSON is read up to {LARGEST_JSON / 1e6:,.0f} MB, larger tables from "
+            "CSV or Parquet."
+        )
+    try:
+        document = json.loads(file.read_bytes().decode("utf-8-sig"))
+    except RecursionError:
+        raise TableFileError(f"{file} is nested too deeply for a file of executions.") from None
+    except UnicodeDecodeError as error:
+        raise TableFileError(f"{file} is not UTF-8 text (byte {error.start}), so it is not JSON.") from None
+    records = [document] if isinstance(document, Mapping) else document
+    if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
+        raise TableFileError(f"{file} holds no execution; it must be an object with the 23 fields, or a list of such.")
+    if records:
+        _check_columns(file, [name for name in NAMES if any(name in record for record in records)])
+    for start in range(0, max(len(records), 1), ROWS_PER_PIECE):
+        part = records[start : start + ROWS_PER_PIECE]
+        yield pd.DataFrame({name: [record.get(name) for record in part] for name in NAMES})
+
+
+class ResultWriter:
+    """Writes tables of results one after another into a `.csv` or `.parquet` file, which appears when it is whole.
+
+    Statistics of executions that do not run are empty (null). A field whose value is of the wrong type is empty in
+    Parquet, where a column has one type; `reason_text` quotes the value. Use as a context manager.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises `TableWriteError` where `path` cannot be written, before anything has been computed."""
+        self.path = Path(path)
+        self.rows = 0
+        suffix = self.path.suffix.lower()
+        if suffix not in WRITABLE:
+            raise TableFileError(f"{self.path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
+        if self.path.is_dir():
+            raise TableWriteError(f"{self.path} is a folder; results are written to a file.")
+        self._as_text = suffix == ".csv"
+        self._schema = _schema(self._as_text)
+        self._temporary = self.path.with_name(f".{uuid.uuid4().hex}{suffix}.tmp")
+        try:
+            self._writer = (
+                pa.csv.CSVWriter(self._temporary, self._schema, write_options=_CSV_OPTIONS)
+                if self._as_text
+                else pq.ParquetWriter(self._temporary, self._schema, compression="zstd")
+            )
+        except (pa.ArrowException, OSError) as error:
+            self._discard()
+            raise self._explained(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._writer.close()
+            if kind is None:
+                os.replace(self._temporary, self.path)
+        except (pa.ArrowException, OSError) as problem:
+            if kind is None:
+                raise self._explained(problem) from problem
+        finally:
+            self._discard()
+
+    def write(self, results: pd.DataFrame) -> None:
+        """Adds results of `engine.evaluate`. Raises `TableWriteError`."""
+        arrays = [_array(results[column.name], column, as_text=self._as_text) for column in RESULTS]
+        try:
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        except (pa.ArrowException, OSError) as error:
+            raise self._explained(error) from error
+        self.rows += len(results)
+
+    def _explained(self, error: BaseException) -> TableWriteError:
+        return TableWriteError(f"{self.path} cannot be written: {_first_line(error)}.")
+
+    def _discard(self) -> None:
+        with suppress(OSError):
+            self._temporary.unlink(missing_ok=True)
+
+
+_CSV_OPTIONS: Final = pa.csv.WriteOptions(quoting_style="needed")
+
+
+def _schema(as_text: bool) -> pa.Schema:
+    types = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+    return pa.schema(
+        [
+            pa.field(
+                column.name,
+                pa.string() if as_text and column.kind == "field" else types[column.dtype],
+                metadata={"unit": column.unit, "label": column.label},
+            )
+            for column in RESULTS
+        ]
+    )
+
+
+def _array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array:
+    """A column of results as it is written."""
+    if column.kind != "field":
+        return pa.array(series, pa.string() if column.dtype == "str" else pa.float64(), from_pandas=True)
+    if series.dtype == column.dtype:
+        array = pa.array(series, from_pandas=True)
+        return array.cast(pa.string()) if as_text else array
+    values = [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in series.tolist()]
+    if as_text:
+        return pa.array([None if value is None else _text(value) for value in values], pa.string())
+    if column.dtype == "str":
+        return pa.array([value if isinstance(value, str) else None for value in values], pa.string())
+    if column.dtype == "bool":
+        return pa.array([bool(value) if _is_flag(value) else None for value in values], pa.bool_())
+    return pa.array([None if value is None or not _is_whole(value) else int(value) for value in values], pa.int64())
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_ | int | float | np.number)
+
+
+def _is_flag(value: Any) -> bool:
+    return _is_number(value) and value in (0, 1)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_) or not _is_number(value):
+        return False
+    return bool(abs(value) < 2**63 and value == int(value))
