@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
@@ -22,7 +22,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> worlds.Files:
     return worlds.Files(Path(tmp_path_factory.mktemp("drawn")))
 
 
-@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_drawn_by_hypothesis(files: worlds.Files, random: Random) -> None:
     shape, machine = worlds.model(random), worlds.system(random)
