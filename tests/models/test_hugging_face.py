@@ -41,10 +41,15 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-7B": ("llama", {k: v for k, v in llama(4096, 11008, 32, 32, 32, 32000, 2048).items() if "key" not in k}),
     "mistral-7B-v0.1": ("mistral", llama(4096, 14336, 32, 32, 8, 32000, 32768, sliding_window=4096)),
     "mistral-7B-v0.3": ("mistral", llama(4096, 14336, 32, 32, 8, 32768, 32768, sliding_window=None)),
-    "mixtral-8x7B": ("mixtral", llama(4096, 14336, 32, 32, 8, 32000, 32768, num_local_experts=8, num_experts_per_tok=2)),
+    "mixtral-8x7B": (
+        "mixtral", llama(4096, 14336, 32, 32, 8, 32000, 32768, num_local_experts=8, num_experts_per_tok=2)
+    ),
     "qwen2.5-7B": (
         "qwen2",
-        llama(3584, 18944, 28, 28, 4, 152064, 131072, use_sliding_window=False, sliding_window=131072, max_window_layers=28),
+        llama(
+            3584, 18944, 28, 28, 4, 152064, 131072, use_sliding_window=False, sliding_window=131072,
+            max_window_layers=28,
+        ),
     ),
     "qwen3-8B": ("qwen3", llama(4096, 12288, 36, 32, 8, 151936, 40960, head_dim=128, attention_bias=False)),
     "qwen2-57B-A14B": (
@@ -74,13 +79,13 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "falcon-7B": (
         "falcon",
-        {"hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024, "multi_query": True,
-         "parallel_attn": True, "new_decoder_architecture": False, "bias": False, "alibi": False},
+        {"hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024,
+         "multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "bias": False, "alibi": False},
     ),
     "falcon-40B": (
         "falcon",
-        {"hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128, "num_kv_heads": 8, "vocab_size": 65024,
-         "parallel_attn": True, "new_decoder_architecture": True, "bias": False, "alibi": False},
+        {"hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128, "num_kv_heads": 8,
+         "vocab_size": 65024, "parallel_attn": True, "new_decoder_architecture": True, "bias": False, "alibi": False},
     ),
     "gpt2-xl": (
         "gpt2", {"n_embd": 1600, "n_layer": 48, "n_head": 25, "n_inner": None, "n_positions": 1024, "vocab_size": 50257}
@@ -93,7 +98,9 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"hidden_size": 4096, "ffn_dim": 16384, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 50272,
          "max_position_embeddings": 2048, "word_embed_proj_dim": 4096},
     ),
-    "bloom-7B1": ("bloom", {"hidden_size": 4096, "n_layer": 30, "n_head": 32, "vocab_size": 250880, "seq_length": 2048}),
+    "bloom-7B1": (
+        "bloom", {"hidden_size": 4096, "n_layer": 30, "n_head": 32, "vocab_size": 250880, "seq_length": 2048}
+    ),
     "mpt-30B-released": (
         "mpt",
         {"d_model": 7168, "n_layers": 48, "n_heads": 64, "vocab_size": 50432, "max_seq_len": 8192, "expansion_ratio": 4,
@@ -109,23 +116,26 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "deepseek-v2-lite": (
         "deepseek_v2",
         llama(
-            2048, 10944, 27, 16, 16, 102400, 163840, q_lora_rank=None, **MLA, n_routed_experts=64, num_experts_per_tok=6,
-            moe_intermediate_size=1408, n_shared_experts=2, first_k_dense_replace=1, moe_layer_freq=1,
+            2048, 10944, 27, 16, 16, 102400, 163840, q_lora_rank=None, **MLA, n_routed_experts=64,
+            num_experts_per_tok=6, moe_intermediate_size=1408, n_shared_experts=2, first_k_dense_replace=1,
+            moe_layer_freq=1,
         ),
     ),
     "deepseek-v3": (
         "deepseek_v3",
         llama(
-            7168, 18432, 61, 128, 128, 129280, 163840, q_lora_rank=1536, **MLA, n_routed_experts=256, num_experts_per_tok=8,
-            moe_intermediate_size=2048, n_shared_experts=1, first_k_dense_replace=3, num_nextn_predict_layers=1,
+            7168, 18432, 61, 128, 128, 129280, 163840, q_lora_rank=1536, **MLA, n_routed_experts=256,
+            num_experts_per_tok=8, moe_intermediate_size=2048, n_shared_experts=1, first_k_dense_replace=3,
+            num_nextn_predict_layers=1,
         ),
     ),
     "glm-5": (
         "glm_moe_dsa",
         llama(
-            6144, 12288, 78, 64, 64, 154880, 202752, q_lora_rank=2048, **{**MLA, "qk_nope_head_dim": 192, "v_head_dim": 256},
-            n_routed_experts=256, num_experts_per_tok=8, moe_intermediate_size=2048, n_shared_experts=1, head_dim=64,
-            first_k_dense_replace=3, num_nextn_predict_layers=1, index_n_heads=32, index_head_dim=128, index_topk=2048,
+            6144, 12288, 78, 64, 64, 154880, 202752, q_lora_rank=2048,
+            **{**MLA, "qk_nope_head_dim": 192, "v_head_dim": 256}, n_routed_experts=256, num_experts_per_tok=8,
+            moe_intermediate_size=2048, n_shared_experts=1, head_dim=64, first_k_dense_replace=3,
+            num_nextn_predict_layers=1, index_n_heads=32, index_head_dim=128, index_topk=2048,
         ),
     ),
     "gpt-oss-20B": (
@@ -153,6 +163,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 """By library name: what the released config.json says of the same model, its other keys left out."""
 
 LLAMA = {"model_type": "llama", **CONFIGS["llama-3.1-8B"][1]}
+PHI = {**LLAMA, "model_type": "phi3"}
 UNSHAPED = {"vocab", "max_seq", "rope_theta", "params_published_b", "params_active_published_b"}
 
 
@@ -253,7 +264,7 @@ def test_starcoders() -> None:
     ("document", "words"),
     [
         ({"model_type": "mamba2"}, "model_type 'mamba2' has layers of state spaces or linear attention"),
-        ({"model_type": "nemotron_h"}, "state spaces or linear attention, which cannot be represented; supported are bloom"),
+        ({"model_type": "nemotron_h"}, "linear attention, which cannot be represented; supported are bloom, dbrx"),
         ({"model_type": "deepseek_v4"}, "attends to compressed sequences"),
         ({"model_type": "bert"}, "model_type 'bert' is not among the families that can be read"),
         ({"model_type": "qwen3moe"}, "did you mean 'qwen3_moe'"),
@@ -273,15 +284,15 @@ def test_starcoders() -> None:
         ({**LLAMA, "rope_parameters": 5}, "'rope_parameters' is 5; it must be an object with named keys"),
         ({**LLAMA, "rope_theta": "big"}, "'rope_theta' is 'big'; it must be a number"),
         ({**LLAMA, "mlp_bias": True}, "biases in the MLP alone cannot be represented"),
-        ({**LLAMA, "model_type": "phi3", "layer_types": "all"}, "'layer_types' is 'all'; it must be a list"),
-        ({**LLAMA, "model_type": "phi3", "layer_types": ["full_attention"]}, "'layer_types' has 1 entries for 32 layers"),
-        ({**LLAMA, "model_type": "phi3", "layer_types": ["linear_attention"] * 32}, "'layer_types' has 'linear_attention'"),
+        ({**PHI, "layer_types": "all"}, "'layer_types' is 'all'; it must be a list"),
+        ({**PHI, "layer_types": ["full_attention"]}, "'layer_types' has 1 entries for 32 layers"),
+        ({**PHI, "layer_types": ["linear_attention"] * 32}, "'layer_types' has 'linear_attention'"),
         (
-            {**LLAMA, "model_type": "phi3", "layer_types": pattern(32, 2)},
+            {**PHI, "layer_types": pattern(32, 2)},
             "'layer_types' has windowed layers, but there is no window",
         ),
         (
-            {**LLAMA, "model_type": "phi3", "sliding_window": 9, "layer_types": pattern(32, 2)[::-1]},
+            {**PHI, "sliding_window": 9, "layer_types": pattern(32, 2)[::-1]},
             "'layer_types' does not repeat with full attention in every n-th layer",
         ),
         (
