@@ -54,8 +54,7 @@ def test_layers_add_up_to_the_block(number: int) -> None:
         "baseblock_fw_tp_size": "baseblock_fw_tp_comm_size",
         "edgeblock_bw_tp_size": "edgeblock_bw_tp_comm_size",
     }
-    if block.loc[0, "status"] != "ok":
-        pytest.fail(f"the execution should run: {block.loc[0, 'reason_text']}")
+    assert block.loc[0, "status"] == "ok", block.loc[0, "reason_text"]
     for statistic, column in sums.items():
         assert table[column].sum() == pytest.approx(block.loc[0, statistic], rel=1e-12), statistic
 

@@ -70,7 +70,7 @@ def test_rubbish_in_a_field_is_refused_and_spoils_nothing_else(good: Good, name:
         place = number % 2 * 2
         others = [other for other in range(4) if other != place]
         found = engine.evaluate(model, system, _with(executions, {(place, name): value}))
-        _assert_refused(found.loc[place], name, value)
+        _assert_refused(found.iloc[place], name, value)
         pd.testing.assert_frame_equal(found.loc[others, COMPARED], clean.loc[others, COMPARED])
 
 
@@ -80,7 +80,7 @@ def test_all_rubbish_in_one_column_is_refused_row_by_row(good: Good, name: str) 
     several = [executions[row % 4] for row in range(len(RUBBISH) + 4)]
     found = engine.evaluate(model, system, _with(several, {(4 + n, name): value for n, value in enumerate(RUBBISH)}))
     for number, value in enumerate(RUBBISH):
-        _assert_refused(found.loc[4 + number], name, value)
+        _assert_refused(found.iloc[4 + number], name, value)
     pd.testing.assert_frame_equal(found.loc[:3, COMPARED], clean[COMPARED])
 
 
