@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from engine.exploration import ArrowRows, Exploration
 from engine.inputs import ModelLike, SystemLike
-from engine.plan import Plan, prepare
+from engine.parallel import reduce_slabs, workers_for
+from engine.plan import prepare
 from engine.reductions import Reductions
 from engine.rows import SCHEMA, to_arrow
 from engine.scenario import PHYSICS, Scenario
 from engine.space import Space
-from engine.steps import RowChunk, chunks_of, evaluate_rows
+from engine.steps import chunks_of, evaluate_rows
 from engine.store import Store, Writer
 
 __all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"]
@@ -76,6 +77,7 @@ def explore(
     store: str | os.PathLike[str] | Store | None = None,
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
+    workers: int | None = None,
 ) -> Exploration:
     """Evaluates every execution of a model on `num_procs` processors of a system.
 
@@ -90,6 +92,8 @@ def explore(
             results in memory; their rows are made when first asked for.
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
+        workers: processes to use while no rows are kept. None uses all cores where the space is large enough to repay
+            starting them. With a store one process evaluates: writing is what takes the time there.
 
     Raises:
         models.ModelFileError, hardware.SystemFileError, engine.limits.LimitError, engine.space.SpaceError: input.
@@ -100,7 +104,7 @@ def explore(
     scenario = Scenario.of(
         model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
     )
-    return explore_scenario(scenario, store=store, progress=progress, cancel=cancel)
+    return explore_scenario(scenario, store=store, progress=progress, cancel=cancel, workers=workers)
 
 
 def explore_scenario(
@@ -109,13 +113,14 @@ def explore_scenario(
     store: str | os.PathLike[str] | Store | None = None,
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
+    workers: int | None = None,
 ) -> Exploration:
     """Explores a scenario; see `explore`."""
     with ExitStack() as stack:
         if store is not None and not isinstance(store, Store):
             store = Store(store)
         if store is None:
-            return _in_memory(scenario, progress, cancel)
+            return _in_memory(scenario, progress, cancel, workers)
         found = from_store(scenario, store)
         if found is not None:
             return found
@@ -125,7 +130,7 @@ def explore_scenario(
         )
         if writer.record is None:
             clock = _Clock()
-            reductions = _run(space, progress, cancel, lambda plan, rows: writer.append(to_arrow(plan, rows)))
+            reductions = _run(scenario, progress, cancel, writer.append, workers)
             seconds = clock.seconds()
             writer.complete(
                 infeasible_by_reason=reductions.infeasible_by_reason(),
@@ -163,10 +168,12 @@ def _bounded(scenario: Scenario) -> Space:
     return space
 
 
-def _in_memory(scenario: Scenario, progress: Callable[[Progress], None] | None, cancel: Cancel | None) -> Exploration:
-    space = _bounded(scenario)
+def _in_memory(
+    scenario: Scenario, progress: Callable[[Progress], None] | None, cancel: Cancel | None, workers: int | None
+) -> Exploration:
+    _bounded(scenario)
     clock = _Clock()
-    reductions = _run(space, progress, cancel, None)
+    reductions = _run(scenario, progress, cancel, None, workers)
     seconds = clock.seconds()
     if int(reductions.feasible.sum()) > LARGEST_IN_MEMORY:
         raise ExplorationTooLarge(
@@ -177,19 +184,21 @@ def _in_memory(scenario: Scenario, progress: Callable[[Progress], None] | None, 
     def rows() -> ArrowRows:
         # Evaluating again is as fast as keeping, and most callers never ask.
         tables: list[pa.Table] = []
-        _run(space, None, None, lambda plan, chunk: tables.append(to_arrow(plan, chunk)))
+        _run(scenario, None, None, tables.append, workers)
         return ArrowRows(pa.concat_tables(tables) if tables else SCHEMA.empty_table())
 
     return Exploration(scenario, reductions, {"explore": seconds}, rows)
 
 
 def _run(
-    space: Space,
+    scenario: Scenario,
     progress: Callable[[Progress], None] | None,
     cancel: Cancel | None,
-    sink: Callable[[Plan, RowChunk], None] | None,
+    sink: Callable[[pa.Table], None] | None,
+    workers: int | None,
 ) -> Reductions:
-    """Rejects, evaluates and reduces the whole space, handing every chunk of rows on."""
+    """Rejects, evaluates and reduces the whole space, handing rows on as they come."""
+    space = scenario.space
     clock = _Clock()
     reductions = Reductions.empty(space)
     stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
@@ -206,17 +215,25 @@ def _run(
             progress(Progress(feasible + rejected, space.total, feasible, seconds))
 
     tell()
-    for numbers in slabs(space):
-        plan = prepare(space, numbers)
-        reductions.reject(plan)
-        rejected += int(plan.rejected.counts.sum())
-        for group, part in chunks_of(plan):
-            rows = evaluate_rows(plan, group, part)
-            reductions.add(plan, rows)
-            feasible += rows.executions()
-            if sink is not None:
-                sink(plan, rows)
+    count = workers_for(space, workers)
+    if count > 1 and sink is None:
+        for part in reduce_slabs(scenario, list(slabs(space)), count):
+            reductions.merge(part)
+            feasible += int(part.feasible.sum())
+            rejected += int(part.rejected.sum())
             tell()
+    else:
+        for numbers in slabs(space):
+            plan = prepare(space, numbers)
+            reductions.reject(plan)
+            rejected += int(plan.rejected.counts.sum())
+            for group, chunk in chunks_of(plan):
+                rows = evaluate_rows(plan, group, chunk)
+                reductions.add(plan, rows)
+                feasible += rows.executions()
+                if sink is not None:
+                    sink(to_arrow(plan, rows))
+                tell()
     assert feasible + rejected == space.total, "every execution is either rejected or evaluated"
     tell(last=True)
     return reductions

@@ -85,6 +85,17 @@ class Reductions:
             counts = np.bincount(np.clip(sixteenth, 0, len(self.spread) - 1))
             self.spread[: len(counts)] += counts
 
+    def merge(self, other: Reductions) -> None:
+        """Takes in the reductions of other cells of the same space."""
+        with np.errstate(invalid="ignore"):
+            better = ~np.isnan(other.value) & ~(self.value * _SIGN[:, None] <= other.value * _SIGN[:, None])
+        self.value[better], self.id[better] = other.value[better], other.id[better]
+        self.feasible += other.feasible
+        self.rejected += other.rejected
+        self.spread += other.spread
+        for kept, new in zip(self.excess, other.excess, strict=True):
+            np.minimum(kept, new, out=kept)
+
     def _any_id(self, rows: RowChunk) -> Ints:
         """An id for each row: of the first variant that it has."""
         result = np.full(len(rows.cell), NO_ID)
