@@ -17,7 +17,7 @@ from engine.calibrated.elementwise import Traffic, activation, casts, norms
 from engine.calibrated.experts import expert_layer
 from engine.calibrated.gemm import Linear, linear
 from engine.calibrated.inputs import LAUNCHES, Case, Floats
-from engine.calibrated.launch import block_launches, expert_launches, launch_time
+from engine.calibrated.launch import block_launches, dense_factor, expert_launches, launch_time
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 from engine.calibrated.recompute import recomputed
@@ -143,7 +143,8 @@ def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
     width = (model.experts_per_token + model.shared_experts) * model.expert_feedforward
     cast = casts(case, width, rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
-    launches = tuple(a + b for a, b in zip(block_launches(case), expert_launches(), strict=True))
+    left = dense_factor(case, p)
+    launches = tuple(a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
     return _assemble(
         case, p, shared, products, traffic, 2.0 * shared.exchange, 2.0 * found.exchange, (launches[0], launches[1])
     )

@@ -80,4 +80,5 @@ def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
 
 def framework_factor(case: Case, p: Parameters) -> Floats:
     """Traffic relative to fused kernels where a framework runs plain operators [dimensionless]."""
-    return np.where(case.software.unfused_elementwise > 0, p.unfused_elementwise, 1.0)
+    levels = np.array([1.0, p.unfused_elementwise, p.plain_elementwise])
+    return levels[case.software.unfused_elementwise.astype(int)]

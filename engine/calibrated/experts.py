@@ -18,7 +18,7 @@ from engine.calibrated.rates import Rates
 
 __all__ = ["Experts", "distinct_destinations", "exchange", "expert_layer"]
 
-PERMUTE_BYTES = 8.0
+PERMUTE_BYTES = 16.0
 """Bytes per routed element for permuting tokens into groups of one expert and back."""
 HIDDEN_EXCHANGE = 0.3
 """Share of the exchange left where it overlaps with another microbatch's computation."""
@@ -47,7 +47,8 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     inside = np.clip(case.accelerator.domain / layout.tensor_par, 1.0, ranks)
     nodes = ranks / inside
     outside = distinct_destinations(nodes, draws) * (nodes - 1.0) / nodes * element
-    time = volume / (rates.scale_up * p.expert_exchange) + outside / rates.scale_out
+    efficiency = np.where(case.accelerator.domain > case.accelerator.host_size, p.exchange_rack, p.exchange_host)
+    time = volume / (rates.scale_up * efficiency) + outside / (rates.scale_out * p.exchange_network)
     time = time + np.where(ranks > 1.0, p.latency, 0.0)
     return time * np.where(case.software.overlap_expert > 0, HIDDEN_EXCHANGE, 1.0)
 

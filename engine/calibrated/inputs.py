@@ -26,9 +26,10 @@ GENERATIONS = ("ampere", "hopper", "blackwell", "other")
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
 
-LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking")
+LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs")
 """How kernels reach the accelerator: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs,
-or plain calls that each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time."""
+plain calls that each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time,
+or CUDA graphs of the attention half only."""
 
 RECOMPUTES = (
     "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",

@@ -22,6 +22,8 @@ EIGHT_BIT = 10.0
 BACKWARD = 1.8
 EXPERTS_FORWARD = 15.0
 EXPERTS_BACKWARD = 25.0
+PER_EXPERT = 2.0
+PER_EXPERT_EIGHT_BIT = 4.0
 
 
 def launch_time(case: Case, p: Parameters) -> Floats:
@@ -29,6 +31,11 @@ def launch_time(case: Case, p: Parameters) -> Floats:
     launch = case.software.launch
     factor = np.where(launch == LAUNCHES.index("compiled"), p.compiled_launch, 1.0)
     return p.launch * np.where(launch == LAUNCHES.index("graphs"), p.graphs_launch, factor)
+
+
+def dense_factor(case: Case, p: Parameters) -> Floats:
+    """Share of a dense block's launches left where graphs cover the attention half [dimensionless]."""
+    return np.where(case.software.launch == LAUNCHES.index("partial_graphs"), p.graphs_launch, 1.0)
 
 
 def block_launches(case: Case) -> tuple[Floats, Floats]:
@@ -40,9 +47,11 @@ def block_launches(case: Case) -> tuple[Floats, Floats]:
     return forward, BACKWARD * forward
 
 
-def expert_launches() -> tuple[float, float]:
+def expert_launches(case: Case) -> tuple[Floats, Floats]:
     """Kernels that a layer of experts adds, forward and backward [dimensionless].
 
-    Grouped products launch once per layer; a count per local expert predicts worse.
+    Where quantisation and products are not grouped, every local expert has launches of its own.
     """
-    return EXPERTS_FORWARD, EXPERTS_BACKWARD
+    own = PER_EXPERT + np.where(case.layout.linear_bits < 16, PER_EXPERT_EIGHT_BIT, 0.0)
+    own = np.where(case.software.grouped_experts > 0, 0.0, own) * case.model.experts / case.layout.expert_par
+    return EXPERTS_FORWARD + own, EXPERTS_BACKWARD + 2.0 * own

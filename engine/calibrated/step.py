@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from engine.calibrated.block import BlockTimes, dense_block, expert_block
+from engine.calibrated.collectives import collective
 from engine.calibrated.head import ends
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.launch import launch_time
@@ -14,9 +15,13 @@ from engine.calibrated.parameters import Parameters
 from engine.calibrated.pipeline import blocks_per_stage, message_time, pipeline_time
 from engine.calibrated.rates import sustained_rates
 from engine.calibrated.sharding import EMBEDDING_GATHERS, data_tiers, gradient_exchange, layer_gathers, tied_exchange
-from engine.calibrated.collectives import collective
 from engine.calibrated.weights import (
-    attention_weights, dense_weights, embedding_weights, expert_weights, router_weights, shared_weights,
+    attention_weights,
+    dense_weights,
+    embedding_weights,
+    expert_weights,
+    router_weights,
+    shared_weights,
 )  # fmt: skip
 
 __all__ = ["StepTimes", "step_times"]
@@ -160,7 +165,7 @@ def step_times(case: Case, p: Parameters) -> StepTimes:
 def _sparse(case: Case, p: Parameters, routed: Floats, dense: BlockTimes) -> BlockTimes:
     """Expert blocks where there are experts, the dense block elsewhere."""
     rows = np.flatnonzero(routed)
-    if len(rows) == 0 or routed.ndim == 0 and not routed:
+    if len(rows) == 0 or (routed.ndim == 0 and not routed):
         return dense
     if routed.all():
         return expert_block(case, sustained_rates(case.accelerator, case.software.age_years, p), p)

@@ -73,7 +73,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "Hugging Face with DeepSpeed", r"HF \+ DeepSpeed",
-        {"attention_kernel": "flash2", "overlap_data": 1.0, "unfused_elementwise": 1.0, "launch": "eager"},
+        {"attention_kernel": "flash2", "overlap_data": 1.0, "unfused_elementwise": 2.0, "launch": "eager"},
     ),
     Rule("SimuMax", r"SimuMax", {"gradient_bytes": 4.0}),
     Rule("Megatron", r"Megatron|MegaScale", {}),
@@ -103,7 +103,11 @@ def infer_software(runs: pd.DataFrame) -> pd.DataFrame:
     facts.loc[notes.str.contains(r"MP mode DEFAULT").to_numpy(), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
     facts.loc[notes.str.contains(r"async|AsyncTP", flags=re.IGNORECASE).to_numpy(), "overlap_tensor"] = 1.0
     facts.loc[notes.str.contains(r"A2A overlap").to_numpy(), "overlap_expert"] = 1.0
-    facts.loc[notes.str.contains(r"CUDA graphs").to_numpy(), "launch"] = "graphs"
+    graphs = notes.str.contains(r"CUDA graphs").to_numpy()
+    facts.loc[graphs & notes.str.contains(r"full_iteration").to_numpy(), "launch"] = "graphs"
+    facts.loc[graphs & notes.str.contains(r"'attn'").to_numpy(), "launch"] = "partial_graphs"
+    early = text["framework"].str.contains(r"Megatron-Bridge (?:25|26\.0[0-3])|NeMo").to_numpy()
+    facts.loc[early, "grouped_experts"] = 0.0
     for name in SOFTWARE_COLUMNS:
         if name in runs:
             given = runs[name].notna().to_numpy()
