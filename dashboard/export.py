@@ -1,0 +1,224 @@
+"""Exports that explain themselves: CSV, Parquet, JSON and Excel, with units, scenario and version inside.
+
+Rows stream from the query to the file in batches; the table is never whole in memory. Every format carries the same
+account of itself: Parquet in its metadata, JSON in its first key, CSV in a second file of a zip archive, Excel on a
+second sheet.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import json
+import math
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from dashboard.export_excel import MOST_ROWS, write_excel
+from engine import Exploration
+from engine.columns import STORED, Column, by_name
+from engine.scenario import PHYSICS
+from engine.store import Condition
+
+__all__ = ["FORMATS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
+
+_BATCH: Final = 32_768
+_STORED: Final = frozenset(column.name for column in STORED)
+
+
+class Format(NamedTuple):
+    """A file format to export to."""
+
+    label: str
+    mime: str
+    suffix: str
+    most: float = math.inf
+    """Rows it can hold."""
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "csv": Format("CSV", "application/zip", ".csv.zip"),
+    "parquet": Format("Parquet", "application/vnd.apache.parquet", ".parquet"),
+    "json": Format("JSON", "application/json", ".json"),
+    "excel": Format(
+        "Excel", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx", MOST_ROWS
+    ),
+}
+
+
+def heading(column: Column) -> str:
+    """Name and unit of a column, as files print it: "total_time [s]"; no unit for counts and words."""
+    return f"{column.name} [{column.unit}]" if column.unit else column.name
+
+
+def too_many(kind: str, rows: int) -> bool:
+    """Whether a format cannot hold that many rows."""
+    return rows > FORMATS[kind].most
+
+
+def file_name(exploration: Exploration, what: str, kind: str) -> str:
+    """A name that tells exports apart: "gpt3-175B_h100_512_executions.csv.zip"."""
+    scenario = exploration.scenario
+    parts = (scenario.model.name, scenario.system.name, str(scenario.num_procs), what)
+    return "_".join(re.sub(r"[^\w.-]+", "-", part) for part in parts) + FORMATS[kind].suffix
+
+
+def about(exploration: Exploration, names: Sequence[str], selection: Sequence[str]) -> dict[str, Any]:
+    """What a file says of itself. selection: sentences on which executions it holds, and in which order."""
+    columns = [by_name(name) for name in names]
+    return {
+        "format": "shardscape-executions/1",
+        "software": f"shardscape {_version()}",
+        "cost_model": PHYSICS,
+        "executions_of_the_space": exploration.total,
+        "feasible": exploration.feasible,
+        "selection": list(selection),
+        "infinite_values": "written as Infinity in JSON and as inf elsewhere",
+        "columns": [
+            {"name": c.name, "unit": c.unit, "label": c.label, "description": c.description} for c in columns
+        ],
+        "scenario": exploration.scenario.to_document(),
+    }
+
+
+def of_frame(exploration: Exploration, frame: pd.DataFrame, kind: str, selection: str) -> Callable[[], bytes]:
+    """A small table as a file, built when it is asked for."""
+
+    def build() -> bytes:
+        target = io.BytesIO()
+        names = [str(name) for name in frame.columns]
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        _write(target, kind, iter([table]), names, about(exploration, names, [selection]))
+        return target.getvalue()
+
+    return build
+
+
+def of_rows(
+    exploration: Exploration,
+    kind: str,
+    *,
+    names: Sequence[str],
+    where: Sequence[Condition] = (),
+    order_by: Sequence[tuple[str, Any]] = (),
+    selection: Sequence[str] = (),
+) -> Callable[[], IO[bytes]]:
+    """The feasible executions that meet all conditions as a file, built when it is asked for.
+
+    names: of any columns; those that are not stored are computed again, batch by batch. The result is an open file
+    that vanishes when it is closed.
+    """
+
+    def build() -> IO[bytes]:
+        target = tempfile.TemporaryFile(suffix=FORMATS[kind].suffix)  # noqa: SIM115 - the caller reads and closes it
+        with tempfile.TemporaryDirectory() as folder:
+            rows = Path(folder) / "rows.parquet"
+            stored = all(name in _STORED for name in names)
+            exploration.rows.export(rows, names=list(names) if stored else ["id"], where=where, order_by=order_by)
+            batches = _stored(rows, names) if stored else _computed(exploration, rows, names)
+            _write(target, kind, batches, list(names), about(exploration, names, selection))
+        target.seek(0)
+        return target
+
+    return build
+
+
+def _stored(path: Path, names: Sequence[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH, columns=list(names)):
+            yield pa.Table.from_batches([batch]).select(list(names))
+
+
+def _computed(exploration: Exploration, path: Path, names: Sequence[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH, columns=["id"]):
+            frame = exploration.evaluate_ids(batch["id"].to_numpy())
+            yield pa.Table.from_pandas(frame[list(names)], preserve_index=False)
+
+
+def _write(target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list[str], account: dict[str, Any]) -> None:
+    columns = [by_name(name) for name in names]
+    tables = (_plain(table, columns) for table in tables)
+    if kind == "parquet":
+        _write_parquet(target, tables, columns, account)
+    elif kind == "json":
+        _write_json(target, tables, account)
+    elif kind == "excel":
+        write_excel(target, (row for table in tables for row in _rows(table)), [heading(c) for c in columns], account)
+    else:
+        _write_csv(target, tables, columns, account)
+
+
+def _plain(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """The table with one plain type per kind of column, the same in every batch."""
+    kinds = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+    return table.cast(pa.schema([pa.field(column.name, kinds[column.dtype]) for column in columns]))
+
+
+def _write_parquet(
+    target: IO[bytes], tables: Iterable[pa.Table], columns: Sequence[Column], account: dict[str, Any]
+) -> None:
+    fields = [
+        pa.field(field.name, field.type, metadata={"unit": column.unit, "label": column.label})
+        for field, column in zip(_plain(_empty(columns), columns).schema, columns, strict=True)
+    ]
+    schema = pa.schema(fields, metadata={"shardscape": json.dumps(account)})
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema))
+
+
+def _empty(columns: Sequence[Column]) -> pa.Table:
+    return pa.table({column.name: pa.array([], pa.null()) for column in columns})
+
+
+def _write_csv(
+    target: IO[bytes], tables: Iterable[pa.Table], columns: Sequence[Column], account: dict[str, Any]
+) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("about.json", json.dumps(account, indent=1))
+        with archive.open("executions.csv", "w", force_zip64=True) as file:
+            file.write((",".join(heading(column) for column in columns) + "\n").encode())
+            options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
+            for table in tables:
+                part = io.BytesIO()
+                pyarrow.csv.write_csv(table, part, options)
+                file.write(part.getbuffer())
+
+
+def _write_json(target: IO[bytes], tables: Iterable[pa.Table], account: dict[str, Any]) -> None:
+    target.write(b'{"about": ' + json.dumps(account).encode() + b',\n"executions": [')
+    separator = "\n"
+    for table in tables:
+        for row in table.to_pylist():
+            written = {name: _finite(value) for name, value in row.items()}
+            target.write((separator + json.dumps(written, allow_nan=False)).encode())
+            separator = ",\n"
+    target.write(b"\n]}\n")
+
+
+def _finite(value: Any) -> Any:
+    """A value that JSON can hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("shardscape")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"

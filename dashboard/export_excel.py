@@ -1,0 +1,103 @@
+"""Excel workbooks, written row by row with the standard library alone.
+
+Source of the format: ECMA-376, Office Open XML, part 1, section 18 (SpreadsheetML). Texts are inline strings, which
+a spreadsheet never takes for formulas.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import IO, Any, Final
+from xml.sax.saxutils import escape
+
+__all__ = ["MOST_ROWS", "write_excel"]
+
+MOST_ROWS: Final = 1_048_575
+"""Rows under the header; a sheet ends at 2**20."""
+
+_HEAD: Final = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+_MAIN: Final = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_OFFICE: Final = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE: Final = "http://schemas.openxmlformats.org/package/2006"
+_SHEET: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+_LONGEST: Final = 32_000
+"""Characters that a cell can hold, nearly."""
+
+_PARTS: Final = {
+    "[Content_Types].xml": (
+        f'<Types xmlns="{_PACKAGE}/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{_SHEET}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{_SHEET}.worksheet+xml"/>'
+        f'<Override PartName="/xl/worksheets/sheet2.xml" ContentType="{_SHEET}.worksheet+xml"/></Types>'
+    ),
+    "_rels/.rels": (
+        f'<Relationships xmlns="{_PACKAGE}/relationships">'
+        f'<Relationship Id="r1" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>'
+    ),
+    "xl/workbook.xml": (
+        f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets><sheet name="Executions" sheetId="1" r:id="r1"/>'
+        '<sheet name="About" sheetId="2" r:id="r2"/></sheets></workbook>'
+    ),
+    "xl/_rels/workbook.xml.rels": (
+        f'<Relationships xmlns="{_PACKAGE}/relationships">'
+        f'<Relationship Id="r1" Type="{_OFFICE}/worksheet" Target="worksheets/sheet1.xml"/>'
+        f'<Relationship Id="r2" Type="{_OFFICE}/worksheet" Target="worksheets/sheet2.xml"/></Relationships>'
+    ),
+}
+
+
+def write_excel(
+    target: IO[bytes], rows: Iterable[Sequence[Any]], header: Sequence[str], account: dict[str, Any]
+) -> None:
+    """Write a workbook: the rows under a header that stays in view, and a second sheet with the account.
+
+    Raises ValueError beyond `MOST_ROWS` rows.
+    """
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, text in _PARTS.items():
+            archive.writestr(name, _HEAD + text)
+        frozen = '<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" state="frozen"/>' \
+                 "</sheetView></sheetViews>"  # fmt: skip
+        with archive.open("xl/worksheets/sheet1.xml", "w", force_zip64=True) as sheet:
+            sheet.write(f'{_HEAD}<worksheet xmlns="{_MAIN}">{frozen}<sheetData>{_row(header)}'.encode())
+            for number, row in enumerate(rows):
+                if number >= MOST_ROWS:
+                    raise ValueError(f"An Excel sheet holds {MOST_ROWS:,} rows; choose CSV or Parquet for more.")
+                sheet.write(_row(row).encode())
+            sheet.write(b"</sheetData></worksheet>")
+        facts = "".join(_row((key, text)) for key, text in _facts(account))
+        archive.writestr(
+            "xl/worksheets/sheet2.xml", f'{_HEAD}<worksheet xmlns="{_MAIN}"><sheetData>{facts}</sheetData></worksheet>'
+        )
+
+
+def _row(values: Sequence[Any]) -> str:
+    return f"<row>{''.join(_cell(value) for value in values)}</row>"
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "<c/>"
+    if isinstance(value, bool):
+        return f'<c t="b"><v>{int(value)}</v></c>'
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return f"<c><v>{value!r}</v></c>"
+    text = "".join(character for character in str(value) if character >= " ")
+    return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(text)}</t></is></c>'
+
+
+def _facts(account: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """The account as lines of key and text; a text too long for a cell continues in the next line."""
+    for key, value in account.items():
+        if key == "columns":
+            for column in value:
+                yield f"column {column['name']}", f"[{column['unit']}] {column['label']}. {column['description']}"
+            continue
+        text = value if isinstance(value, str) else json.dumps(value)
+        for start in range(0, max(len(text), 1), _LONGEST):
+            yield key, text[start : start + _LONGEST]

@@ -1,0 +1,65 @@
+"""Tables of executions: headers, units and help from the register, one unit per column, digits that align."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.format import decimals_for, header, scale_for
+from engine.columns import Column, by_name, choice_label
+
+__all__ = ["arranged", "table"]
+
+_WIDTHS: Final = {"id": 90, "bool": 72, "str": 92, "int64": 66, "float64": 104}
+
+
+def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A table of executions as it is shown, and the column settings of `streamlit.dataframe`.
+
+    Every column must be in the register. Quantities are divided by the unit that suits the column's largest value;
+    switches and choices become words.
+    """
+    shown, settings = {}, {}
+    for name in frame.columns:
+        column = by_name(str(name))
+        shown[column.name], settings[column.name] = _column(column, frame[name])
+    return pd.DataFrame(shown), settings
+
+
+def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
+    width = _WIDTHS.get(column.name, _WIDTHS[column.dtype])
+    label, help_text = column.short, f"{column.label}. {column.description}"
+    if column.dtype in ("bool", "str"):
+        words = [None if value is None or value != value else choice_label(column, value) for value in values]
+        return words, st.column_config.TextColumn(label, help=help_text, width=width)
+    if column.dtype == "int64":
+        return values, st.column_config.NumberColumn(label, help=help_text, format="%d", width=width)
+    numbers = values.to_numpy(dtype=np.float64)
+    scale = scale_for(column, numbers)
+    decimals = decimals_for(numbers, scale)
+    text = header(column, scale)
+    return numbers / scale.factor, st.column_config.NumberColumn(
+        text, help=f"{help_text} Unit: {scale.unit or 'none'}.", format=f"%.{decimals}f",
+        width=max(width, 8 * len(text) + 26),
+    )  # fmt: skip
+
+
+def table(
+    frame: pd.DataFrame,
+    key: str,
+    alt: str,
+    *,
+    height: int,
+    on_select: Callable[[], None] | None = None,
+    order: Sequence[str] | None = None,
+) -> None:
+    """Show a table of executions. on_select: callback when a row is picked (`st.session_state[key].selection.rows`)."""
+    shown, settings = arranged(frame)
+    more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
+    st.dataframe(
+        shown, hide_index=True, height=height, column_config=settings, column_order=order, key=key, alt=alt, **more
+    )
