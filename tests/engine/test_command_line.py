@@ -1,0 +1,477 @@
+"""The command line as its users meet it: output, exit codes, and one sentence for whatever goes wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+import engine
+from engine import command_serve
+from engine.columns import FIELDS, OUTCOME, STATISTICS, by_name
+from engine.command_limits import parse_limits
+from engine.command_line import EXIT_CODES, main
+from engine.command_output import ExitCode, ProgressLine, as_json, quantity, text_table, write
+from engine.limits import LimitError
+from tests import reference
+
+SMALL = ("explore", "gpt3-13B", "h100_80g_nvl8", "--procs", "8", "--max-batch", "8", "--datatype", "float16")
+SMALL_ARGUMENTS = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
+NAMES = [column.name for column in FIELDS]
+
+
+@pytest.fixture
+def shardscape(capsys):
+    """Runs a command in this process; returns exit code, standard output and standard error."""
+
+    def run(*arguments):
+        before = signal.getsignal(signal.SIGPIPE)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main([str(argument) for argument in arguments])
+        finally:
+            signal.signal(signal.SIGPIPE, before)
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return reference.golden()[NAMES].head(60)
+
+
+@pytest.fixture
+def one_execution(tmp_path):
+    """A Calculon execution file that runs on its own systems."""
+    path = tmp_path / "execution.json"
+    path.write_text(json.dumps(_running_execution()), encoding="utf-8")
+    return path
+
+
+def _running_execution():
+    found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS).best
+    return {name: found[name] for name in NAMES}
+
+
+def test_explore_as_json(shardscape):
+    code, out, _ = shardscape(*SMALL, "--top", 3, "--json")
+    document = json.loads(out)
+    expected = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+    assert code == 0
+    assert document["total"] == expected.total
+    assert document["feasible"] == expected.feasible
+    assert document["infeasible_by_reason"] == expected.infeasible_by_reason
+    assert document["feasible"] + sum(document["infeasible_by_reason"].values()) == document["total"]
+    assert document["best"]["id"] == expected.best["id"]
+    assert document["best"]["sample_rate"] == expected.best["sample_rate"]
+    assert set(document["best"]) >= {*NAMES, *(column.name for column in STATISTICS)}
+    assert [row["id"] for row in document["top"]] == expected.top(3)["id"].tolist()
+    assert document["top"][0] == document["best"]
+    assert document["seconds"] > 0
+    assert document["executions_per_second"] == pytest.approx(document["total"] / document["seconds"])
+    assert document["from_store"] is False
+
+
+def test_explore_as_text(shardscape):
+    code, out, err = shardscape(*SMALL, "--top", 2)
+    assert code == 0
+    assert err == ""  # no progress where there is no terminal
+    assert "feasible" in out
+    assert "step [s]" in out
+    assert "HBM [GiB]" in out
+    best = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS).best
+    assert quantity(by_name("sample_rate"), best["sample_rate"]) in out
+
+
+def test_explore_with_limits_by_another_metric(shardscape):
+    arguments = ("--limit", "tensor_par=2,4", "--limit", "microbatch_size=..2", "--by", "proc_mem_tier1_cap_req")
+    code, out, _ = shardscape(*SMALL, *arguments, "--top", 5, "--json")
+    document = json.loads(out)
+    limits = {"tensor_par": [2, 4], "microbatch_size": {"max": 2}}
+    expected = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS, limits=limits)
+    assert code == 0
+    assert document["total"] == expected.total
+    assert {row["tensor_par"] for row in document["top"]} <= {2, 4}
+    needs = [row["proc_mem_tier1_cap_req"] for row in document["top"]]
+    assert needs == sorted(needs)
+    assert needs == expected.top(5, "proc_mem_tier1_cap_req")["proc_mem_tier1_cap_req"].tolist()
+
+
+def test_explore_remembers_in_a_store(shardscape, tmp_path):
+    store = tmp_path / "results.duckdb"
+    first = json.loads(shardscape(*SMALL, "--store", store, "--json")[1])
+    again = json.loads(shardscape(*SMALL, "--store", store, "--json")[1])
+    assert first["from_store"] is False
+    assert again["from_store"] is True
+    timing = ("seconds", "executions_per_second", "from_store")
+    assert {k: v for k, v in first.items() if k not in timing} == {k: v for k, v in again.items() if k not in timing}
+
+
+@pytest.mark.parametrize(("suffix", "read"), [("csv", pd.read_csv), ("parquet", pd.read_parquet)])
+def test_explore_exports_every_feasible_execution(shardscape, tmp_path, suffix, read):
+    path = tmp_path / f"rows.{suffix}"
+    code, _, err = shardscape(*SMALL, "--top", 1, "--export", path)
+    assert code == 0
+    assert str(path) in err
+    expected = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+    assert len(read(path)) == expected.feasible
+
+
+def test_nothing_feasible_is_told_and_has_its_exit_code(shardscape):
+    arguments = ("--procs", 1, "--max-batch", 1, "--datatype", "float16")
+    code, out, _ = shardscape("explore", "gpt3-175B", "h100_80g_nvl8", *arguments)
+    assert code == ExitCode.NOTHING
+    assert "Nothing is feasible" in out
+    code, out, _ = shardscape("explore", "gpt3-175B", "h100_80g_nvl8", *arguments, "--json")
+    assert code == ExitCode.NOTHING
+    assert json.loads(out)["best"] is None
+
+
+def test_limits_that_leave_nothing(shardscape):
+    code, out, _ = shardscape(*SMALL, "--limit", "tensor_par=64")
+    assert code == ExitCode.NOTHING
+    assert "No execution is within the limits." in out
+
+
+@pytest.mark.parametrize("given", ["csv", "parquet", "json"])
+@pytest.mark.parametrize("wanted", ["csv", "parquet"])
+def test_evaluate_files(shardscape, tmp_path, golden, given, wanted):
+    source, target = tmp_path / f"in.{given}", tmp_path / f"out.{wanted}"
+    {"csv": lambda: golden.to_csv(source, index=False), "parquet": lambda: golden.to_parquet(source),
+     "json": lambda: golden.to_json(source, orient="records")}[given]()  # fmt: skip
+    code, out, err = shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", target)
+    assert (code, out) == (0, "")
+    found = pd.read_csv(target) if wanted == "csv" else pd.read_parquet(target)
+    expected = engine.evaluate("gpt3-13B", "a100_80g", golden.reset_index(drop=True))
+    assert f"{(expected['status'] == 'ok').sum()} run" in err
+    assert list(found) == [column.name for column in (*FIELDS, *OUTCOME, *STATISTICS)]
+    for text in ("status", "reason", "reason_text"):
+        assert found[text].fillna("").tolist() == expected[text].tolist()
+    statistics = [column.name for column in STATISTICS]
+    pd.testing.assert_frame_equal(found[statistics], expected[statistics], check_exact=True, check_dtype=False)
+    pd.testing.assert_frame_equal(found[NAMES], expected[NAMES], check_dtype=False)
+
+
+def test_evaluate_one_of_calculons_files(shardscape, one_execution):
+    code, out, _ = shardscape("evaluate", "gpt3-13B", "h100_80g_nvl8", one_execution)
+    expected = engine.evaluate("gpt3-13B", "h100_80g_nvl8", pd.DataFrame([_running_execution()])).iloc[0]
+    assert code == 0
+    for column in STATISTICS:
+        assert column.label in out
+        assert quantity(column, expected[column.name]) in out
+
+
+def test_a_wrong_cell_spoils_its_own_row_only(shardscape, tmp_path):
+    rows = pd.DataFrame([_running_execution()] * 4).astype(object)
+    rows.loc[1, "weight_offload"] = "perhaps"
+    rows.loc[2, "tensor_par"] = "four"
+    rows.loc[3, "datatype"] = ""
+    source, target = tmp_path / "in.csv", tmp_path / "out.parquet"
+    rows.to_csv(source, index=False)
+    code, _, err = shardscape("evaluate", "gpt3-13B", "h100_80g_nvl8", source, "--out", target)
+    found = pd.read_parquet(target)
+    assert code == 0
+    assert found["status"].tolist() == ["ok", "invalid", "invalid", "invalid"]
+    assert "perhaps" in found["reason_text"][1]
+    assert "four" in found["reason_text"][2]
+    assert "datatype has no value" in found["reason_text"][3]
+    assert pd.isna(found["weight_offload"][1])
+    assert "1 run, 0 are infeasible, 3 are invalid" in err
+
+
+def test_evaluate_without_a_row_that_runs(shardscape, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text(",".join(NAMES) + "\n", encoding="utf-8")
+    code, _, err = shardscape("evaluate", "gpt3-13B", "h100_80g_nvl8", source)
+    assert code == ExitCode.NOTHING
+    assert err.startswith("0 executions")
+
+
+def test_results_in_pieces_are_the_results_in_one(shardscape, tmp_path, golden, monkeypatch):
+    from engine import table_files
+
+    source = tmp_path / "in.parquet"
+    golden.to_parquet(source)
+    shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", tmp_path / "one.parquet")
+    monkeypatch.setattr(table_files, "ROWS_PER_PIECE", 7)
+    shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", tmp_path / "many.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "one.parquet"), pd.read_parquet(tmp_path / "many.parquet"))
+
+
+def test_layers(shardscape, one_execution):
+    code, out, _ = shardscape("layers", "gpt3-13B", "h100_80g_nvl8", one_execution, "--json")
+    expected = engine.layer_table("gpt3-13B", "h100_80g_nvl8", _running_execution())
+    assert code == 0
+    assert [row["name"] for row in json.loads(out)] == expected["name"].tolist()
+    assert [row["fw_flops"] for row in json.loads(out)] == expected["fw_flops"].tolist()
+    code, out, _ = shardscape("layers", "gpt3-13B", "h100_80g_nvl8", one_execution)
+    assert code == 0
+    assert all(name in out for name in expected["name"])
+
+
+def test_layers_of_an_execution_that_cannot_run(shardscape, tmp_path):
+    path = tmp_path / "execution.json"
+    path.write_text(json.dumps({**_running_execution(), "batch_size": 7}), encoding="utf-8")
+    code, out, err = shardscape("layers", "gpt3-13B", "h100_80g_nvl8", path)
+    assert (code, out) == (ExitCode.NOTHING, "")
+    assert "batch_size" in err
+
+
+@pytest.mark.parametrize(("noun", "name"), [("models", "gpt3-175B"), ("systems", "h100_80g_nvl8")])
+def test_libraries(shardscape, noun, name):
+    code, out, _ = shardscape(noun, "list")
+    assert code == 0
+    assert name in out
+    listed = json.loads(shardscape(noun, "list", "--json")[1])
+    assert name in [row["name"] for row in listed]
+    code, out, _ = shardscape(noun, "show", name)
+    assert code == 0
+    assert "source" in out
+    assert json.loads(shardscape(noun, "show", name, "--json")[1])["name"] == name
+
+
+def test_check_tells_every_file(shardscape, tmp_path):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(json.dumps(reference.models()["gpt3-13B"]), encoding="utf-8")
+    bad.write_text(json.dumps({**reference.models()["gpt3-13B"], "hiden": 1}), encoding="utf-8")
+    assert shardscape("models", "check", good)[0] == 0
+    code, out, _ = shardscape("models", "check", bad, good)
+    assert code == ExitCode.INPUT
+    assert "'hiden'" in out
+    assert f"{good}: a model" in out
+    assert shardscape("systems", "check", good)[0] == ExitCode.INPUT
+
+
+# Everything a person can get wrong: the exit code, and a word that the one sentence must contain.
+HOSTILE = [
+    (("evaluate", "gpt3-13B", "a100_80g", "missing.csv"), ExitCode.INPUT, "no file"),
+    (("evaluate", "gpt3-13B", "a100_80g", "folder.csv"), ExitCode.INPUT, "folder"),
+    (("evaluate", "gpt3-13B", "a100_80g", "pipe.csv"), ExitCode.INPUT, "not a file"),
+    (("evaluate", "gpt3-13B", "a100_80g", "noise.csv"), ExitCode.INPUT, "noise.csv"),
+    (("evaluate", "gpt3-13B", "a100_80g", "noise.parquet"), ExitCode.INPUT, "noise.parquet"),
+    (("evaluate", "gpt3-13B", "a100_80g", "noise.json"), ExitCode.INPUT, "noise.json"),
+    (("evaluate", "gpt3-13B", "a100_80g", "empty.csv"), ExitCode.INPUT, "empty.csv"),
+    (("evaluate", "gpt3-13B", "a100_80g", "empty.parquet"), ExitCode.INPUT, "empty.parquet"),
+    (("evaluate", "gpt3-13B", "a100_80g", "empty.json"), ExitCode.INPUT, "empty.json"),
+    (("evaluate", "gpt3-13B", "a100_80g", "deep.json"), ExitCode.INPUT, "nested"),
+    (("evaluate", "gpt3-13B", "a100_80g", "digits.json"), ExitCode.INPUT, "digits.json"),
+    (("evaluate", "gpt3-13B", "a100_80g", "numbers.json"), ExitCode.INPUT, "23 fields"),
+    (("evaluate", "gpt3-13B", "a100_80g", "other.csv"), ExitCode.INPUT, "num_procs"),
+    (("evaluate", "gpt3-13B", "a100_80g", "twice.csv"), ExitCode.INPUT, "more than one column tensor_par"),
+    (("evaluate", "gpt3-13B", "a100_80g", "ragged.csv"), ExitCode.INPUT, "ragged.csv"),
+    (("evaluate", "gpt3-13B", "a100_80g", "book.xlsx"), ExitCode.INPUT, ".parquet"),
+    (("evaluate", "gpt3-13B", "noise.json", "header.csv"), ExitCode.INPUT, "noise.json"),
+    (("evaluate", "gpt3", "a100_80g", "header.csv"), ExitCode.INPUT, "did you mean"),
+    (("evaluate", "gpt3-13B", "a100_80g", "header.csv", "--out", "no/where.csv"), ExitCode.STORE, "where.csv"),
+    (("evaluate", "gpt3-13B", "a100_80g", "header.csv", "--out", "folder.csv"), ExitCode.STORE, "folder"),
+    (("evaluate", "gpt3-13B", "a100_80g", "header.csv", "--out", "out.xlsx"), ExitCode.INPUT, ".csv or .parquet"),
+    (("layers", "gpt3-13B", "a100_80g", "header.csv"), ExitCode.INPUT, "--row"),
+    ((*SMALL, "--store", "noise.duckdb"), ExitCode.STORE, "noise.duckdb"),
+    ((*SMALL, "--store", "no/where.duckdb"), ExitCode.STORE, "folder"),
+    ((*SMALL, "--store", "header.csv"), ExitCode.STORE, ".duckdb"),
+    ((*SMALL, "--export", "rows.txt"), ExitCode.INPUT, ".parquet"),
+    ((*SMALL, "--export", "no/where.csv"), ExitCode.STORE, "where.csv"),
+    ((*SMALL, "--by", "speed"), ExitCode.INPUT, "sample_rate"),
+    ((*SMALL, "--limit", "tensor_par"), ExitCode.INPUT, "field=a,b"),
+    ((*SMALL, "--limit", "tensors=1"), ExitCode.INPUT, "tensor_par"),
+    ((*SMALL, "--datatype", "float7"), ExitCode.INPUT, "float16"),
+    ((*SMALL, "--procs", "0"), ExitCode.INPUT, "num_procs"),
+    ((*SMALL, "--procs", "9" * 30), ExitCode.INPUT, "num_procs"),
+    (("serve", "--store", "noise.duckdb"), ExitCode.STORE, "noise.duckdb"),
+]
+
+
+@pytest.fixture
+def hostile(tmp_path, monkeypatch):
+    """A folder full of files that are not what their names say."""
+    noise = bytes(range(256)) * 40
+    files = {
+        **{f"noise.{suffix}": noise for suffix in ("csv", "parquet", "json", "duckdb")},
+        **{f"empty.{suffix}": b"" for suffix in ("csv", "parquet", "json")},
+        "deep.json": b"[" * 100_000,
+        "digits.json": b'{"num_procs": ' + b"9" * 10_000 + b"}",
+        "numbers.json": b"[1, 2, 3]",
+        "other.csv": b"a,b\n1,2\n",
+        "twice.csv": (",".join([*NAMES, "tensor_par"]) + "\n" + ",".join("1" * 24) + "\n").encode(),
+        "ragged.csv": (",".join(NAMES) + "\n" + ",".join("1" * 23) + "\n1,2\n").encode(),
+        "header.csv": (",".join(NAMES) + "\n").encode(),
+        "book.xlsx": noise,
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("hostile")
+@pytest.mark.parametrize(("arguments", "code", "word"), HOSTILE, ids=[" ".join(case[0][3:]) for case in HOSTILE])
+def test_one_sentence_for_whatever_is_wrong(shardscape, arguments, code, word):
+    found, out, err = shardscape(*arguments)
+    assert (found, out) == (code, "")
+    assert word in err
+    assert err.endswith(".\n")
+    assert err.count("\n") == 1
+    assert err.isprintable() or err[:-1].isprintable()
+    assert "Traceback" not in err
+
+
+def test_misuse_is_told_with_the_usage(shardscape):
+    code, out, err = shardscape("explore", "gpt3-13B", "h100_80g_nvl8", "--procs", "many")
+    assert (code, out) == (ExitCode.INPUT, "")
+    assert err.startswith("Usage: shardscape explore")
+    assert "'--procs'" in err
+
+
+def test_a_fault_of_our_own_is_one_sentence_too(shardscape, monkeypatch):
+    def broken(*arguments, **named):
+        raise ZeroDivisionError("division by zero\nmore")
+
+    monkeypatch.setattr(engine, "explore_scenario", broken)
+    code, _, err = shardscape(*SMALL)
+    assert code == ExitCode.FAULT
+    assert err.startswith("Shardscape failed (ZeroDivisionError: division by zero); ")
+    assert err.count("\n") == 1
+    monkeypatch.setenv("SHARDSCAPE_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(list(SMALL))
+
+
+def test_help_gives_examples_and_exit_codes(shardscape):
+    code, out, _ = shardscape("--help")
+    assert code == 0
+    assert "shardscape explore gpt3-175B h100_80g_nvl8" in out
+    for exit_code in ExitCode:
+        assert f"  {exit_code.value} " in out
+        assert f"  {exit_code.value} " in EXIT_CODES
+    for command in ("explore", "evaluate", "layers", "serve"):
+        assert "shardscape " + command in shardscape(command, "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], {}),
+        (["tensor_par=4"], {"tensor_par": [4]}),
+        (["tensor_par=1, 2,4"], {"tensor_par": [1, 2, 4]}),
+        (["pipeline_par=2..16"], {"pipeline_par": {"min": 2, "max": 16}}),
+        (["pipeline_par=..16"], {"pipeline_par": {"max": 16}}),
+        (["pipeline_par=2.."], {"pipeline_par": {"min": 2}}),
+        (["weight_offload=off", "training=TRUE"], {"weight_offload": [False], "training": [True]}),
+        (["activation_recompute=none,full"], {"activation_recompute": ["none", "full"]}),
+        (["uneven_pipelines=on"], {"uneven_pipelines": True}),
+    ],
+)
+def test_limits_are_parsed(texts, expected):
+    assert parse_limits(texts) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tensor_par", "=1", "tensor_par=", "tensor_par=..", "tensor_par=1..2..3", "tensor_par=1_0", "tensor_par=-1",
+     "tensor_par=1.5", "tensor_par=" + "9" * 5000, "weight_offload=maybe", "tensor_par=1,,2"],
+)  # fmt: skip
+def test_limits_that_are_not_understood(text):
+    with pytest.raises(LimitError, match=r"\.$"):
+        parse_limits([text])
+
+
+def test_two_limits_on_one_field():
+    with pytest.raises(LimitError, match="two limits on tensor_par"):
+        parse_limits(["tensor_par=1", "tensor_par=2"])
+
+
+def test_json_has_no_infinity():
+    assert json.loads(as_json({"a": float("inf"), "b": [float("nan"), 1.5]})) == {"a": None, "b": [None, 1.5]}
+
+
+def test_tables_align_and_show_control_characters(capsys):
+    assert text_table(("name", "n"), [("a", "1"), ("bcdef", "20")]) == "name    n\na       1\nbcdef  20"
+    write("a\x1b[31mb")
+    assert capsys.readouterr().out == "a\\x1b[31mb\n"
+
+
+def test_quantities_have_four_digits_in_the_printed_unit():
+    assert quantity(by_name("proc_mem_tier1_cap_req"), 1.5 * 2**30) == "1.500"
+    assert quantity(by_name("total_efficiency"), 0.63314) == "63.31"
+    assert quantity(by_name("total_time"), float("inf")) == "inf"
+    assert quantity(by_name("total_time"), float("nan")) == "-"
+    assert quantity(by_name("total_time"), 1.234e-9) == "1.234e-09"
+
+
+def test_progress_is_drawn_on_a_terminal_only():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    progress = engine.Progress(done=500_000, total=1_000_000, feasible=10, seconds=0.5)
+    terminal, pipe = Terminal(), io.StringIO()
+    ProgressLine(terminal)(progress)
+    ProgressLine(pipe)(progress)
+    assert pipe.getvalue() == ""
+    assert "50%" in terminal.getvalue()
+    assert "1 M executions/s" in terminal.getvalue()
+    assert "0.5 s left" in terminal.getvalue()
+
+
+def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(command_serve.os, "execv", lambda program, command: started.append((program, command)))
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.delenv(command_serve.STORE_VARIABLE, raising=False)
+    store = tmp_path / "results.duckdb"
+    code, _, _ = shardscape("serve", "--port", 8600, "--address", "127.0.0.1", "--store", store)
+    assert code == 0
+    ((program, command),) = started
+    assert program == sys.executable
+    assert command[1:4] == ["-m", "streamlit", "run"]
+    assert command[4] == str(command_serve.application_folder() / "app.py")
+    assert command[5:] == ["--server.port=8600", "--server.address=127.0.0.1"]
+    assert os.environ.pop(command_serve.STORE_VARIABLE) == str(store.resolve())
+    assert store.exists()
+
+
+def test_serve_opens_a_browser_where_there_is_a_display(monkeypatch, tmp_path):
+    monkeypatch.setenv("DISPLAY", ":0")
+    opening = command_serve.server_command(tmp_path, port=None, address=None, browser=True)
+    assert "--server.headless=false" in opening
+    assert "--server.showEmailPrompt=false" in opening  # or it would wait for an answer
+    silent = command_serve.server_command(tmp_path, port=None, address=None, browser=False)
+    assert "--server.headless=false" not in silent
+
+
+def test_an_interrupt_stops_without_a_traceback_and_stores_nothing(tmp_path):
+    """Ctrl-C in the midst of a large exploration: exit code 130, a sentence, and a store without it."""
+    store = tmp_path / "results.duckdb"
+    command = [
+        sys.executable, "-m", "engine.command_line", "explore", "megatron-1T", "h100_80g_nvl8", "--procs", "4096",
+        "--max-batch", "4096", "--datatype", "float16", "--store", str(store),
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    rows = store.with_name("results.rows")
+    deadline = time.monotonic() + 60
+    while not rows.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (ExitCode.INTERRUPTED, "")
+    assert err == "Interrupted; nothing was stored.\n"
+    with engine.store.Store(store) as opened:
+        assert opened.records() == []
+
+
+def test_output_to_a_closed_pipe_ends_quietly():
+    command = f"{sys.executable} -m engine.command_line models list | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
