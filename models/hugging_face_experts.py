@@ -122,7 +122,8 @@ def llama4(config: Config) -> Fields:
         "shared": 1,
         "every": text.whole("interleave_moe_layer_step", default=1),
     }
-    return {**fields, "ffn": text.whole("intermediate_size_mlp"), "experts": experts, **windows}
+    fields.update(ffn=text.whole("intermediate_size_mlp"), experts=experts, qk_norm=text.flag("use_qk_norm", True))
+    return {**fields, **windows}
 
 
 def dbrx(config: Config) -> Fields:

@@ -150,6 +150,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"text_config": llama(
             5120, 8192, 48, 40, 8, 202048, 1048576, head_dim=128, intermediate_size_mlp=16384, num_local_experts=128,
             num_experts_per_tok=1, interleave_moe_layer_step=2, attention_chunk_size=8192,
+            use_qk_norm=False,
             no_rope_layers=[int(layer % 4 > 0) for layer in range(1, 49)],
         )},
     ),
