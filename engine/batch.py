@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.block import BlockTable, OptimizerTable
+from engine.block import BlockTable
 from engine.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
 from engine.execution import Executions
 from engine.offload import Offload, offload
+from engine.optimizer import OptimizerTable
 from engine.pipeline import BlockTimes, Chunks, Stages, chunks
 from engine.rates import Rates
 

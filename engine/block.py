@@ -22,13 +22,12 @@ import numpy.typing as npt
 
 from engine.arrays import take
 from engine.block_keys import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG, BlockKeys, distinct
-from engine.columns import by_name
-from engine.layers import quantities, recipe, sizes
+from engine.layers import LayerSpec, Quantities
 from engine.rates import Rates
-from engine.tensor_parallel import Communication, Shapes, shape_layers
+from engine.tensor_parallel import Communication, Shapes, shaped, timed
 from models import Model
 
-__all__ = ["BlockTable", "OptimizerTable", "block_table", "optimizer_table", "recompute_flags"]
+__all__ = ["BlockTable", "BlockWork", "block_table", "block_times", "block_work", "ordered_sum", "recompute_flags"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -109,21 +108,62 @@ def block_table(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int)
 
     All keys must be well formed: tensor parallel divides the model's sizes, overlap only with tensor parallel > 1.
     """
-    table = BlockTable(*(np.zeros(len(keys.tensor_par)) for _ in fields(BlockTable)))
+    return block_times(block_work(model, keys, element_bytes), rates)
+
+
+@dataclass(slots=True)
+class RecipeWork:
+    """The part of `BlockWork` whose keys, at `rows`, share a recipe.
+
+    `links` are the distinct communication keys and `communication_of` [keys] says which one a key has; `shape_of`
+    [links] and `key_shape` [keys] say which shape. `figures` are the columns of `BlockTable` that no rate changes.
+    """
+
+    rows: npt.NDArray[np.intp]
+    keys: BlockKeys
+    links: BlockKeys
+    communication_of: npt.NDArray[np.intp]
+    shape_of: npt.NDArray[np.intp]
+    key_shape: npt.NDArray[np.intp]
+    specs: tuple[LayerSpec, ...]
+    quantities: Quantities
+    figures: dict[str, Floats]
+
+
+@dataclass(slots=True)
+class BlockWork:
+    """What the blocks of some keys compute, move and hold. Times are another matter: the same work serves all systems
+    that share a datatype's width."""
+
+    count: int
+    element_bytes: int
+    recipes: list[RecipeWork]
+
+
+def block_work(model: Model, keys: BlockKeys, element_bytes: int) -> BlockWork:
+    """The work of one block and one microbatch for every key [keys]; see `block_table` about the keys."""
     overlapped = keys.tensor_par_overlap != NO_OVERLAP
     group = keys.attention_type * 2 + overlapped
+    recipes = []
     for value in np.unique(group).tolist():
         rows = np.flatnonzero(group == value)
-        part = _recipe_table(model, rates, take(keys, rows), element_bytes, overlapped=bool(value % 2))
+        recipes.append(_recipe_work(model, rows, take(keys, rows), element_bytes, overlapped=bool(value % 2)))
+    return BlockWork(len(keys.tensor_par), element_bytes, recipes)
+
+
+def block_times(work: BlockWork, rates: Rates) -> BlockTable:
+    """The figures of all keys on a system."""
+    table = BlockTable(*(np.zeros(work.count) for _ in fields(BlockTable)))
+    for part in work.recipes:
+        figures = part.figures | _recipe_times(part, work.element_bytes, rates)
         for field in fields(BlockTable):
-            getattr(table, field.name)[rows] = part[field.name]
+            getattr(table, field.name)[part.rows] = figures[field.name]
     return table
 
 
-def _recipe_table(
-    model: Model, rates: Rates, keys: BlockKeys, element_bytes: int, overlapped: bool
-) -> dict[str, Floats]:
-    """`block_table` for keys that share a recipe: shapes, then communication, then recomputation."""
+def _recipe_work(
+    model: Model, rows: npt.NDArray[np.intp], keys: BlockKeys, element_bytes: int, overlapped: bool
+) -> RecipeWork:
     communication_first, communication_of = distinct(
         keys.tensor_par, keys.tensor_par_net, keys.microbatch_size, keys.fused_activation,
         keys.tensor_par_comm_type, keys.tensor_par_overlap,
@@ -132,50 +172,62 @@ def _recipe_table(
     shape_first, shape_of = distinct(
         links.tensor_par, links.microbatch_size, links.fused_activation, links.tensor_par_comm_type == RS_AG
     )
-    shapes = shape_layers(model, rates, take(links, shape_first), element_bytes, overlapped)
+    specs, q = shaped(model, take(links, shape_first), element_bytes, overlapped)
     key_shape = shape_of[communication_of]
-
-    result: dict[str, Floats] = {}
-    prefixes: dict[str, Floats] = {}
-    q = shapes.quantities
+    running = {"fw_flops": np.cumsum(q.fw_flops, axis=0), "fw_mem_accessed": np.cumsum(q.fw_bytes, axis=0)}
+    figures = {name: total[-1][key_shape] for name, total in running.items()}
     for name, layers in {
-        "fw_flops": q.fw_flops, "fw_flops_time": shapes.fw_flops_time,
-        "fw_mem_accessed": q.fw_bytes, "fw_mem_time": shapes.fw_mem_time,
+        "agrad_flops": q.agrad_flops, "agrad_mem_accessed": q.agrad_bytes,
+        "wgrad_flops": q.wgrad_flops, "wgrad_mem_accessed": q.wgrad_bytes, "act_grads": q.act_grad_bytes,
     }.items():  # fmt: skip
-        prefixes[name] = np.cumsum(layers, axis=0)
-        result[name] = prefixes[name][-1][key_shape]
+        figures[name] = ordered_sum(layers)[key_shape] * keys.training
+    figures["weights"] = ordered_sum(q.weight_bytes)[key_shape]
+    figures["weight_grads_unsharded"] = ordered_sum(4.0 * q.weights)[key_shape] * keys.training
+    figures |= _storage(model, specs, q, element_bytes, keys, key_shape)
+    figures |= _recomputed(specs, keys, key_shape, running)
+    return RecipeWork(rows, keys, links, communication_of, shape_of, key_shape, specs, q, figures)
+
+
+def _recipe_times(work: RecipeWork, element_bytes: int, rates: Rates) -> dict[str, Floats]:
+    """The columns of `BlockTable` that depend on rates: shapes, then communication, then recomputation."""
+    shapes = timed(work.specs, work.quantities, element_bytes, rates)
+    keys, key_shape = work.keys, work.key_shape
+    running = {
+        "fw_flops_time": np.cumsum(shapes.fw_flops_time, axis=0),
+        "fw_mem_time": np.cumsum(shapes.fw_mem_time, axis=0),
+    }
+    result = {name: total[-1][key_shape] for name, total in running.items()}
     for name, layers in {
-        "agrad_flops": q.agrad_flops, "agrad_flops_time": shapes.agrad_flops_time,
-        "agrad_mem_accessed": q.agrad_bytes, "agrad_mem_time": shapes.agrad_mem_time,
-        "wgrad_flops": q.wgrad_flops, "wgrad_flops_time": shapes.wgrad_flops_time,
-        "wgrad_mem_accessed": q.wgrad_bytes, "wgrad_mem_time": shapes.wgrad_mem_time,
-        "act_grads": q.act_grad_bytes,
+        "agrad_flops_time": shapes.agrad_flops_time, "agrad_mem_time": shapes.agrad_mem_time,
+        "wgrad_flops_time": shapes.wgrad_flops_time, "wgrad_mem_time": shapes.wgrad_mem_time,
     }.items():  # fmt: skip
-        result[name] = _ordered_sum(layers)[key_shape] * keys.training
-    result["weights"] = _ordered_sum(q.weight_bytes)[key_shape]
-    result["weight_grads_unsharded"] = _ordered_sum(4.0 * q.weights)[key_shape] * keys.training
-    result |= _storage(model, shapes, keys, key_shape)
-    result |= _recomputed_prefixes(shapes, keys, key_shape, prefixes)
-    result |= _communicated(shapes, rates, links, shape_of, keys, communication_of)
-    return result
+        result[name] = ordered_sum(layers)[key_shape] * keys.training
+    result |= _recomputed(work.specs, keys, key_shape, running)
+    return result | _communicated(shapes, rates, work.links, work.shape_of, keys, work.communication_of)
 
 
-def _ordered_sum(layers: Floats) -> Floats:
+def ordered_sum(layers: Floats) -> Floats:
     """Sum over the layers [layers, keys] -> [keys], strictly in order."""
     total: Floats = np.cumsum(layers, axis=0)[-1]
     return total
 
 
-def _storage(model: Model, shapes: Shapes, keys: BlockKeys, key_shape: npt.NDArray[np.intp]) -> dict[str, Floats]:
+def _storage(
+    model: Model,
+    specs: tuple[LayerSpec, ...],
+    q: Quantities,
+    element_bytes: int,
+    keys: BlockKeys,
+    key_shape: npt.NDArray[np.intp],
+) -> dict[str, Floats]:
     """Activations that a block works on, keeps and checkpoints, and what it sends down the pipeline [bytes]."""
-    q = shapes.quantities
     first, state_of = distinct(key_shape, keys.activation_recompute, keys.seq_par_ag_redo, keys.training)
     rows = key_shape[first]
     flags = recompute_flags(keys.activation_recompute[first], keys.seq_par_ag_redo[first])
     training = keys.training[first]
     working = np.zeros(len(rows))
     storage = np.zeros(len(rows))
-    for row, spec in enumerate(shapes.specs):
+    for row, spec in enumerate(specs):
         act = q.act_bytes[row][rows]
         if not spec.reused:
             working = working + act
@@ -187,7 +239,7 @@ def _storage(model: Model, shapes: Shapes, keys: BlockKeys, key_shape: npt.NDArr
     full = flags["full"]
     storage = np.where(full, 0.0, storage)
     # A checkpoint is the whole activation, also where sequence parallelism holds only a part of it (Q15).
-    b = float(shapes.element_bytes)
+    b = float(element_bytes)
     tokens = keys.microbatch_size.astype(np.float64) * model.seq_size
     activation = tokens * model.hidden
     part = np.floor(tokens / keys.tensor_par) * model.hidden
@@ -199,17 +251,18 @@ def _storage(model: Model, shapes: Shapes, keys: BlockKeys, key_shape: npt.NDArr
     }
 
 
-def _recomputed_prefixes(
-    shapes: Shapes, keys: BlockKeys, key_shape: npt.NDArray[np.intp], prefixes: dict[str, Floats]
+def _recomputed(
+    specs: tuple[LayerSpec, ...], keys: BlockKeys, key_shape: npt.NDArray[np.intp], running: dict[str, Floats]
 ) -> dict[str, Floats]:
-    """Work done again in the backward pass: each recomputed layer adds the block's running totals (Q1)."""
+    """What is done again in the backward pass: each recomputed layer adds the block's running totals, each
+    [layers, shapes] (Q1)."""
     first, state_of = distinct(key_shape, keys.activation_recompute, keys.seq_par_ag_redo, keys.training)
     rows = key_shape[first]
     flags = recompute_flags(keys.activation_recompute[first], keys.seq_par_ag_redo[first])
     result: dict[str, Floats] = {}
-    for name, prefix in prefixes.items():
+    for name, prefix in running.items():
         total = np.zeros(len(rows))
-        for row, spec in enumerate(shapes.specs):
+        for row, spec in enumerate(specs):
             if spec.recomputed != "never":
                 total = total + np.where(flags[spec.recomputed], prefix[row][rows], 0.0)
         result[name.replace("fw_", "re_")] = (total * keys.training[first])[state_of]
@@ -269,60 +322,3 @@ def _communicated(
             result[name] = result[name] * training
     result["tp_bw_overlap_req"] = np.where(training, result["tp_bw_overlap_req"], result.pop("fw_req"))
     return result | {name: values * training for name, values in own.items()}
-
-
-@dataclass(slots=True)
-class OptimizerTable:
-    """The optimizer's step on one block, each an array [keys]: operations, bytes, seconds, and what is kept."""
-
-    flops: Floats
-    flops_time: Floats
-    mem_accessed: Floats
-    mem_time: Floats
-    time: Floats
-    weight_grads: Floats
-    state: Floats
-
-
-def optimizer_table(
-    model: Model,
-    rates: Rates,
-    *,
-    tensor_par: Ints,
-    attention_type: Ints,
-    overlapped: Bools,
-    sharding: Ints,
-    training: Bools,
-    element_bytes: int,
-) -> OptimizerTable:
-    """The optimizer on one block for every key [keys]; `sharding` is over how many processors its state is spread.
-
-    Independent of the microbatch; it depends on the overlap because that decides which weights form one layer (Q22).
-    """
-    table = OptimizerTable(*(np.zeros(len(tensor_par)) for _ in fields(OptimizerTable)))
-    group = attention_type * 2 + overlapped
-    for value in np.unique(group).tolist():
-        rows = np.flatnonzero(group == value)
-        attention = by_name("attention_type").choices[value // 2]
-        specs = recipe(attention, bool(value % 2))
-        one = np.ones(len(rows), np.int64)
-        z = sizes(
-            model,
-            tensor_par=tensor_par[rows].astype(np.float64),
-            microbatch_size=one.astype(np.float64),
-            sequence_parallel=np.zeros(len(rows), bool),
-            fused_activation=np.ones(len(rows), bool),
-            element_bytes=element_bytes,
-        )
-        q = quantities(specs, z)
-        shard = sharding[rows].astype(np.float64)
-        flops = q.weights / shard * 11.0
-        moved = q.optim_bytes / shard
-        compute, memory = rates.vector.seconds(flops), rates.memory.seconds(moved)
-        columns = {
-            "flops": flops, "flops_time": compute, "mem_accessed": moved, "mem_time": memory,
-            "time": rates.processing(compute, memory), "weight_grads": q.weight_bytes / shard, "state": moved,
-        }  # fmt: skip
-        for name, layers in columns.items():
-            getattr(table, name)[rows] = _ordered_sum(layers) * training[rows]
-    return table

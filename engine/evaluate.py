@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from engine import reasons
 from engine.arrays import take
-from engine.block import BlockTable, OptimizerTable, block_table, optimizer_table
+from engine.block import BlockTable, block_table
 from engine.block_keys import BlockKeys, distinct
 from engine.columns import FIELDS, STATISTICS
 from engine.execution import DATATYPES, FIELD_NAMES, Executions, Malformed, check_fields, parse
 from engine.feasibility import check_against, tier_use
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
 from engine.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.optimizer import OptimizerTable, optimizer_table
 from engine.pipeline import Stages, stages
 from engine.rates import Rates, network_rates, rates
 from engine.statistics import statistics

@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from engine import reasons
 from engine.batch import StepBlock, StepOptimizer, step_block, step_optimizer
-from engine.block import OptimizerTable, block_table, optimizer_table
+from engine.block import block_table
 from engine.block_keys import FULL, BlockKeys, distinct
 from engine.execution import DATATYPES
+from engine.optimizer import OptimizerTable, optimizer_table
 from engine.rates import Rates, rates
 from engine.rejection import (
     Assignments,

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import reasons
-from engine.block import BlockTable, OptimizerTable
+from engine.block import BlockTable
 from engine.block_keys import FULL, NO_OVERLAP, BlockKeys, distinct
 from engine.evaluate import block_sizes
 from engine.feasibility import network_reasons
 from engine.memory import BlockSizes, memory_use, tiers
+from engine.optimizer import OptimizerTable
 from engine.rates import Rates
 from engine.sites import MEMORY_FIELDS, CellColumns, Sites, StepModes, few_blocks, mode_counts, offloads
 from engine.space import Space

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.batch import batch_times
-from engine.block import BlockTable, OptimizerTable
+from engine.block import BlockTable
 from engine.execution import Executions
 from engine.memory import MemoryUse
+from engine.optimizer import OptimizerTable
 from engine.pipeline import Stages
 from engine.rates import Rates
 

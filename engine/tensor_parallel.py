@@ -16,7 +16,7 @@ from engine.layers import LayerSpec, Quantities, quantities, recipe, sizes
 from engine.rates import Rates
 from models import Model
 
-__all__ = ["CommunicatingLayer", "Communication", "Exchange", "Shapes", "on_matrix", "shape_layers"]
+__all__ = ["CommunicatingLayer", "Communication", "Exchange", "Shapes", "on_matrix", "shape_layers", "shaped", "timed"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -47,6 +47,13 @@ def on_matrix(specs: tuple[LayerSpec, ...]) -> Bools:
 
 def shape_layers(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int, overlapped: bool) -> Shapes:
     """Layers of the recipe that all `keys` share, at the keys' shapes [keys]."""
+    return timed(*shaped(model, keys, element_bytes, overlapped), element_bytes, rates)
+
+
+def shaped(
+    model: Model, keys: BlockKeys, element_bytes: int, overlapped: bool
+) -> tuple[tuple[LayerSpec, ...], Quantities]:
+    """The recipe that all `keys` share, and what its layers do and move at the keys' shapes: no rate matters."""
     attention = by_name("attention_type").choices[int(keys.attention_type[0])]
     specs = recipe(attention, overlapped)
     z = sizes(
@@ -57,7 +64,11 @@ def shape_layers(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int
         fused_activation=keys.fused_activation,
         element_bytes=element_bytes,
     )
-    q = quantities(specs, z)
+    return specs, quantities(specs, z)
+
+
+def timed(specs: tuple[LayerSpec, ...], q: Quantities, element_bytes: int, rates: Rates) -> Shapes:
+    """Layers with the times that the engines and the memory of a system give them."""
     matrix = on_matrix(specs)
 
     def times(flops: Floats, moved: Floats) -> tuple[Floats, Floats, Floats]:
