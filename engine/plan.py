@@ -22,16 +22,17 @@ import numpy.typing as npt
 
 from engine import reasons
 from engine.batch import StepBlock, StepOptimizer, step_block, step_optimizer
-from engine.block import block_table
+from engine.block import BlockTable, BlockWork, block_times, block_work
 from engine.block_keys import FULL, BlockKeys, distinct
 from engine.execution import DATATYPES
-from engine.optimizer import OptimizerTable, optimizer_table
-from engine.rates import Rates, rates
+from engine.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
+from engine.rates import Rates, network_rates, rates
 from engine.rejection import (
     Assignments,
     KeyedBlocks,
     Rejected,
     executions,
+    memory_needs,
     reject_by_memory,
     reject_by_network,
     reject_by_shape,
@@ -39,7 +40,7 @@ from engine.rejection import (
 from engine.sites import TIME_FIELDS, CellColumns, Sites, StepModes, cell_columns, mode_counts, sites_of, step_modes
 from engine.space import Space
 
-__all__ = ["Group", "Plan", "fitting", "prepare"]
+__all__ = ["Group", "Layout", "Plan", "fitting", "lay_out", "plan_of", "prepare"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -64,6 +65,26 @@ class Group:
     assignment: Mapping[int, Ints]
     place: npt.NDArray[np.intp]
     mode: npt.NDArray[np.intp]
+
+
+@dataclass(slots=True)
+class Layout:
+    """Cells laid out: what of a plan depends neither on rates nor on capacities.
+
+    It does depend on how many networks there are, how large they are, and whether there is a second memory tier.
+    `groups` list no rows. `optimizer_of[sharded]` [sites] is where a site's optimizer figures start in `optimizer`.
+    """
+
+    space: Space
+    cells: CellColumns
+    sites: Sites
+    modes: StepModes
+    keyed: KeyedBlocks
+    work: BlockWork
+    optimizer: OptimizerWork
+    optimizer_of: tuple[Ints, Ints]
+    groups: list[Group]
+    rejected: Rejected
 
 
 @dataclass(slots=True)
@@ -100,43 +121,76 @@ def prepare(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
 
     Without `rows` the groups list no rows: for callers that choose them.
     """
-    rate, model = rates(space.system, space.datatype), space.model
-    width = DATATYPES[space.datatype]
+    rate = rates(space.system, space.datatype)
+    layout = lay_out(space, cell_numbers)
+    blocks, optimizers = block_times(layout.work, rate), optimizer_times(layout.optimizer, rate)
+    cells, sites, modes = layout.cells, layout.sites, layout.modes
+    needs = memory_needs(cells, sites, modes, layout.keyed, blocks, optimizers, layout.optimizer_of)
+    fits = reject_by_memory(space, rate, cells, sites, modes, needs, layout.rejected)
+    if rows:
+        for group in layout.groups:
+            found = fitting(sites, modes, fits, group.site)
+            group.place, group.mode = np.nonzero(np.ascontiguousarray(found.T))
+    return plan_of(layout, rate, blocks, optimizers, needs, fits)
+
+
+def plan_of(
+    layout: Layout,
+    rate: Rates,
+    blocks: BlockTable,
+    optimizers: OptimizerTable,
+    needs: tuple[Floats, Floats],
+    fits: Flags,
+) -> Plan:
+    """The plan of a layout at the rates of a system: from its figures, the memory needed, and what fits."""
+    count = mode_counts(layout.space, layout.modes)
+    return Plan(
+        space=layout.space,
+        rate=rate,
+        cells=layout.cells,
+        sites=layout.sites,
+        modes=layout.modes,
+        block=step_block(blocks),
+        useful=blocks.fw_flops + blocks.agrad_flops + blocks.wgrad_flops,
+        kept=np.where(layout.keyed.keys.activation_recompute == FULL, blocks.act_checkpoint, blocks.act_storage),
+        optimizer=step_optimizer(optimizers),
+        optimizer_flops=optimizers.flops,
+        optimizer_state=optimizers.state,
+        optimizer_of=layout.optimizer_of,
+        first_tier=needs[0],
+        second_tier=needs[1],
+        fits=fits,
+        groups=layout.groups,
+        rejected=layout.rejected,
+        feasible=int(executions(fits, count, layout.cells, layout.sites).sum()),
+    )
+
+
+def lay_out(space: Space, cell_numbers: range) -> Layout:
+    """Rejects by network and shape what cannot run among these cells, and lays out the rest."""
     modes = step_modes(space.modes)
     cells = cell_columns(space, cell_numbers)
     rejected = Rejected(
         np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
         (np.full(len(cells.number), np.inf), np.full(len(cells.number), np.inf)),
     )
-    assignments = reject_by_network(space, rate, cells, rejected)
+    assignments = reject_by_network(space, network_rates(space.system), cells, rejected)
     alive = reject_by_shape(space, cells, modes, rejected)
     sites, pairs = sites_of(space, cells, alive)
     keyed = _block_keys(space, cells, assignments, sites, pairs, modes)
-    blocks = block_table(model, rate, keyed.keys, width)
-    optimizers, optimizer_of = _optimizers(space, rate, cells, sites, modes, width)
-    first, second, fits = reject_by_memory(
-        space, rate, cells, sites, modes, keyed, blocks, optimizers, optimizer_of, rejected
-    )
-    feasible = int(executions(fits, mode_counts(space, modes), cells, sites).sum())
-    return Plan(
+    width = DATATYPES[space.datatype]
+    optimizer, optimizer_of = _optimizers(space, cells, sites, modes, width)
+    return Layout(
         space=space,
-        rate=rate,
         cells=cells,
         sites=sites,
         modes=modes,
-        block=step_block(blocks),
-        useful=blocks.fw_flops + blocks.agrad_flops + blocks.wgrad_flops,
-        kept=np.where(keyed.keys.activation_recompute == FULL, blocks.act_checkpoint, blocks.act_storage),
-        optimizer=step_optimizer(optimizers),
-        optimizer_flops=optimizers.flops,
-        optimizer_state=optimizers.state,
+        keyed=keyed,
+        work=block_work(space.model, keyed.keys, width),
+        optimizer=optimizer,
         optimizer_of=optimizer_of,
-        first_tier=first,
-        second_tier=second,
-        fits=fits,
-        groups=_groups(assignments, sites, modes, keyed, fits if rows else None),
+        groups=_groups(assignments, sites, keyed),
         rejected=rejected,
-        feasible=feasible,
     )
 
 
@@ -173,9 +227,9 @@ def _block_keys(
 
 
 def _optimizers(
-    space: Space, rate: Rates, cells: CellColumns, sites: Sites, modes: StepModes, width: int
-) -> tuple[OptimizerTable, tuple[Ints, Ints]]:
-    """Optimizer figures at [tensor degree and sharding, optimizer modes], and where each site's start, unsharded and
+    space: Space, cells: CellColumns, sites: Sites, modes: StepModes, width: int
+) -> tuple[OptimizerWork, tuple[Ints, Ints]]:
+    """Optimizer work at [tensor degree and sharding, optimizer modes], and where each site's start, unsharded and
     sharded [sites]."""
     tensor_par, data_par = cells.tensor_par[sites.cell], cells.data_par[sites.cell]
     one = np.ones_like(data_par)
@@ -184,15 +238,14 @@ def _optimizers(
     sharding = np.concatenate((one, data_par))[first]
     kinds = len(modes.optimizer_modes["training"])
     tiled = {name: np.tile(values, len(first)) for name, values in modes.optimizer_modes.items()}
-    table = optimizer_table(
+    work = optimizer_work(
         space.model,
-        rate,
         tensor_par=np.repeat(tensor, kinds),
         sharding=np.repeat(sharding, kinds),
         element_bytes=width,
         **tiled,
     )
-    return table, (which[: len(one)] * kinds, which[len(one) :] * kinds)
+    return work, (which[: len(one)] * kinds, which[len(one) :] * kinds)
 
 
 def fitting(sites: Sites, modes: StepModes, fits: Flags, site: Ints) -> Flags:
@@ -202,10 +255,8 @@ def fitting(sites: Sites, modes: StepModes, fits: Flags, site: Ints) -> Flags:
     return result
 
 
-def _groups(
-    assignments: Assignments, sites: Sites, modes: StepModes, keyed: KeyedBlocks, fits: Flags | None
-) -> list[Group]:
-    """The rows that fit, grouped by networks."""
+def _groups(assignments: Assignments, sites: Sites, keyed: KeyedBlocks) -> list[Group]:
+    """The sites grouped by networks, without rows yet."""
     possible: dict[tuple[int, int, int], dict[int, int]] = {}
     listed = zip(assignments.cell.tolist(), assignments.nets.tolist(), assignments.position.tolist(), strict=True)
     for cell, (tensor, pipeline, data), position in listed:
@@ -219,10 +270,6 @@ def _groups(
         site = np.flatnonzero(np.isin(sites.cell, list(members)))
         if not len(site):
             continue
-        place = mode = np.zeros(0, np.intp)
-        if fits is not None:
-            rows = fitting(sites, modes, fits, site)
-            place, mode = np.nonzero(np.ascontiguousarray(rows.T))
         groups.append(
             Group(
                 tensor_net=tensor,
@@ -235,8 +282,8 @@ def _groups(
                     net: np.array([members[cell][net] for cell in sites.cell[site].tolist()], np.int64)
                     for net in data_nets
                 },
-                place=place,
-                mode=mode,
+                place=np.zeros(0, np.intp),
+                mode=np.zeros(0, np.intp),
             )
         )
     return groups

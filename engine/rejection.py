@@ -20,12 +20,13 @@ from engine.evaluate import block_sizes
 from engine.feasibility import network_reasons
 from engine.memory import BlockSizes, memory_use, tiers
 from engine.optimizer import OptimizerTable
-from engine.rates import Rates
+from engine.rates import NetworkRates, Rates
 from engine.sites import MEMORY_FIELDS, CellColumns, Sites, StepModes, few_blocks, mode_counts, offloads
 from engine.space import Space
 
 __all__ = [
-    "Assignments", "KeyedBlocks", "Rejected", "executions", "reject_by_memory", "reject_by_network", "reject_by_shape",
+    "Assignments", "KeyedBlocks", "Rejected", "executions", "listed", "memory_needs", "reject_by_memory",
+    "reject_by_network", "reject_by_shape",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -63,14 +64,14 @@ def _choices(space: Space, cells: CellColumns) -> Ints:
     )
 
 
-def reject_by_network(space: Space, rate: Rates, cells: CellColumns, rejected: Rejected) -> Assignments:
+def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, rejected: Rejected) -> Assignments:
     """Rejects network assignments that do not fit, and returns the others; notes how many each cell has left."""
     tables = [space.assignments[space.cells[number].kind] for number in cells.number.tolist()]
     cell = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     nets = np.concatenate(tables) if tables else np.zeros((0, 3), np.int64)
     position = np.concatenate([np.arange(len(table)) for table in tables]) if tables else np.zeros(0, np.int64)
     degrees = (cells.tensor_par[cell], cells.pipeline_par[cell], cells.data_par[cell])
-    found = network_reasons(rate.networks, degrees, (nets[:, 0], nets[:, 1], nets[:, 2]))
+    found = network_reasons(networks, degrees, (nets[:, 0], nets[:, 1], nets[:, 2]))
     modes = np.array([len(table) for table in space.modes], np.int64)
     each = _choices(space, cells) * modes[cells.kind]
     np.add.at(rejected.counts, (cell, found), each[cell] * (found != reasons.FITS))
@@ -104,9 +105,7 @@ class KeyedBlocks:
     width: int
 
 
-def reject_by_memory(
-    space: Space,
-    rate: Rates,
+def memory_needs(
     cells: CellColumns,
     sites: Sites,
     modes: StepModes,
@@ -114,17 +113,11 @@ def reject_by_memory(
     blocks: BlockTable,
     optimizers: OptimizerTable,
     optimizer_of: tuple[Ints, Ints],
-    rejected: Rejected,
-) -> tuple[Floats, Floats, Flags]:
-    """Memory of every (site, memory mode) and whether it fits; counts what does not."""
+) -> tuple[Floats, Floats]:
+    """Memory of both tiers that every (memory mode, site) needs [bytes]; no rate and no capacity matters to it."""
     mm = modes.memory_modes
-    count = mode_counts(space, modes)
     shape = (len(mm["training"]), len(sites.cell))
     first_tier, second_tier = np.empty(shape), np.empty(shape)
-    over = (np.empty(shape, bool), np.empty(shape, bool))
-    fits = (count > 0).T[:, sites.kind]
-    fits &= ~(offloads(mm)[:, None] & few_blocks(space, cells)[sites.cell])
-    least = (np.full(shape[1], np.inf), np.full(shape[1], np.inf))
     held = block_sizes(blocks, None)
     # Any network tells the same sizes: take the first that the pair uses.
     block_row = keyed.row_of.max(axis=1, initial=0)[sites.pair] * keyed.width
@@ -140,21 +133,40 @@ def reject_by_memory(
         full = np.asarray(choice["activation_recompute"] == FULL)
         use = memory_use(sites.stages, sizes, full, np.asarray(choice["training"]))
         flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
-        left = fits[here]
-        needs = tiers(use, full, *flags)
-        for tier, (need, capacity) in enumerate(zip(needs, (rate.capacity, rate.second_capacity), strict=True)):
-            beyond = left & (need > capacity)
-            left &= ~beyond
-            over[tier][here] = beyond
-            if beyond.any():
-                np.minimum(least[tier], np.where(beyond, need, np.inf).min(axis=0), out=least[tier])
-        fits[here] = left
-        first_tier[here], second_tier[here] = needs
-    for tier, (code, capacity) in enumerate((("memory_tier1", rate.capacity), ("memory_tier2", rate.second_capacity))):
-        failing = executions(over[tier], count, cells, sites)
+        first_tier[here], second_tier[here] = tiers(use, full, *flags)
+    return first_tier, second_tier
+
+
+def listed(space: Space, cells: CellColumns, sites: Sites, modes: StepModes) -> Flags:
+    """Which (memory mode, site) pairs the space has and offloading allows, whatever memory there is."""
+    mm = modes.memory_modes
+    found: Flags = (mode_counts(space, modes) > 0).T[:, sites.kind]
+    return found & ~(offloads(mm)[:, None] & few_blocks(space, cells)[sites.cell])
+
+
+def reject_by_memory(
+    space: Space,
+    rate: Rates,
+    cells: CellColumns,
+    sites: Sites,
+    modes: StepModes,
+    needs: tuple[Floats, Floats],
+    rejected: Rejected,
+) -> Flags:
+    """Which (memory mode, site) pairs fit in memory; counts what does not."""
+    count = mode_counts(space, modes)
+    fits = listed(space, cells, sites, modes)
+    tiers_of = (("memory_tier1", rate.capacity), ("memory_tier2", rate.second_capacity))
+    for tier, ((code, capacity), need) in enumerate(zip(tiers_of, needs, strict=True)):
+        over = fits & (need > capacity)
+        if not over.any():
+            continue
+        fits &= ~over
+        least = np.where(over, need, np.inf).min(axis=0, initial=np.inf)
+        failing = executions(over, count, cells, sites)
         np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failing)
-        np.minimum.at(rejected.excess[tier], sites.cell, least[tier] - capacity)
-    return first_tier, second_tier, fits
+        np.minimum.at(rejected.excess[tier], sites.cell, least - capacity)
+    return fits
 
 
 def executions(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> Ints:
