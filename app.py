@@ -9,8 +9,8 @@ from dashboard import frame, state
 ROOT = Path(__file__).parent
 
 st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
-page = st.navigation(frame.pages(ROOT / "dashboard" / "pages"), position="top")
+page = st.navigation(frame.pages(), position="top")
 state.begin(page.url_path)
-frame.open_page(ROOT / "static", page)
+above = frame.open_page(ROOT / "static", page)
 page.run()
-frame.close_page()
+frame.close_page(above)

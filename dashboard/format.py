@@ -101,9 +101,9 @@ def _scale(unit: str, magnitude: float) -> Scale:
     if unit == "bytes/s":
         prefix, factor = _step(_SI_UP, magnitude, "G")
         return Scale(factor, f"{prefix}B/s")
-    if unit == "samples/s":
+    if unit in ("samples/s", "tokens/s"):
         prefix, factor = _step(_COUNT, magnitude, "")
-        return Scale(factor, f"{prefix} samples/s".strip())
+        return Scale(factor, f"{prefix} {unit}".strip())
     return Scale(1.0, unit)
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import sentence, state
 from dashboard.charts.markup import stylesheet
 from dashboard.server import runner
 from dashboard.text import literal
 
-__all__ = ["PAGES", "Entry", "close_page", "open_page", "pages"]
+__all__ = ["PAGES", "Entry", "close_page", "exists", "open_page", "pages", "path"]
 
 
 class Entry(NamedTuple):
@@ -39,34 +40,46 @@ PAGES: Final = (
 )
 """The pages there may be, in order; one appears in the navigation once its script exists. The first is the default."""
 
+_FOLDER: Final = Path(__file__).parent / "pages"
 _BY_PATH: Final[dict[str, Entry]] = {"" if entry is PAGES[0] else entry.name: entry for entry in PAGES}
 
 
-def pages(folder: Path) -> Sequence[Any]:
-    """The navigation's pages: those of `PAGES` whose script is in the folder."""
+def pages() -> Sequence[Any]:
+    """The navigation's pages: those of `PAGES` whose script exists."""
     return [
         st.Page(
-            folder / f"{entry.name}.py", title=entry.title, help=entry.help, url_path=entry.name,
+            _FOLDER / f"{entry.name}.py", title=entry.title, help=entry.help, url_path=entry.name,
             default=entry is PAGES[0],
         )
         for entry in PAGES
-        if (folder / f"{entry.name}.py").is_file()
+        if exists(entry.name)
     ]  # fmt: skip
 
 
-def open_page(static: Path, page: Any) -> None:
-    """Draws what stands above a page."""
+def open_page(static: Path, page: Any) -> DeltaGenerator | None:
+    """Draws what stands above a page; returns what `close_page` needs."""
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
     st.html(stylesheet())
     entry = _BY_PATH.get(page.url_path)
-    if entry is None or entry.about_scenario:
-        sentence.show()
+    place = sentence.show() if entry is None or entry.about_scenario else None
     for problem in state.problems():
         st.warning(literal(problem), icon=":material/link_off:")
     for warning in runner().warnings:
-        st.warning(literal(warning), icon=":material/database_off:")
+        st.warning(literal(warning), icon=":material/cloud_off:")
+    return place
 
 
-def close_page() -> None:
-    """Draws what can only be known when a page has run."""
-    sentence.tell_size()
+def close_page(place: DeltaGenerator | None) -> None:
+    """Draws what is known only when a page has run."""
+    if place is not None:
+        sentence.tell_size(place)
+
+
+def exists(name: str) -> bool:
+    """Whether a page of `PAGES` is there, so that others may link to it."""
+    return (_FOLDER / f"{name}.py").is_file()
+
+
+def path(name: str) -> str:
+    """The script of a page, as `st.page_link` and `st.switch_page` want it."""
+    return f"dashboard/pages/{name}.py"

@@ -59,6 +59,10 @@ def _again(server: Runner, scenario: Scenario, watcher: str, label: str) -> None
 def _watch(key: str, watcher: str) -> None:
     """The progress card; reruns the page when the job has ended."""
     server = runner()
+
+    def cancel() -> None:
+        server.cancel(key, watcher)
+
     job = server.find(key)
     if job is None or job.ended:
         st.rerun()
@@ -69,7 +73,7 @@ def _watch(key: str, watcher: str) -> None:
         title.html(head("Evaluating", f"{scenario.model.title or scenario.model.name} · {size}"))
         button.button(
             "Cancel", icon=":material/close:", type="tertiary", key="cancel_exploration",
-            on_click=lambda: server.cancel(key, watcher), width="stretch",
+            on_click=cancel, width="stretch",
         )  # fmt: skip
         st.progress(_share(job), text=_account(server, job))
         st.caption("The page appears by itself when it is done; closing it does not stop the work.")

@@ -15,8 +15,11 @@ COLUMNS: Final = ("field", "choice", "value")
 """Columns that `choices` reads."""
 
 _ROW: Final = 40
-_CLOSE: Final = 0.07
-"""Labels of dots closer than this share of the axis alternate above and below the rail."""
+_LEAST: Final = 0.4
+"""Options below this share of the best stand together at the left end: how bad they are hardly matters, and they would
+squeeze the others."""
+_CHARACTER: Final = 0.011
+"""Width of a character of a label as a share of the axis, on the narrowest page."""
 
 
 def choices(
@@ -45,7 +48,7 @@ def choices(
     places = {field: len(fields) - 1 - index for index, field in enumerate(fields)}
     left = min(share for share in shares if not math.isnan(share))
     # Start at a round tenth below the worst; a rail shorter than 10 points would exaggerate noise.
-    start = max(0.0, min(math.floor(left * 10) / 10, 0.9))
+    start = max(_LEAST, min(math.floor(left * 10) / 10, 0.9))
     width = 1.0 - start
     figure = base(colours, 34 + _ROW * len(fields))
     costly: tuple[float, str] = (1.0, "")
@@ -53,18 +56,18 @@ def choices(
         part = rows[rows["field"] == field]
         fitting = part[part["share"].notna()].sort_values("share", kind="stable")
         names = [_name(field, value, tier_names) for value in fitting["choice"]]
-        if len(fitting):
-            spread = [float(value) for value in fitting["share"]]
-            _rail(figure, places[field], spread, colours)
-            _labels(figure, places[field], spread, names, width, colours)
-            worst = (spread[0], f"{in_sentence(by_name(field).label)} {names[0]}")
-            costly = min(costly, worst)
         missing = [_name(field, value, tier_names) for value in part[part["share"].isna()]["choice"]]
-        if missing:
-            note(figure, f"{', '.join(missing)}: nothing fits", colours, x=start, y=places[field], xanchor="left",
-                 yshift=-12)  # fmt: skip
+        remark = f"{', '.join(missing)}: nothing fits" if missing else ""
+        if len(fitting):
+            spread = [max(float(value), start) for value in fitting["share"]]
+            _rail(figure, places[field], spread, colours)
+            _labels(figure, places[field], spread, names, start, remark, colours)
+            worst = (float(fitting["share"].iloc[0]), f"{in_sentence(by_name(field).label)} {names[0]}")
+            costly = min(costly, worst)
+        if remark:
+            note(figure, remark, colours, x=start, y=places[field], xanchor="left", yshift=-13)
     fitting = rows[rows["share"].notna()]
-    figure.add_trace(_dots(fitting, column, places, tier_names, colours))
+    figure.add_trace(_dots(fitting, start, column, places, tier_names, colours))
     figure.update_xaxes(range=[start - 0.03 * width, 1 + 0.02 * width])
     # Labels are centred on their dots, so the one of the best reaches past the axis.
     figure.update_layout(margin={"r": 38})
@@ -105,30 +108,50 @@ def _rail(figure: go.Figure, row: int, shares: list[float], colours: Palette) ->
 
 
 def _labels(
-    figure: go.Figure, row: int, shares: list[float], names: list[str], width: float, colours: Palette
+    figure: go.Figure,
+    row: int,
+    shares: list[float],
+    names: list[str],
+    start: float,
+    remark: str,
+    colours: Palette,
 ) -> None:
-    """Write the options next to their dots; options at the same place share one label, close ones alternate."""
+    """Write the options next to their dots, above the rail or below it; one that has room in neither is left to the
+    hover. Options at the same place share one label. The best are placed first. remark: what stands below the rail's
+    left end."""
+    width = 1.0 - start
     groups: list[tuple[float, list[str]]] = []
     for share, name in zip(shares, names, strict=True):
         if groups and share - groups[-1][0] < 0.004 * width:
             groups[-1][1].append(name)
         else:
             groups.append((share, [name]))
-    above = True
-    for index, (share, together) in enumerate(groups):
-        if index and share - groups[index - 1][0] < _CLOSE * width * max(1.0, len("·".join(together)) / 6):
-            above = not above
-        else:
-            above = True
-        note(figure, " · ".join(together), colours, x=share, y=row, yshift=13 if above else -13)
+    floors = {13: -1.0, -13: start + len(remark) * _CHARACTER * width if remark else -1.0}
+    ends = {13: 2.0, -13: 2.0}  # how far left each line of labels is taken, by its distance from the rail [px]
+    for share, together in reversed(groups):
+        clipped = share <= start == _LEAST
+        few = together if len(together) < 4 else [together[0], "…", together[-1]]
+        text = " · ".join(few) + (f" ≤ {_LEAST * 100:.0f} %" if clipped else "")
+        half = len(text) * _CHARACTER * width / 2
+        left, right = (share, share + 2 * half) if clipped else (share - half, share + half)
+        for shift, end in ends.items():
+            if right < end and left > floors[shift]:
+                note(figure, text, colours, x=share, y=row, yshift=shift, xanchor="left" if clipped else "center")
+                ends[shift] = left
+                break
 
 
 def _dots(
-    rows: pd.DataFrame, column: Column, places: dict[str, int], tier_names: tuple[str, ...], colours: Palette
+    rows: pd.DataFrame,
+    start: float,
+    column: Column,
+    places: dict[str, int],
+    tier_names: tuple[str, ...],
+    colours: Palette,
 ) -> go.Scatter:
     shares = [float(value) for value in rows["share"]]
     return go.Scatter(
-        x=shares,
+        x=[max(share, start) for share in shares],
         y=[places[field] for field in rows["field"]],
         mode="markers",
         marker={

@@ -1,22 +1,18 @@
-"""Explore: the whole space as a map."""
+"""Explore: the whole space as a map, the best execution, what each choice costs."""
 
 import streamlit as st
 
 from dashboard import state
-from dashboard.charts import CONFIG
-from dashboard.charts.cell_map import cell_map
+from dashboard.explore_view import headline, overview
 
 exploration = state.require_exploration()
-chart = cell_map(exploration.by_cell(), "sample_rate", state.theme_mode(), selected=state.selected_cell())
-
-
-def _clicked() -> None:
-    points = st.session_state["explore_map"]["selection"]["points"]
-    if points and points[0].get("customdata"):
-        tensor_par, pipeline_par, _ = points[0]["customdata"]
-        state.select_cell(tensor_par, pipeline_par)
-
-
-st.plotly_chart(
-    chart.figure, config=CONFIG, alt=chart.alt, key="explore_map", on_select=_clicked, selection_mode="points"
-)
+best = exploration.best
+if best is not None:
+    headline(exploration, best)
+else:
+    st.warning(
+        "Nothing fits: none of the executions can run on this system. "
+        "The map says how far each cell is from fitting; click one for the nearest change that would help.",
+        icon=":material/block:",
+    )
+overview(exploration)

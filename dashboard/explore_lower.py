@@ -1,0 +1,89 @@
+"""The lower part of the Explore page: what each choice costs, and why executions are infeasible."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard import explore_data as data
+from dashboard import frame, state
+from dashboard.charts.choices import choices
+from dashboard.charts.markup import head
+from dashboard.charts.reasons import reasons
+from dashboard.charts.template import in_sentence
+from dashboard.controls import show
+from dashboard.derived import Metric
+from dashboard.format import count, format_value, percent
+from engine import Exploration
+from engine.columns import by_name
+
+__all__ = ["costs", "infeasible"]
+
+
+NEGLIGIBLE: Final = 0.01
+"""A choice whose every option reaches the best but for this share is named in the caption only."""
+
+
+def costs(exploration: Exploration, metric: Metric) -> None:
+    """What fixing one choice costs."""
+    scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
+    st.html(head("What each choice costs", scope))
+    if not exploration.feasible:
+        st.caption("Nothing fits, so no choice can be compared.")
+        return
+    table = data.choice_costs(exploration, exploration.key, metric.statistic, metric.factor)
+    dear, cheap = _by_weight(table, metric.column.better == "lower")
+    if dear:
+        ranked = pd.concat([table[table["field"] == field] for field in dear], ignore_index=True)
+        tiers = tuple(f"tier {number}" for number in range(len(exploration.scenario.system.networks)))
+        show(choices(ranked, metric.column, state.theme_mode(), tier_names=tiers), "explore_choices")
+    if cheap:
+        names = ", ".join(in_sentence(by_name(field).label) for field in cheap)
+        st.caption(f"Within {percent(NEGLIGIBLE, 0)} of the best whatever is chosen: {names}.")
+
+
+def _by_weight(table: pd.DataFrame, lower_is_better: bool) -> tuple[list[str], list[str]]:
+    """(fields whose options differ; fields whose options hardly matter), both in the order of the table."""
+    values = table["value"]
+    best = values.min() if lower_is_better else values.max()
+    share = (best / values if lower_is_better else values / best).fillna(0.0) if best else values * 0 + 1
+    worst = share.groupby(table["field"], sort=False).min()
+    dear = [field for field in worst.index if worst[field] < 1 - NEGLIGIBLE]
+    return dear, [field for field in worst.index if field not in dear]
+
+
+def infeasible(exploration: Exploration) -> None:
+    """Why executions cannot run, and by how much those miss that memory alone keeps out."""
+    missing = exploration.total - exploration.feasible
+    st.html(head("Why executions are infeasible", f"{count(missing)} of {count(exploration.total)}"))
+    if not missing:
+        st.caption("Every execution of this space runs.")
+        return
+    show(reasons(exploration.infeasible_by_reason, state.theme_mode()), "explore_reasons")
+    st.caption(_account(exploration))
+    if frame.exists("whatif"):
+        st.page_link(frame.path("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
+
+
+def _account(exploration: Exploration) -> str:
+    """The infeasible executions in one or two sentences."""
+    found = exploration.infeasible_by_reason
+    missing = exploration.total - exploration.feasible
+    memory = sum(number for code, number in found.items() if code.startswith("memory_"))
+    sentences = []
+    if memory:
+        sentences.append(f"{percent(memory / missing, 0)} of them need more memory than there is.")
+    cells = exploration.by_cell()
+    short = cells.loc[cells["feasible"] == 0, "shortfall_bytes"].dropna()
+    if len(short):
+        least = format_value("proc_mem_tier1_cap_req", float(np.min(short)))
+        sentences.append(
+            f"In {len(short):,} cell{'s' if len(short) != 1 else ''} nothing fits for want of memory alone; "
+            f"the nearest lacks {least}."
+        )
+    elif not (cells["feasible"] == 0).any():
+        sentences.append("Every cell of the map has an execution that runs.")
+    return " ".join(sentences)

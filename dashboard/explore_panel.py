@@ -1,0 +1,223 @@
+"""The panel beside the map: a cell's best execution, how the others spread, what keeps the rest from running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import explore_data as data
+from dashboard import frame, state
+from dashboard.charts.histogram import histogram
+from dashboard.charts.markup import chips, facts, head, legend, memory_bar, time_bar
+from dashboard.charts.memory_bars import tier_pieces
+from dashboard.charts.reasons import label_of
+from dashboard.charts.template import degrees
+from dashboard.charts.time_bar import time_pieces
+from dashboard.controls import show
+from dashboard.derived import Metric, utilisation
+from dashboard.format import count, decimals_for, format_value, percent, scale_for
+from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.subject import evaluated
+from dashboard.text import literal
+from dashboard.wording import choices
+from engine import Exploration
+from engine.columns import by_name, choice_label
+
+__all__ = ["panel"]
+
+_COLUMNS: Final = (
+    "total_time", "proc_mem_tier1_cap_req", "pipeline_interleaving", "microbatch_size",
+    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
+    "seq_par_ag_redo", "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net",
+    "pipeline_par_net", "data_par_net", "batch_size",
+)  # fmt: skip
+_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74}
+
+
+def panel(exploration: Exploration, metric: Metric, cells: pd.DataFrame, cell: tuple[int, int] | None) -> None:
+    """Draws the panel of a cell."""
+    if cell is None:
+        st.caption("No cell to show.")
+        return
+    row = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1])].iloc[0]
+    title, tally = st.columns([2, 1], vertical_alignment="center")
+    title.html(head(degrees(*cell, row["data_par"])))
+    with tally.container(horizontal_alignment="right"):
+        st.html(chips([("feasible", count(row["feasible"]))]), width="content")
+    if row["feasible"]:
+        _fits(exploration, metric, cells, row, cell)
+    else:
+        _fits_not(exploration, row, cell)
+
+
+def _fits(exploration: Exploration, metric: Metric, cells: pd.DataFrame, row: Any, cell: tuple[int, int]) -> None:
+    scenario = exploration.scenario
+    chosen = state.selected_id()
+    execution = _execution(exploration, chosen if chosen is not None else int(row["id"]), cell, int(row["id"]))
+    own = int(execution["id"]) == int(row["id"])
+    best = cells["value"].min() if metric.column.better == "lower" else cells["value"].max()
+    rate = float(execution["sample_rate"])
+    value = float(execution[metric.statistic]) * metric.factor
+    pairs = [
+        ("samples/s", format_value("sample_rate", rate).partition(" ")[0]),
+        ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
+        ("step", format_value("total_time", execution["total_time"])),
+        ("of best", _share(value, float(best), metric.column.better == "lower")),
+    ]
+    st.html(facts(pairs))
+    first, second = tier_pieces(execution)
+    capacity = scenario.system.mem1.capacity_gib * 2**30
+    bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)
+    if sum(second.values()) > 0:
+        bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
+    st.html(bars + legend(_kinds(execution, first, second)))
+    which = f"best by {metric.column.label.lower()}" if own else "selected below"
+    st.html(head("In words", which) + chips(choices(execution)))
+    st.html(head("Executions by step time", "the line is the one above"))
+    spread = data.spread_in_cell(exploration, exploration.key, cell)
+    marked = float(execution["total_time"])
+    inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
+    show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
+         "explore_spread")  # fmt: skip
+    _table(exploration, metric, cell)
+    _links()
+    _rest(exploration, cell)
+
+
+def _execution(exploration: Exploration, wanted: int, cell: tuple[int, int], best: int) -> Mapping[str, Any]:
+    """The selected execution if it is of this cell and runs, else the cell's best."""
+    execution = evaluated(exploration, exploration.key, wanted)
+    here = (int(execution["tensor_par"]), int(execution["pipeline_par"])) == cell
+    if here and execution["status"] == "ok":
+        return execution
+    return evaluated(exploration, exploration.key, best)
+
+
+def _share(value: float, best: float, lower: bool) -> str:
+    if not best or not value:
+        return "100 %" if value == best else "–"
+    return percent(best / value if lower else value / best, 0)
+
+
+def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Kind]:
+    """The kinds that the bars show, one entry per colour."""
+    times = time_pieces(execution)
+    shown = [kind for kind in TIME_KINDS if times[kind.key] > 0.002 * float(execution["total_time"])]
+    colours = {kind.light for kind in shown}
+    names = {kind.light: kind for kind in shown}
+    for kind in MEMORY_KINDS:
+        if any(tier.get(kind.key, 0) > 0 for tier in tiers):
+            if kind.light in colours:
+                both = names[kind.light]
+                index = shown.index(both)
+                name = f"{both.name}, {kind.name.lower()}"
+                shown[index] = names[kind.light] = replace(both, name=name)
+            else:
+                shown.append(kind)
+    return shown
+
+
+def _table(exploration: Exploration, metric: Metric, cell: tuple[int, int]) -> None:
+    """The best executions of the cell; choosing one shows it above."""
+    top = data.top_of_cell(exploration, exploration.key, cell, metric.statistic)
+    names = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
+             or top[name].nunique() > 1]  # fmt: skip
+    if metric.statistic not in (*names, "sample_rate"):
+        names.insert(0, metric.statistic)
+    shown, config = pd.DataFrame(index=top.index), {}
+    for name in names:
+        column = by_name(name)
+        if column.dtype == "float64":
+            scale = scale_for(column, top[name])
+            shown[name] = top[name] / scale.factor
+            digits = 4 if name == metric.statistic or name == "total_time" else 3  # the best differ little
+            config[name] = st.column_config.NumberColumn(
+                scale.title(column.short), format=f"%.{decimals_for(top[name], scale, digits)}f", help=column.description,
+                width=_NARROW["float64"],
+            )  # fmt: skip
+        else:
+            shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in top[name]]
+            kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
+            config[name] = kind(column.short, help=column.description, width=_NARROW[column.dtype])
+
+    def picked() -> None:
+        rows = st.session_state["explore_top"]["selection"]["rows"]
+        state.select(int(top["id"].iloc[rows[0]]) if rows else None)
+
+    st.dataframe(
+        shown, key="explore_top", on_select=picked, selection_mode="single-row", hide_index=True, height=212,
+        row_height=28, column_config=config, alt=f"The best {len(top)} executions of the cell",
+    )  # fmt: skip
+
+
+def _links() -> None:
+    """Ways on from here, to the pages that there are."""
+    with st.container(horizontal=True, gap="small"):
+        for name, label, icon in (
+            ("execution", "Open execution", ":material/open_in_full:"),
+            ("memory", "Memory", ":material/memory:"),
+            ("results", "All in Results", ":material/table_rows:"),
+        ):
+            if frame.exists(name):
+                st.page_link(frame.path(name), label=label, icon=icon, width="content")
+
+
+def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
+    """What keeps the cell's other executions from running."""
+    found = data.reasons_in_cell(exploration, cell)
+    if found:
+        st.html(head("What limits the rest") + chips([(label_of(code), count(n)) for code, n in found.items()]))
+    else:
+        st.caption("Every execution of this cell runs.")
+
+
+def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None:
+    """Why nothing in a cell runs, and the nearest change that would help."""
+    scenario = exploration.scenario
+    st.markdown(f"**{literal(str(row['reason_text']))}**" if row["reason_text"] else "**Nothing fits.**")
+    nearest = data.least_demanding(exploration, cell)
+    capacity = scenario.system.mem1.capacity_gib * 2**30
+    if nearest is not None:
+        execution = evaluated(exploration, exploration.key, nearest[0])
+        first, second = tier_pieces(execution)
+        bars = memory_bar(first, capacity, "The least demanding execution, HBM")
+        if sum(second.values()) > 0:
+            bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
+        present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
+        st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
+    found = data.reasons_in_cell(exploration, cell)
+    st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
+    st.html(head("What would make it fit"))
+    _remedies(exploration, row, cell, nearest)
+
+
+def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
+    capacity = exploration.scenario.system.mem1.capacity_gib * 2**30
+    cells = exploration.by_cell()
+    fitting = cells[cells["feasible"] > 0]
+    ways = 0
+    for axis, other, short in (("pipeline_par", "tensor_par", "PP"), ("tensor_par", "pipeline_par", "TP")):
+        mine, kept = (cell[1], cell[0]) if axis == "pipeline_par" else (cell[0], cell[1])
+        line = fitting[(fitting[other] == kept) & (fitting[axis] > mine)]
+        if len(line):
+            target = line.sort_values(axis).iloc[0]
+            pair = int(target["tensor_par"]), int(target["pipeline_par"])
+            st.button(
+                f"{short} {int(target[axis]):,} instead of {mine:,}", icon=":material/arrow_forward:", type="tertiary",
+                key=f"remedy_{axis}", on_click=state.select_cell, args=pair,
+            )  # fmt: skip
+            ways += 1
+    if not pd.isna(row["shortfall_bytes"]):
+        need = format_value("proc_mem_tier1_cap_req", capacity + float(row["shortfall_bytes"]))
+        st.markdown(f":material/arrow_forward: GPUs with at least {need} of HBM")
+        ways += 1
+    remedy = nearest[1] if nearest is not None else ""
+    if remedy and not remedy.startswith(("PP", "only")):
+        st.markdown(f":material/arrow_forward: Allow {literal(remedy)}, which the limits exclude")
+        ways += 1
+    if not ways:
+        st.caption("No change of one degree helps; fewer limits or other networks might.")

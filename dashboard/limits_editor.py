@@ -1,0 +1,190 @@
+"""What each field of an execution may be: the last slot of the scenario sentence, and its dialog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.format import count
+from dashboard.text import literal
+from engine import Scenario
+from engine.columns import FIELDS, Column, by_name, choice_label
+from engine.space import divisors
+
+__all__ = ["in_words", "opener"]
+
+_GROUPS: Final = (
+    ("Parallelism", ("tensor_par", "pipeline_par", "data_par", "pipeline_interleaving", "optimizer_sharding")),
+    ("Batch", ("batch_size", "microbatch_size", "training")),
+    ("Recompute", ("activation_recompute", "seq_par_ag_redo")),
+    ("Communication", ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap")),
+    ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
+    ("Networks", ("tensor_par_net", "pipeline_par_net", "data_par_net")),
+    ("Block", ("fused_activation", "attention_type")),
+)
+_USUAL: Final[Mapping[str, str]] = {
+    "batch_size": "Unless given: the largest multiple of DP.",
+    "training": "Unless given: on.",
+    "fused_activation": "Unless given: on.",
+    "attention_type": "Unless given: multi-head.",
+}
+_MOST_PILLS: Final = 16
+
+
+def opener(words: str) -> None:
+    """Draws the words of the sentence that open the editor."""
+    if st.button(words, type="tertiary", key="sentence_limits", help="What each choice may be."):
+        _dialog()
+
+
+def in_words(name: str, limit: Any) -> str:
+    """One limit in a few words: "TP 1 or 2", "no offload weights", "recompute none"."""
+    if name == "uneven_pipelines":
+        return "uneven pipelines too"
+    column = by_name(name)
+    label = column.short if column.dtype == "int64" else column.label.lower()
+    if isinstance(limit, Mapping):
+        low, high = limit["min"], limit["max"]
+        return f"{label} up to {high:,}" if low <= 1 else f"{label} {low:,} to {high:,}"
+    if column.dtype == "bool" and len(limit) == 1:
+        return label if limit[0] else f"no {label}"
+    values = [f"{value:,}" if column.dtype == "int64" else choice_label(column, value) for value in limit]
+    listed = " or ".join(values) if len(values) < 4 else f"{', '.join(values[:2])} … {values[-1]}"
+    return f"{label} {listed}"
+
+
+@st.dialog("What each choice may be", width="large")
+def _dialog() -> None:
+    scenario = state.current_scenario()
+    st.caption(
+        "Nothing chosen means that every value is tried. What you choose becomes part of the scenario and of its link."
+    )
+    chosen: dict[str, Any] = {}
+    left, right = st.columns(2, gap="medium")
+    for place, groups in ((left, _GROUPS[:2]), (right, _GROUPS[2:])):
+        with place:
+            for title, names in groups:
+                st.markdown(f"**{title}**")
+                for name in names:
+                    limit = _field(scenario, by_name(name))
+                    if limit is not None:
+                        chosen[name] = limit
+                if title == "Parallelism":
+                    uneven = st.toggle(
+                        "Uneven pipelines", bool(scenario.limits.get("uneven_pipelines")),
+                        help="Also try pipeline degrees that do not divide the number of blocks.",
+                    )  # fmt: skip
+                    if uneven:
+                        chosen["uneven_pipelines"] = True
+    _apply(scenario, chosen)
+
+
+def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
+    """The foot of the dialog: how many executions are left, and the buttons."""
+    problem, total = "", 0
+    changed = scenario
+    try:
+        changed = Scenario.of(
+            scenario.model, scenario.system, num_procs=scenario.num_procs, max_batch_size=scenario.max_batch_size,
+            datatype=scenario.datatype, limits=chosen,
+        )  # fmt: skip
+        total = changed.space.total
+    except ValueError as error:
+        problem = str(error)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        done = st.button("Apply", type="primary", disabled=bool(problem), key="limits_apply")
+        free = st.button("Free every choice", type="tertiary", disabled=not scenario.limits, key="limits_free")
+        st.markdown(literal(problem) if problem else f"{count(total)} executions", width="content")
+    if done:
+        state.set_scenario(changed)
+        st.rerun()
+    if free:
+        state.set_scenario(
+            Scenario.of(
+                scenario.model, scenario.system, num_procs=scenario.num_procs,
+                max_batch_size=scenario.max_batch_size, datatype=scenario.datatype,
+            )
+        )  # fmt: skip
+        st.rerun()
+
+
+def _field(scenario: Scenario, column: Column) -> Any:
+    """The widget of one field; returns its limit, None where everything is allowed."""
+    limit = scenario.limits.get(column.name)
+    options = _options(scenario, column)
+    text = f"{column.description} {_USUAL.get(column.name, '')}".strip()
+    now = _selected(limit, options)
+    if column.name == "batch_size" or not options:
+        return _typed(column, limit, text)
+    options = [*options, *(value for value in now if value not in options)]
+    label = f"{column.label} ({column.short})" if column.short.isupper() and len(column.short) == 2 else column.label
+    widget = st.pills if len(options) <= _MOST_PILLS else st.multiselect
+    more: dict[str, Any] = {"selection_mode": "multi"} if widget is st.pills else {"placeholder": "any"}
+    picked = widget(
+        label, options, default=now, format_func=lambda value: _shown(column, value), key=f"limit_{column.name}",
+        help=text, **more,
+    )  # fmt: skip
+    if isinstance(limit, Mapping) and sorted(picked) == sorted(now):
+        return limit  # still the range that it was
+    return list(picked) or None
+
+
+def _typed(column: Column, limit: Any, text: str) -> Any:
+    """A field whose values are typed: "512, 1024" or "256..512"."""
+    if isinstance(limit, Mapping):
+        now = f"{limit['min']}..{limit['max']}"
+    else:
+        now = ", ".join(str(value) for value in limit or ())
+    typed = st.text_input(
+        column.label, now, key=f"limit_{column.name}", placeholder="any, or: 256, 512, or: 256..512", help=text,
+        max_chars=400,
+    ).replace(" ", "")  # fmt: skip
+    if not typed:
+        return None
+    low, dots, high = typed.partition("..")
+    if dots:
+        ends = {"min": low, "max": high}
+        return {end: int(digits) if digits.isdecimal() else digits for end, digits in ends.items() if digits}
+    return [int(value) if value.isdecimal() and len(value) < 12 else value for value in typed.split(",") if value]
+
+
+def _options(scenario: Scenario, column: Column) -> list[Any]:
+    """The values that a field can have."""
+    model, name = scenario.model, column.name
+    if column.dtype == "bool":
+        return [True, False]
+    if column.choices:
+        return list(column.choices)
+    if name.endswith("_net"):
+        return list(range(len(scenario.system.networks)))
+    if name == "pipeline_interleaving":
+        return _upto(divisors(model.num_blocks), model.num_blocks)
+    if name == "microbatch_size":
+        return [2**power for power in range(scenario.max_batch_size.bit_length())]
+    degrees = divisors(scenario.num_procs)
+    if name == "tensor_par":
+        return [n for n in degrees if model.attn_heads % n == 0 and model.hidden % n == 0]
+    if name == "pipeline_par":
+        return [n for n in degrees if model.num_blocks % n == 0]
+    return _upto(degrees, scenario.max_batch_size)
+
+
+def _upto(values: Iterable[int], most: int) -> list[int]:
+    return [value for value in values if value <= most]
+
+
+def _selected(limit: Any, options: list[Any]) -> list[Any]:
+    """The values that a limit allows, as the widget shows them chosen."""
+    if isinstance(limit, Mapping):
+        return [value for value in options if limit["min"] <= value <= limit["max"]]
+    return list(limit or ())
+
+
+def _shown(column: Column, value: Any) -> str:
+    return f"{value:,}" if column.dtype == "int64" else choice_label(column, value)
+
+
+assert {name for _, names in _GROUPS for name in names} == {c.name for c in FIELDS} - {"num_procs", "datatype"}
