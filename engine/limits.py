@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from engine.columns import FIELDS, by_name
 from engine.execution import LARGEST
+from models.documents import shown
 
 __all__ = ["LimitError", "Limits", "normalise", "permits"]
 
@@ -39,10 +42,10 @@ def normalise(limits: Limits | None) -> dict[str, Any]:
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
             accepted = ", ".join(sorted(names - set(_FIXED)))
-            raise LimitError(f"There is no limit on {name!r}; limits can be set on {accepted}.")
+            raise LimitError(f"There is no limit on {shown(name)}; limits can be set on {accepted}.")
         if name in OPTIONS:
-            if not isinstance(limit, bool):
-                raise LimitError(f"{name} is {limit!r}; it must be true or false.")
+            if not isinstance(limit, bool | np.bool_):
+                raise LimitError(f"{name} is {shown(limit)}; it must be true or false.")
             if limit:
                 result[name] = True
             continue
@@ -55,7 +58,7 @@ def _normalise_one(name: str, limit: Any) -> Any:
     column = by_name(name)
     if isinstance(limit, Mapping):
         if column.dtype != "int64" or not limit or set(limit) - {"min", "max"}:
-            raise LimitError(f"The limit on {name} is {dict(limit)!r}; a range has min, max or both, for a number.")
+            raise LimitError(f"The limit on {name} is {shown(limit)}; a range has min, max or both, for a number.")
         low, high = (_value(name, limit.get(end, default)) for end, default in (("min", 0), ("max", LARGEST)))
         if low > high:
             raise LimitError(f"The limit on {name} goes from {low} to {high}; min must not exceed max.")
@@ -68,16 +71,18 @@ def _normalise_one(name: str, limit: Any) -> Any:
 
 def _value(name: str, value: Any) -> Any:
     column = by_name(name)
+    if isinstance(value, np.integer | np.bool_):
+        value = value.item()
     if column.dtype == "str":
-        if value not in column.choices:
-            raise LimitError(f"{name} cannot be {value!r}; it is one of {', '.join(column.choices)}.")
+        if not isinstance(value, str) or value not in column.choices:
+            raise LimitError(f"{name} cannot be {shown(value)}; it is one of {', '.join(column.choices)}.")
         return value
     if column.dtype == "bool":
         if not isinstance(value, bool):
-            raise LimitError(f"{name} cannot be {value!r}; it is true or false.")
+            raise LimitError(f"{name} cannot be {shown(value)}; it is true or false.")
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise LimitError(f"{name} cannot be {value!r}; it is a whole number from 0 to {LARGEST:,}.")
+        raise LimitError(f"{name} cannot be {shown(value)}; it is a whole number from 0 to {LARGEST:,}.")
     return value
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import hardware
 import models
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
-from engine.limits import normalise
-from engine.space import Space
+from engine.limits import LimitError, normalise
+from engine.space import Space, SpaceError, checked_size
 from hardware import System
 from models import Model
+from models.documents import DocumentError, check_format, shown
 
 __all__ = ["FORMAT", "PHYSICS", "Scenario", "ScenarioError"]
 
@@ -27,7 +28,7 @@ PHYSICS = "calculon-0.1.0/1"
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
 
 
-class ScenarioError(ValueError):
+class ScenarioError(DocumentError):
     """A scenario document that cannot be read; the message names the key and what is accepted."""
 
 
@@ -55,10 +56,19 @@ class Scenario:
     ) -> Scenario:
         """A scenario from a model and system by name, path or object.
 
-        Raises `models.ModelFileError`, `hardware.SystemFileError` or `engine.limits.LimitError`; the rest is checked
-        when its space is made.
+        Raises `models.ModelFileError`, `hardware.SystemFileError`, `engine.limits.LimitError`, or
+        `engine.space.SpaceError` for a size that none has; how they go together is checked when its space is made.
         """
-        return cls(model_of(model), system_of(system), num_procs, max_batch_size, datatype, normalise(limits))
+        if not isinstance(datatype, str):
+            raise SpaceError(f"datatype is {shown(datatype)}; it must be a text such as float16.")
+        return cls(
+            model_of(model),
+            system_of(system),
+            checked_size("num_procs", num_procs),
+            checked_size("max_batch_size", max_batch_size),
+            datatype,
+            normalise(limits),
+        )
 
     @cached_property
     def space(self) -> Space:
@@ -103,28 +113,20 @@ class Scenario:
     def from_document(cls, document: Any, where: str = "the scenario") -> Scenario:
         """The scenario of a parsed JSON document; `where` names it in messages.
 
-        Raises `ScenarioError`, `models.ModelFileError`, `hardware.SystemFileError` or `engine.limits.LimitError`.
+        Raises `ScenarioError`, `models.ModelFileError` or `hardware.SystemFileError`.
         """
         if not isinstance(document, Mapping):
             raise ScenarioError(f"{where} must be a JSON object, not {type(document).__name__}.")
-        given = document.get("format")
-        if given != FORMAT:
-            raise ScenarioError(f"{where} has the format {given!r}; this version reads {FORMAT}.")
-        unknown = sorted(str(key) for key in document if key not in _KEYS)
+        check_format(document, where, FORMAT, "scenario", ScenarioError)
+        unknown = sorted(shown(key) for key in document if key not in _KEYS)
         missing = [key for key in _KEYS if key not in document]
         if unknown or missing:
-            wrong = f"unknown keys {', '.join(unknown)}" if unknown else f"no {', '.join(missing)}"
+            more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+            wrong = f"unknown keys {', '.join(unknown[:3])}{more}" if unknown else f"no {', '.join(missing)}"
             raise ScenarioError(f"{where} has {wrong}; its keys are {', '.join(_KEYS)}.")
-        for name in ("num_procs", "max_batch_size"):
-            if isinstance(document[name], bool) or not isinstance(document[name], int):
-                raise ScenarioError(f"{where}: {name} is {document[name]!r}; it must be a whole number.")
-        if not isinstance(document["datatype"], str):
-            raise ScenarioError(f"{where}: datatype is {document['datatype']!r}; it must be a text such as float16.")
-        return cls.of(
-            models.load_document(document["model"], f"{where}, model"),
-            hardware.load_document(document["system"], f"{where}, system"),
-            num_procs=document["num_procs"],
-            max_batch_size=document["max_batch_size"],
-            datatype=document["datatype"],
-            limits=document["limits"],
-        )
+        model = models.load_document(document["model"], f"{where}, model")
+        system = hardware.load_document(document["system"], f"{where}, system")
+        try:
+            return cls.of(model, system, **{name: document[name] for name in _KEYS[3:]})
+        except (LimitError, SpaceError) as problem:
+            raise ScenarioError(f"{where}: {problem}") from None

@@ -13,7 +13,7 @@ Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -28,12 +28,18 @@ from engine.execution import DATATYPES, LARGEST, Executions
 from engine.limits import LimitError, normalise, permits
 from hardware import System
 from models import Model
+from models.documents import shown
 
-__all__ = ["MODE_FIELDS", "Cell", "Modes", "Space", "SpaceError", "divisors"]
+__all__ = [
+    "MODE_FIELDS", "Cell", "Modes", "Space", "SpaceError", "checked_size", "divisors", "mode_kind",
+]  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
 
 LARGEST_SPACE = 2**62
+
+MOST_CELLS = 100_000
+"""Cells beyond which a space is refused: a second or two of listing them. Only batch sizes can make that many."""
 
 
 class SpaceError(ValueError):
@@ -107,13 +113,13 @@ class Space:
         limits: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.system = model, system
-        self.num_procs = _whole("num_procs", num_procs)
-        self.max_batch_size = _whole("max_batch_size", max_batch_size)
-        if datatype not in DATATYPES:
-            raise SpaceError(f"datatype is {datatype!r}; it must be one of {', '.join(DATATYPES)}.")
-        if datatype not in system.matrix:
-            raise SpaceError(f"{system.name} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
+        self.num_procs = checked_size("num_procs", num_procs)
+        self.max_batch_size = checked_size("max_batch_size", max_batch_size)
+        if not isinstance(datatype, str) or datatype not in DATATYPES:
+            raise SpaceError(f"datatype is {shown(datatype)}; it must be one of {', '.join(DATATYPES)}.")
         self.datatype = datatype
+        if datatype not in system.matrix:
+            raise SpaceError(f"{shown(system.name)} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
         self.limits = normalise(limits)
         self.tiers = len(system.networks)
         self.modes = tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
@@ -169,6 +175,7 @@ class Space:
         allow = {name: permits(limits, name) for name in (column.name for column in FIELDS)}
         uneven = bool(limits.get("uneven_pipelines"))
         cells = []
+        tried = 0
         for tensor in divisors(self.num_procs):
             if model.hidden % tensor or model.attn_heads % tensor or not allow["tensor_par"](tensor):
                 continue
@@ -183,7 +190,14 @@ class Space:
                 interleavings = tuple(
                     v for v in (divisors(blocks) if pipeline > 1 else (1,)) if allow["pipeline_interleaving"](v)
                 )
-                for batch in self._batches(data):
+                batches = self._batches(data)
+                tried += len(batches)
+                if tried > MOST_CELLS:
+                    raise LimitError(
+                        f"batch_size allows over {MOST_CELLS:,} combinations with tensor_par and pipeline_par; "
+                        "give a list or a narrower range."
+                    )
+                for batch in batches:
                     microbatches = tuple(
                         m
                         for m in divisors(batch // data)
@@ -197,20 +211,14 @@ class Space:
                         )
         return tuple(cells)
 
-    def _batches(self, data_par: int) -> list[int]:
+    def _batches(self, data_par: int) -> Sequence[int]:
         """Batch sizes tried at a data-parallel degree."""
         limit = self.limits.get("batch_size")
         if limit is None:
             return [self.max_batch_size // data_par * data_par]
         if isinstance(limit, dict):
             low, high = max(limit["min"], data_par), min(limit["max"], self.max_batch_size)
-            first = -(-low // data_par) * data_par
-            if (high - first) // data_par > 100_000:
-                raise LimitError(
-                    f"batch_size from {low} to {high} has over 100,000 multiples of data_par {data_par}; "
-                    "give a list or a narrower range."
-                )
-            return list(range(first, high + 1, data_par))
+            return range(-(-low // data_par) * data_par, high + 1, data_par)
         return [batch for batch in limit if 0 < batch <= self.max_batch_size and batch % data_par == 0]
 
     @cached_property
@@ -233,10 +241,8 @@ class Space:
         }
 
     def decode(self, ids: npt.ArrayLike) -> Executions:
-        """The executions with these ids [rows]. Raises `SpaceError` for an id outside 0..total-1."""
-        numbers = np.asarray(ids, np.int64)
-        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= self.total):
-            raise SpaceError(f"Execution ids of this space run from 0 to {self.total - 1:,}.")
+        """The executions with these ids [rows]. Raises `SpaceError` for anything but whole numbers in 0..total-1."""
+        numbers = self._checked_ids(ids)
         c = self._columns
         cell = np.searchsorted(self.first_ids, numbers, side="right") - 1
         rest, assignment = np.divmod(numbers - self.first_ids[cell], c["assignments"][cell])
@@ -258,6 +264,18 @@ class Space:
         for name in MODE_FIELDS:
             fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
         return Executions(**fields)
+
+    def _checked_ids(self, ids: npt.ArrayLike) -> Ints:
+        try:
+            given = np.asarray(ids)
+        except ValueError:  # rows of different lengths
+            given = np.asarray(None)
+        whole = given.ndim == 1 and (given.dtype.kind in "iu" or not len(given))
+        if whole and (not len(given) or (int(given.min()) >= 0 and int(given.max()) < self.total)):
+            return given.astype(np.int64)
+        if not self.total:
+            raise SpaceError("Execution ids of this space do not exist: it has no executions.")
+        raise SpaceError(f"Execution ids of this space are a list of whole numbers from 0 to {self.total - 1:,}.")
 
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """The executions with these ids as a table of the 23 fields, words written out."""
@@ -319,7 +337,8 @@ def _ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
     return result
 
 
-def _whole(name: str, value: Any) -> int:
+def checked_size(name: str, value: Any) -> int:
+    """A processor count or batch size. Raises `SpaceError` for anything but a whole number that a field could hold."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
-        raise SpaceError(f"{name} is {value!r}; it must be a whole number from 1 to {LARGEST:,}.")
+        raise SpaceError(f"{name} is {shown(value)}; it must be a whole number from 1 to {LARGEST:,}.")
     return int(value)

@@ -1,0 +1,114 @@
+"""What limits may say, and the one sentence that refuses what they may not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import LimitError
+from engine.columns import FIELDS
+from engine.limits import normalise, permits
+from models.documents import shown
+
+DEEP: Any = []
+for _ in range(50_000):
+    DEEP = [DEEP]
+
+WHOLE = "it is a whole number from 0 to 2,147,483,647."
+ACCEPTED = ", ".join(
+    sorted({column.name for column in FIELDS} - {"num_procs", "datatype"} | {"uneven_pipelines"})
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ([], "Limits must map field names to values, not be list."),
+        ("tensor_par=1", "Limits must map field names to values, not be str."),
+        ({"tensor": 1}, f"There is no limit on 'tensor'; limits can be set on {ACCEPTED}."),
+        ({"num_procs": 8}, f"There is no limit on 'num_procs'; limits can be set on {ACCEPTED}."),
+        ({"datatype": "float16"}, f"There is no limit on 'datatype'; limits can be set on {ACCEPTED}."),
+        ({"sample_rate": {"min": 1}}, f"There is no limit on 'sample_rate'; limits can be set on {ACCEPTED}."),
+        ({3: 1}, f"There is no limit on 3; limits can be set on {ACCEPTED}."),
+        ({None: 1}, f"There is no limit on null; limits can be set on {ACCEPTED}."),
+        ({"uneven_pipelines": 1}, "uneven_pipelines is 1; it must be true or false."),
+        ({"uneven_pipelines": None}, "uneven_pipelines is null; it must be true or false."),
+        ({"tensor_par": []}, "The limit on tensor_par is an empty list; leave it out to allow everything."),
+        ({"tensor_par": set()}, "The limit on tensor_par is an empty list; leave it out to allow everything."),
+        ({"tensor_par": {}}, "The limit on tensor_par is {}; a range has min, max or both, for a number."),
+        (
+            {"tensor_par": {"from": 1}},
+            "The limit on tensor_par is {'from': 1}; a range has min, max or both, for a number.",
+        ),
+        (
+            {"training": {"min": 0}},
+            "The limit on training is {'min': 0}; a range has min, max or both, for a number.",
+        ),
+        ({"tensor_par": {"min": 4, "max": 2}}, "The limit on tensor_par goes from 4 to 2; min must not exceed max."),
+        ({"tensor_par": 2.0}, f"tensor_par cannot be 2.0; {WHOLE}"),
+        ({"tensor_par": True}, f"tensor_par cannot be true; {WHOLE}"),
+        ({"tensor_par": -1}, f"tensor_par cannot be -1; {WHOLE}"),
+        ({"tensor_par": 2**31}, f"tensor_par cannot be 2147483648; {WHOLE}"),
+        ({"tensor_par": "2"}, f"tensor_par cannot be '2'; {WHOLE}"),
+        ({"tensor_par": [1, None]}, f"tensor_par cannot be null; {WHOLE}"),
+        ({"tensor_par": {"min": "1"}}, f"tensor_par cannot be '1'; {WHOLE}"),
+        ({"tensor_par": {"max": float("inf")}}, f"tensor_par cannot be inf; {WHOLE}"),
+        ({"training": 1}, "training cannot be 1; it is true or false."),
+        ({"training": "yes"}, "training cannot be 'yes'; it is true or false."),
+        ({"training": [True, "false"]}, "training cannot be 'false'; it is true or false."),
+        (
+            {"activation_recompute": "half"},
+            "activation_recompute cannot be 'half'; it is one of full, attn_only, none.",
+        ),
+        (
+            {"activation_recompute": [["full"]]},
+            "activation_recompute cannot be ['full']; it is one of full, attn_only, none.",
+        ),
+        ({"training": None, "x": None}, f"There is no limit on 'x'; limits can be set on {ACCEPTED}."),
+    ],
+    ids=lambda value: shown(value) if not isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_a_sentence(limits: Any, message: str) -> None:
+    with pytest.raises(LimitError) as refusal:
+        normalise(limits)
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("value", [10**5000, DEEP, "x" * 10**6, np.array(["none"]), object(), b"none", 1e400, (DEEP,)],
+                         ids=lambda value: type(value).__name__)  # fmt: skip
+@pytest.mark.parametrize("name", ["tensor_par", "training", "tensor_par_overlap", "uneven_pipelines"])
+def test_rubbish_is_refused_briefly(name: str, value: Any) -> None:
+    for limit in (value, [value], {"min": value}, {value if isinstance(value, str) else "max": value}):
+        with pytest.raises(LimitError, match=r"^[^\n]{10,400}\.$"):
+            normalise({name: limit})
+    with pytest.raises(LimitError, match=r"^[^\n]{10,900}\.$"):
+        normalise({shown(value) * 2: 1})
+
+
+def test_equal_limits_become_equal() -> None:
+    one = {
+        "tensor_par": [4, 1, 2, 2], "training": True, "activation_recompute": ("none", "full"),
+        "pipeline_par": {"max": 8}, "uneven_pipelines": False, "data_par": None,
+    }  # fmt: skip
+    other = {
+        "pipeline_par": {"min": 0, "max": 8}, "activation_recompute": {"full", "none"}, "training": [True],
+        "tensor_par": np.array([1, 2, 4], np.int8).tolist(),
+    }  # fmt: skip
+    assert normalise(one) == normalise(other)
+    assert json.dumps(normalise(one)) == json.dumps(normalise(other))
+    assert normalise(normalise(one)) == normalise(one)
+    assert normalise({"tensor_par": np.int64(3), "training": np.bool_(True)}) == {"tensor_par": [3], "training": [True]}
+    assert normalise({"uneven_pipelines": np.bool_(True)}) == {"uneven_pipelines": True}
+    assert normalise(None) == normalise({}) == {}
+    assert list(normalise({"training": True, "data_par": 1})) == ["data_par", "training"]
+
+
+def test_permitted_values() -> None:
+    limits = normalise({"tensor_par": [1, 4], "pipeline_par": {"min": 2, "max": 8}, "training": False})
+    assert [value for value in range(10) if permits(limits, "tensor_par")(value)] == [1, 4]
+    assert [value for value in range(10) if permits(limits, "pipeline_par")(value)] == list(range(2, 9))
+    assert [value for value in (True, False) if permits(limits, "training")(value)] == [False]
+    assert all(permits(limits, "data_par")(value) for value in range(10))
