@@ -17,9 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.arrays import take
-from engine.batch import pipeline_part
-from engine.data_parallel import block_exchange
+from engine.bounds import Candidates, bounds, candidates
 from engine.evaluate import evaluate
 from engine.exploration import first_row
 from engine.explore import slabs
@@ -29,7 +27,7 @@ from engine.scenario import Scenario
 from engine.space import Space
 from engine.steps import ROWS_PER_CHUNK, evaluate_rows
 
-__all__ = ["Optimum", "best", "best_of"]
+__all__ = ["Optimum", "Search", "best", "best_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -100,9 +98,10 @@ def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k is {k!r}; it must be a whole number of at least 1.")
     space = scenario.space
-    search = _Search(space, k, by_cell)
+    search = Search(space, k, by_cell)
     for numbers in slabs(space):
-        search.look(prepare(space, numbers, rows=False))
+        plan = prepare(space, numbers, rows=False)
+        search.look(plan, candidates(plan, plan.fits))
     top, cells = search.result()
     found: dict[str, Any] = {}
     if len(top):
@@ -113,7 +112,9 @@ def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum
     )
 
 
-class _Search:
+class Search:
+    """The best executions found so far, over the plans of a space that were looked at."""
+
     def __init__(self, space: Space, k: int, by_cell: bool) -> None:
         self.space = space
         self.k = k
@@ -126,30 +127,27 @@ class _Search:
         self._cell_id = np.full(len(space.cells), -1)
         self._floor = -np.inf
 
-    def look(self, plan: Plan) -> None:
-        """Finds what the plan's cells have to offer."""
+    def look(self, plan: Plan, rows: Candidates, hints: Ints | None = None) -> None:
+        """Finds what the plan's cells have to offer. `hints` are positions among the candidates to try first."""
         self.feasible += plan.feasible
-        bounds = [_bounds(plan, group) for group in plan.groups]
-        if not bounds:
+        if not len(rows.group):
             return
-        owner = np.repeat(np.arange(len(bounds)), [len(bound.rate) for bound in bounds])
-        place = np.concatenate([bound.place for bound in bounds])
-        time = np.concatenate([bound.time for bound in bounds])
-        rate = np.concatenate([bound.rate for bound in bounds])
-        cell = np.concatenate([bound.cell for bound in bounds])
+        rate = bounds(plan, rows)
         # A first look at the most promising rows gives floors that rule out nearly all others.
-        first = np.argsort(-rate, kind="stable")[: FIRST_LOOK * max(1, self.k // FIRST_LOOK)]
+        first = _largest(rate, FIRST_LOOK * max(1, self.k // FIRST_LOOK))
+        if hints is not None:
+            first = np.union1d(first, hints)
         if self.per_cell:
-            order = np.lexsort((-rate, cell))
-            starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
+            order = np.lexsort((-rate, rows.cell))
+            starts = np.flatnonzero(np.diff(rows.cell[order], prepend=-1))
             first = np.union1d(first, order[starts])
         done = np.zeros(len(rate), bool)
         for _ in range(2):
-            self._evaluate(plan, owner[first], place[first], time[first])
+            self._evaluate(plan, rows.group[first], rows.place[first], rows.time[first])
             done[first] = True
             hopeful = rate >= self._floor * SAFETY
             if self.per_cell:
-                hopeful |= rate >= self._cell_rate[plan.cells.number[cell]] * SAFETY
+                hopeful |= rate >= self._cell_rate[plan.cells.number[rows.cell]] * SAFETY
             first = np.flatnonzero(hopeful & ~done)
             if not len(first):
                 break
@@ -208,55 +206,11 @@ class _Search:
         )
 
 
-class _Bound:
-    """Bounds of a group: rows of one place and block time share `rate`, an upper bound of their sample rates."""
-
-    def __init__(self, place: Ints, time: Ints, cell: Ints, rate: Floats) -> None:
-        self.place, self.time, self.cell, self.rate = place, time, cell, rate
-
-
-def _bounds(plan: Plan, group: Group) -> _Bound:
-    modes = plan.modes
-    times = len(modes.time_modes["training"])
-    # Which block times a place needs: those of a mode that it has and that fits.
-    rows = fitting(plan.sites, modes, plan.fits, group.site)
-    possible = np.array([rows[modes.time == time].any(axis=0) for time in range(times)])
-    place, time = np.nonzero(np.ascontiguousarray(possible.T))
-    result = np.empty(len(place))
-    for start in range(0, len(place), ROWS_PER_CHUNK):
-        part = slice(start, start + ROWS_PER_CHUNK)
-        result[part] = _bound_rates(plan, group, place[part], time[part])
-    return _Bound(place, time, plan.sites.cell[group.site[place]], result)
-
-
-def _bound_rates(plan: Plan, group: Group, place: npt.NDArray[np.intp], time: npt.NDArray[np.intp]) -> Floats:
-    site = group.site[place]
-    b = take(plan.block, group.block[place] + time)
-    s = take(plan.sites.stages, site)
-    training = plan.modes.time_modes["training"][time]
-    overlapped = plan.modes.time_modes["tensor_par_overlap"][time] != 0
-    attention = plan.modes.time_modes["attention_type"][time]
-    # The cheaper of a sharded and an unsharded optimizer.
-    kinds = plan.modes.optimizer_modes
-    kind = np.zeros(len(site), np.int64)
-    for number in range(len(kinds["training"])):
-        agrees = (kinds["training"][number] == training) & (kinds["attention_type"][number] == attention)
-        kind[agrees & (kinds["overlapped"][number] == overlapped)] = number
-    optimizer = np.minimum(*(plan.optimizer.time[start[site] + kind] for start in plan.optimizer_of))
-    pipe = pipeline_part(
-        plan.rate, s, b, optimizer, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=None
-    )
-    cell = plan.sites.cell[site]
-    total = pipe.total
-    if group.exchanges:
-        members = plan.cells.data_par[cell].astype(np.float64)
-        exchange = np.full(len(site), np.inf)
-        for data_net in group.data_nets:
-            for sharded in (np.asarray(False), np.asarray(True)):
-                seconds = block_exchange(plan.rate.networks, np.asarray(data_net), b.weights, members, sharded)
-                exchange = np.minimum(exchange, seconds)
-        total = total + np.where(training, exchange, 0.0)
-    return plan.cells.batch_size[cell] / total
+def _largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
+    """Positions of the `count` largest values, in no order."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
 def _rows(plan: Plan, group: Group, place: Ints, time: Ints) -> list[Group]:

@@ -1,0 +1,154 @@
+"""Upper bounds of sample rates: what rows can at best reach, without evaluating them.
+
+Rows that share a site, block times and networks share a bound: the step without what offloading, or a longer gradient
+exchange, can only add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.arrays import take
+from engine.batch import pipeline_part
+from engine.pipeline import Stages
+from engine.plan import Layout, Plan
+from engine.sites import Sites, StepModes
+from engine.steps import ROWS_PER_CHUNK
+
+__all__ = ["Candidates", "bounds", "candidates"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Rows that share a bound, each an array [candidates]; no rate matters to them.
+
+    `group` and `place` as in `engine.plan`, `time` the block times of a mode. `key` is their block key, `whole` and
+    `sharded` where the optimizer's figures are. `data_nets` [tiers, candidates] are the networks that the gradient
+    exchange may use, none where there is no exchange.
+    """
+
+    group: Ints
+    place: Ints
+    time: Ints
+    cell: Ints
+    key: Ints
+    whole: Ints
+    sharded: Ints
+    training: Flags
+    pipeline_net: Ints
+    members: Floats
+    batch: Floats
+    data_nets: Flags
+    stages: Stages
+
+
+def candidates(plan: Layout | Plan, fits: Flags) -> Candidates:
+    """The candidates of all (memory mode, site) pairs that fit."""
+    sites, modes, cells = plan.sites, plan.modes, plan.cells
+    possible = _possible(sites, modes, fits)
+    parts = list(_of_groups(plan, possible))
+    empty = np.zeros(0, np.int64)
+    group, place, site, time, key, pipeline_net = (
+        np.concatenate(column) for column in (zip(*parts, strict=True) if parts else [(empty,)] * 6)
+    )
+    cell = sites.cell[site]
+    kind = _optimizer_kinds(modes)[time]
+    exchanging = np.array([item.exchanges for item in plan.groups], bool)
+    nets = np.zeros((len(plan.groups), plan.space.tiers), bool)
+    for number, item in enumerate(plan.groups):
+        nets[number, list(item.data_nets)] = exchanging[number]
+    return Candidates(
+        group=group,
+        place=place,
+        time=time,
+        cell=cell,
+        key=key,
+        whole=plan.optimizer_of[0][site] + kind,
+        sharded=plan.optimizer_of[1][site] + kind,
+        training=modes.time_modes["training"][time],
+        pipeline_net=pipeline_net,
+        members=cells.data_par[cell].astype(np.float64),
+        batch=cells.batch_size[cell].astype(np.float64),
+        data_nets=np.ascontiguousarray(nets[group].T),
+        stages=take(sites.stages, site),
+    )
+
+
+def _of_groups(plan: Layout | Plan, possible: Flags) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints, Ints]]:
+    """Per group: group number, place, site, time, block key and pipeline network [candidates]."""
+    for number, group in enumerate(plan.groups):
+        place, time = np.nonzero(possible[group.site])
+        site = group.site[place]
+        key = group.block[place] + time
+        yield np.full(len(place), number), place, site, time, key, np.full(len(place), group.pipeline_net)
+
+
+def _possible(sites: Sites, modes: StepModes, fits: Flags) -> Flags:
+    """Which sites have a mode of each block time that fits [sites, times]."""
+    exists = np.maximum(modes.position[0], modes.position[1]) >= 0
+    result = np.zeros((len(sites.cell), len(modes.time_modes["training"])), bool)
+    for kind in np.unique(sites.kind).tolist():
+        here = np.flatnonzero(sites.kind == kind)
+        partners = np.zeros((result.shape[1], len(fits)), np.float32)
+        there = exists[kind]
+        partners[modes.time[there], modes.memory[there]] = 1.0
+        # Small counts: exact in float32, for which matrix products are fast.
+        result[here] = (fits[:, here].T.astype(np.float32) @ partners.T) > 0
+    return result
+
+
+def _optimizer_kinds(modes: StepModes) -> Ints:
+    """Which optimizer figures go with each block time [times]."""
+    times, kinds = modes.time_modes, modes.optimizer_modes
+    overlapped = times["tensor_par_overlap"] != 0
+    agrees = (
+        (kinds["training"][None, :] == times["training"][:, None])
+        & (kinds["attention_type"][None, :] == times["attention_type"][:, None])
+        & (kinds["overlapped"][None, :] == overlapped[:, None])
+    )
+    result: Ints = np.argmax(agrees, axis=1)
+    return result
+
+
+def bounds(plan: Plan, rows: Candidates) -> Floats:
+    """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
+    result = np.empty(len(rows.group))
+    for start in range(0, len(result), ROWS_PER_CHUNK):
+        here = slice(start, start + ROWS_PER_CHUNK)
+        result[here] = _bounds_of(plan, rows, here)
+    return result
+
+
+def _bounds_of(plan: Plan, rows: Candidates, here: slice) -> Floats:
+    b = take(plan.block, rows.key[here])
+    training = rows.training[here]
+    # The cheaper of a sharded and an unsharded optimizer, and of a sharded and an unsharded exchange.
+    optimizer = np.minimum(plan.optimizer.time[rows.whole[here]], plan.optimizer.time[rows.sharded[here]])
+    pipe = pipeline_part(
+        plan.rate,
+        take(rows.stages, here),
+        b,
+        optimizer,
+        pipeline_net=rows.pipeline_net[here],
+        training=training,
+        moved=None,
+    )
+    members, networks = rows.members[here], plan.rate.networks
+    exchange = np.full(len(b.weights), np.inf)
+    for tier in range(plan.space.tiers):
+        net = np.asarray(tier)
+        scattered = networks.seconds(net, "reduce_scatter", b.weights, members)
+        gathered = networks.seconds(net, "all_gather", b.weights, members)
+        reduced = networks.seconds(net, "all_reduce", b.weights, members)
+        seconds = np.minimum(scattered + gathered, reduced)
+        exchange = np.minimum(exchange, np.where(rows.data_nets[tier][here], seconds, np.inf))
+    total = pipe.total + np.where(training & np.isfinite(exchange), exchange, 0.0)
+    return rows.batch[here] / total
