@@ -44,7 +44,7 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     ranks, draws = layout.expert_par, model.experts_per_token
     element = 2.0 * model.hidden * case.split_tokens
     volume = distinct_destinations(ranks, draws) * (ranks - 1.0) / ranks * element
-    inside = np.clip(case.accelerator.domain / layout.tensor_par, 1.0, ranks)
+    inside = np.clip(case.accelerator.domain / layout.expert_tensor_par, 1.0, ranks)
     nodes = ranks / inside
     outside = distinct_destinations(nodes, draws) * (nodes - 1.0) / nodes * element
     efficiency = np.where(case.accelerator.domain > case.accelerator.host_size, p.exchange_rack, p.exchange_host)

@@ -170,6 +170,7 @@ class Software(_Arrays):
     grouped_experts: Floats
     gather_calls: Floats
     gather_efficiency: Floats
+    pytorch_native: Floats
     messages: Floats
     age_years: Floats
 

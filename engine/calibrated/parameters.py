@@ -1,7 +1,7 @@
 """The parameters of the calibrated cost model: few fitted, the rest stated, each with where it comes from.
 
-A calibration is a document: `data/*.json` holds every value with unit, kind (`fitted` or `stated`) and source. The
-physics reads a frozen `Parameters`.
+A calibration is a document (`hardware.Calibration`): every value with unit, kind and source. The physics reads a
+frozen `Parameters`; the package's own calibration is `data/global.json`.
 """
 
 from __future__ import annotations
@@ -9,102 +9,89 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-__all__ = ["FITTED", "Calibration", "Parameter", "Parameters", "calibration", "parameters"]
+from hardware import Calibration, CalibrationFileError, load_calibration_document
+
+__all__ = ["FITTED", "Parameters", "library_calibration", "parameters", "parameters_of"]
 
 
 class Parameters(BaseModel):
-    """Values that the formulas use. Seconds, bytes and dimensionless fractions."""
+    """Values that the formulas use; units in brackets, [] for none. Sources are in the calibration document."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    sustained_ampere: float = Field(gt=0, le=1.2)
-    sustained_hopper: float = Field(gt=0, le=1.2)
-    sustained_blackwell: float = Field(gt=0, le=1.2)
-    sustained_other: float = Field(gt=0, le=1.2)
-    power_exponent: float = Field(ge=0, le=3)
-    eight_bit: float = Field(gt=0, le=2)
-    eight_bit_blackwell: float = Field(gt=0, le=2)
-    attention: float = Field(gt=0, le=1.5)
-    launch: float = Field(ge=0, le=1e-3)
-    scale_up: float = Field(gt=0, le=1)
-    overlap_data: float = Field(ge=0, le=1)
-    overlap_tensor: float = Field(ge=0, le=1)
-    immaturity: float = Field(ge=0, le=2)
+    sustained_ampere: float = Field(gt=0, le=1.5, description="16-bit matrix rate over the peak, long products []")
+    sustained_hopper: float = Field(gt=0, le=1.5, description="likewise []")
+    sustained_blackwell: float = Field(gt=0, le=1.5, description="likewise []")
+    sustained_other: float = Field(gt=0, le=1.5, description="likewise, generations without measurements []")
+    power_exponent: float = Field(ge=0, le=3, description="of power per peak FLOP/s []")
+    eight_bit: float = Field(gt=0, le=2, description="8-bit rate over its peak, relative to 16 bits, Hopper []")
+    eight_bit_blackwell: float = Field(gt=0, le=2, description="likewise, Blackwell []")
+    attention: float = Field(gt=0, le=1.5, description="matrix rate in fused attention over the 16-bit peak []")
+    launch: float = Field(gt=0, le=1e-3, description="host time per kernel [s]")
+    overlap_data: float = Field(ge=0, le=1, description="share of data-parallel traffic that overlap hides []")
+    overlap_tensor: float = Field(ge=0, le=1, description="share of tensor-parallel traffic that overlap hides []")
+    immaturity: float = Field(ge=0, le=2, description="slowness per year that software is short of mature [1/year]")
 
-    wave: float = Field(ge=0)
-    depth: float = Field(ge=0)
-    kernel_start: float = Field(ge=0)
-    misaligned: float = Field(ge=0)
-    memory: float = Field(gt=0, le=1)
-    scale_out: float = Field(gt=0, le=1)
-    latency: float = Field(ge=0)
-    ring_latency: float = Field(ge=0)
-    exponentials: float = Field(ge=0)
-    flash1: float = Field(gt=0)
-    foreign_kernel: float = Field(gt=0)
-    exchange_host: float = Field(gt=0, le=1)
-    exchange_rack: float = Field(gt=0, le=1)
-    exchange_network: float = Field(gt=0, le=1)
-    unfused_elementwise: float = Field(gt=0)
-    plain_elementwise: float = Field(gt=0)
-    compiled_elementwise: float = Field(gt=0)
-    compiled_launch: float = Field(gt=0)
-    graphs_launch: float = Field(gt=0)
-    mature_years: float = Field(ge=0)
-    tensor_hop: float = Field(ge=0)
-    straggler: float = Field(ge=0)
-    step_constant: float = Field(ge=0)
-    edge_launches: float = Field(ge=0)
-    power_reference_ampere: float = Field(gt=0)
-    power_reference_hopper: float = Field(gt=0)
-    power_reference_blackwell: float = Field(gt=0)
+    scale_up: float = Field(gt=0, le=1, description="share of the scale-up link rate []")
+    scale_out: float = Field(gt=0, le=1, description="share of the scale-out and host link rates []")
+    latency: float = Field(ge=0, description="base latency of a collective [s]")
+    ring_latency: float = Field(ge=0, description="latency per hop of a layer-wise gather [s]")
+    tensor_hop: float = Field(ge=0, description="latency per rank of a gather per tensor [s]")
+    memory: float = Field(gt=0, le=1, description="share of the memory bandwidth []")
+    wave: float = Field(ge=0, description="waves of tiles lost per product [waves]")
+    depth: float = Field(ge=0, description="inner dimension lost per product [elements]")
+    kernel_start: float = Field(ge=0, description="start and end of a kernel on the device [s]")
+    misaligned: float = Field(ge=0, description="slowness of products that are no multiple of 64 []")
+    mature_years: float = Field(ge=0, description="age at which software is mature [years]")
+    exponentials: float = Field(ge=0, description="share of the exponentials' time that shows []")
+    flash1: float = Field(gt=0, description="FlashAttention 1 over 2 []")
+    foreign_kernel: float = Field(gt=0, description="kernel of an older generation over a native one []")
+    exchange_host: float = Field(gt=0, le=1, description="all-to-all share of the scale-up rate in a host []")
+    exchange_rack: float = Field(gt=0, le=1, description="likewise in a rack-wide domain []")
+    exchange_network: float = Field(gt=0, le=1, description="all-to-all share of the sustained scale-out rate []")
+    unfused_elementwise: float = Field(gt=0, description="element-wise traffic of an eager framework over fused []")
+    plain_elementwise: float = Field(gt=0, description="likewise, plain operators with 32-bit upcasts []")
+    compiled_elementwise: float = Field(gt=0, description="norms and positions, compiled over fused []")
+    compiled_launch: float = Field(gt=0, description="host time, compiled over launched []")
+    graphs_launch: float = Field(gt=0, description="host time, CUDA graphs over launched []")
+    edge_launches: float = Field(ge=0, description="kernels of embedding, head and loss per microbatch []")
+    straggler: float = Field(ge=0, description="slowness per doubling of processors above 8 []")
+    step_constant: float = Field(ge=0, description="host work per step [s]")
+    power_reference_ampere: float = Field(gt=0, description="power per 16-bit peak of the reference [W s/FLOP]")
+    power_reference_hopper: float = Field(gt=0, description="likewise [W s/FLOP]")
+    power_reference_blackwell: float = Field(gt=0, description="likewise [W s/FLOP]")
+    reserve_factor: float = Field(ge=1, description="device memory in use over memory allocated for tensors []")
 
 
 FITTED = (
     "sustained_ampere", "sustained_hopper", "sustained_blackwell", "power_exponent", "eight_bit", "attention", "launch",
-    "scale_up", "overlap_data", "overlap_tensor",
+    "overlap_data", "overlap_tensor", "immaturity",
 )  # fmt: skip
 """The ten parameters that a fit changes; all others are stated."""
 
 
-class Parameter(BaseModel):
-    """One value of a calibration and where it comes from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    value: float
-    unit: str
-    kind: Literal["fitted", "stated"]
-    source: str
-
-
-class Calibration(BaseModel):
-    """A set of parameters as a document: what it was fitted on, what it does not cover, and every value."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    title: str
-    fitted_on: str
-    parameters: dict[str, Parameter]
-
-    def values(self) -> Parameters:
-        """The plain values. Raises pydantic.ValidationError where one is missing or out of range."""
-        return Parameters(**{name: item.value for name, item in self.parameters.items()})
+def parameters_of(calibration: Calibration) -> Parameters:
+    """The values of a calibration. Raises `hardware.CalibrationFileError` where one is missing or out of range."""
+    try:
+        return Parameters(**{name: item.value for name, item in calibration.parameters.items()})
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        raise CalibrationFileError(
+            f"{calibration.name}: parameter {'.'.join(map(str, first['loc']))}: {first['msg']}."
+        ) from None
 
 
 @cache
-def calibration(name: str = "global") -> Calibration:
+def library_calibration(name: str = "global") -> Calibration:
     """A calibration of the package's library by name."""
-    text = files("engine.calibrated").joinpath("data", f"{name}.json").read_text(encoding="utf-8")
-    return Calibration.model_validate(json.loads(text))
+    where = files("engine.calibrated").joinpath("data", f"{name}.json")
+    return load_calibration_document(json.loads(where.read_text(encoding="utf-8")), f"calibration {name}")
 
 
 @cache
 def parameters(name: str = "global") -> Parameters:
     """The values of a calibration of the package's library."""
-    return calibration(name).values()
+    return parameters_of(library_calibration(name))

@@ -68,9 +68,10 @@ def gradient_exchange(
     layout, software = case.layout, case.software
     ranks = layout.data_par * layout.context_par
     plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
-    expert_ranks = np.maximum(ranks / layout.expert_par, 1.0)
-    # Replicas of an expert are expert_par ranks apart.
-    expert_tiers = network_tiers(expert_ranks, layout.tensor_par * layout.expert_par, case.accelerator, rates)
+    split = layout.expert_par * layout.expert_tensor_par
+    expert_ranks = np.maximum(ranks * layout.tensor_par / split, 1.0)
+    # Replicas of an expert are as far apart as all experts take.
+    expert_tiers = network_tiers(expert_ranks, split, case.accelerator, rates)
     full = plain + np.where(expert_weights > 0, _exchange(case, expert_tiers, p, expert_weights), 0.0)
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
     exposed = full - hidden * np.minimum(full, window)

@@ -133,7 +133,7 @@ def step_times(case: Case, p: Parameters) -> StepTimes:
     replicas = layout.data_par * layout.context_par
     sharded = layout.zero_stage >= 1
     owned = held / np.where(sharded, replicas, 1.0)
-    owned = owned + held_experts / np.where(sharded, np.maximum(replicas / layout.expert_par, 1.0), 1.0)
+    owned = owned + held_experts / np.where(sharded, np.maximum(replicas * t / (layout.expert_par * layout.expert_tensor_par), 1.0), 1.0)
     local = np.where(layout.fully_sharded > 0, 0.0, held + held_experts)
     host = launch_time(case, p)
     optimizer = (OPTIMIZER_BYTES * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host

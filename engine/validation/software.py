@@ -1,7 +1,7 @@
 """Facts about training software that a table of runs does not carry, inferred by stated rules.
 
-The first rule whose pattern is found in the row's framework or source sets the facts; a column of the same name in
-the table overrides any of them. Later rules on notes and hardware refine what the framework leaves open.
+The first rule whose pattern is found in "framework | source" sets the facts; rules on notes, hardware and dates refine
+them; a column of the same name in the table overrides all of these. No rule reads the model or a measurement.
 """
 
 from __future__ import annotations
@@ -10,21 +10,12 @@ import re
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES
 
-__all__ = ["RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Facts of a family of frameworks: `pattern` is searched in "framework | source"."""
-
-    name: str
-    pattern: str
-    facts: dict[str, float | str] = field(default_factory=dict)
-
+__all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
 
 DEFAULTS: dict[str, float | str] = {
     "attention_kernel": "native",
@@ -35,85 +26,182 @@ DEFAULTS: dict[str, float | str] = {
     "overlap_expert": 0.0,
     "overlap_pipeline": 0.0,
     "split_messages": 1.0,
+    "messages": 2.0,
     "gradient_bytes": 2.0,
     "gather_bytes": 2.0,
     "gather_cast_bytes": 0.0,
-    "shard_gradient_bytes": 2.0,
-    "grouped_experts": 1.0,
     "gather_calls": 1.0,
     "gather_efficiency": 1.0,
-    "messages": 2.0,
+    "shard_gradient_bytes": 2.0,
+    "grouped_experts": 1.0,
+    "pytorch_native": 0.0,
     "age_years": np.inf,
 }
+"""Facts where no rule says otherwise: a fused Megatron-style implementation without overlap, mature kernels."""
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
+WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES}
+AMPERE = r"A100|A800"
+MATURING = r"NeMo|Megatron|PaXML"
+"""Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
+GENERATION_YEAR = {"hopper": 2022.8}
+"""When a generation's first systems shipped. Only Hopper has runs over enough years to see software mature."""
 
-NVIDIA = {"overlap_data": 1.0, "overlap_tensor": 1.0, "overlap_pipeline": 1.0}
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Facts of a family of frameworks: `pattern` is searched in "framework | source"; `why` names the evidence."""
+
+    name: str
+    pattern: str
+    why: str
+    facts: dict[str, float | str] = field(default_factory=dict)
+
+
+EAGER: dict[str, float | str] = {"overlap_data": 1.0, "unfused_elementwise": 1.0, "launch": "eager"}
+NVIDIA: dict[str, float | str] = {"overlap_data": 1.0, "overlap_tensor": 1.0, "overlap_pipeline": 1.0}
 RULES: tuple[Rule, ...] = (
-    Rule("vTrain", r"vTrain", {"attention_kernel": "unfused"}),
+    Rule("vTrain", r"vTrain", "Megatron-LM of 2022; the paper states no overlap", {"attention_kernel": "unfused"}),
+    Rule(
+        "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM\+DeepSpeed",
+        "ZeRO-3 of 2021 gathers tensor by tensor without prefetch: twelve tensors per block; a third of the network rate "
+        "chosen on the six rows",
+        {"attention_kernel": "unfused", "gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
+    ),
     Rule(
         "DeepSpeed pipeline", r"Megatron-DeepSpeed|DeepSpeed\+Megatron|MT-NLG|BigScience",
+        "the pipeline engine sends and receives in separate, blocking steps, whole tensors, and reduces 32-bit gradients",
         {"attention_kernel": "unfused", "gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
     ),
     Rule(
-        "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM\+DeepSpeed",
-        {"attention_kernel": "unfused", "gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
+        "Korthikanti", r"Korthikanti", "Megatron-LM of 2022 with 32-bit gradients",
+        {"attention_kernel": "unfused", "gradient_bytes": 4.0},
     ),
-    Rule("Korthikanti", r"Korthikanti", {"attention_kernel": "unfused", "gradient_bytes": 4.0}),
-    Rule("Megatron 2021", r"SC21", {"attention_kernel": "unfused"}),
-    Rule("Megatron-Bridge", r"Megatron-Bridge", {**NVIDIA, "gradient_bytes": 4.0}),
-    Rule("NeMo AutoModel", r"AutoModel", {"overlap_data": 1.0, "unfused_elementwise": 1.0, "launch": "eager", "attention_kernel": "flash2"}),
-    Rule("NeMo", r"NeMo|dgxc|PaXML", NVIDIA),
+    Rule("Megatron 2021", r"SC21", "before fused attention", {"attention_kernel": "unfused"}),
+    Rule("Megatron-Bridge", r"Megatron-Bridge", "performance recipes", {**NVIDIA, "gradient_bytes": 4.0}),
+    Rule(
+        "NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models",
+        {**EAGER, "attention_kernel": "flash2", "pytorch_native": 1.0, "shard_gradient_bytes": 4.0},
+    ),
+    Rule("NeMo", r"NeMo|dgxc|PaXML", "distributed optimizer and tensor-parallel overlap on in the performance recipes", NVIDIA),
     Rule(
         "Composer", r"llm-foundry|Composer",
-        {"attention_kernel": "flash1", "overlap_data": 1.0, "unfused_elementwise": 1.0, "launch": "eager"},
+        "FlashAttention of the 1.x generation: fitted alone, these rows want its rates", {**EAGER, "attention_kernel": "flash1"},
     ),
     Rule(
-        "torchtitan", r"torchtitan",
-        {"attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0},
+        "torchtitan", r"torchtitan", "compiled, FlashAttention 2 through PyTorch, 32-bit gradient reduction",
+        {"attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0, "pytorch_native": 1.0},
     ),
     Rule(
-        "Hugging Face with DeepSpeed", r"HF \+ DeepSpeed",
-        {"attention_kernel": "flash2", "overlap_data": 1.0, "unfused_elementwise": 2.0, "launch": "eager"},
+        "Hugging Face with DeepSpeed", r"HF \+ DeepSpeed", "plain Llama modules",
+        {**EAGER, "attention_kernel": "flash2", "unfused_elementwise": 2.0},
     ),
-    Rule("SimuMax", r"SimuMax", {"gradient_bytes": 4.0}),
-    Rule("Megatron", r"Megatron|MegaScale", {}),
+    Rule("SimuMax", r"SimuMax", "32-bit gradients, stated in its memory model", {"gradient_bytes": 4.0}),
+    Rule("Megatron", r"Megatron|MegaScale|Primus", "defaults"),
 )  # fmt: skip
 
 
-def infer_software(runs: pd.DataFrame) -> pd.DataFrame:
-    """Software facts of every row, as numbers, with a column `software_rule` naming the rule that set them.
+def release_year(framework: str, date: str) -> float:
+    """Year with fraction of a software release, from its version ("NeMo 24.12") or the run's date; NaN if neither."""
+    version = re.search(r"(?:NeMo|Bridge) (\d\d)\.(\d\d)", framework) or re.match(r"v?(2\d)\.(\d\d)", date)
+    if version:
+        return 2000 + int(version[1]) + (int(version[2]) - 0.5) / 12
+    month = re.search(r"(20\d\d)-(\d\d)", date)
+    if month:
+        return int(month[1]) + (int(month[2]) - 0.5) / 12
+    year = re.match(r"(20\d\d)$", date)
+    return int(year[1]) + 0.5 if year else float("nan")
+
+
+def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> tuple[pd.DataFrame, list[str]]:
+    """Software facts of every row as numbers, and a fault per row ("" where a given fact can be read).
 
     Args:
-        runs: columns framework, source, notes, hardware, tp, pp, dtype (missing ones count as empty).
+        runs: typed runs (see `engine.validation.reading`), with further columns of software facts where given.
+        generation: accelerator generation of every row.
+
+    Returns:
+        A table with `SOFTWARE_COLUMNS` as float64 and `software_rule`, the name of the rule; and the faults.
     """
-    text = {name: runs[name].fillna("").astype(str) if name in runs else pd.Series("", index=runs.index) for name in ("framework", "source", "notes", "hardware")}
+    text = {name: runs[name].astype(str) for name in ("framework", "source", "notes", "hardware", "date")}
     where = text["framework"] + " | " + text["source"]
-    facts = pd.DataFrame({name: [value] * len(runs) for name, value in DEFAULTS.items()}, index=runs.index)
-    named = pd.Series("default", index=runs.index)
-    open_rows = np.ones(len(runs), bool)
+    facts = pd.DataFrame({name: [value] * len(runs) for name, value in DEFAULTS.items()}, index=runs.index, dtype=object)
+    named = np.full(len(runs), "default", object)
+    still_open = np.ones(len(runs), bool)
     for rule in RULES:
-        hit = open_rows & where.str.contains(rule.pattern, regex=True).to_numpy()
+        hit = still_open & where.str.contains(rule.pattern, regex=True).to_numpy(bool)
         named[hit] = rule.name
         for name, value in rule.facts.items():
             facts.loc[hit, name] = value
-        open_rows &= ~hit
-    ampere = text["hardware"].str.contains(r"A100|A800").to_numpy()
-    facts.loc[ampere & (facts["attention_kernel"] == "native").to_numpy(), "attention_kernel"] = "flash2"
-    notes = text["notes"]
-    facts.loc[notes.str.contains(r"MP mode DEFAULT").to_numpy(), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
-    facts.loc[notes.str.contains(r"async|AsyncTP", flags=re.IGNORECASE).to_numpy(), "overlap_tensor"] = 1.0
-    facts.loc[notes.str.contains(r"A2A overlap").to_numpy(), "overlap_expert"] = 1.0
-    graphs = notes.str.contains(r"CUDA graphs").to_numpy()
-    facts.loc[graphs & notes.str.contains(r"full_iteration").to_numpy(), "launch"] = "graphs"
-    facts.loc[graphs & notes.str.contains(r"'attn'").to_numpy(), "launch"] = "partial_graphs"
-    early = text["framework"].str.contains(r"Megatron-Bridge (?:25|26\.0[0-3])|NeMo").to_numpy()
+        still_open &= ~hit
+    _refine(facts, text, generation)
+    faults = _override(facts, runs)
+    for name, words in WORDS.items():
+        facts[name] = facts[name].map({word: float(place) for place, word in enumerate(words)})
+    numbers = facts.astype("float64")
+    numbers["software_rule"] = named
+    return numbers, faults
+
+
+def _refine(facts: pd.DataFrame, text: dict[str, pd.Series], generation: npt.NDArray[np.object_]) -> None:
+    """Rules on hardware, notes and dates, in place."""
+
+    def noted(pattern: str, column: str = "notes") -> npt.NDArray[np.bool_]:
+        return text[column].str.contains(pattern, regex=True).to_numpy(bool)
+
+    # No kernel written for Ampere is faster than FlashAttention 2.
+    facts.loc[noted(AMPERE, "hardware") & (facts["attention_kernel"] == "native").to_numpy(bool), "attention_kernel"] = "flash2"
+    # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
+    facts.loc[noted(r"MP mode DEFAULT"), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
+    facts.loc[noted(r"(?i)async ?tp"), "overlap_tensor"] = 1.0
+    facts.loc[noted(r"A2A overlap"), "overlap_expert"] = 1.0
+    graphs = noted(r"CUDA graphs")
+    facts.loc[graphs & noted(r"'attn'"), "launch"] = "partial_graphs"
+    facts.loc[graphs & noted(r"full_iteration"), "launch"] = "graphs"
+    # Grouped quantisation of experts: from identical configurations in successive releases, two times faster in 26.04.
+    early = text["framework"].str.contains(r"Megatron-Bridge (?:25|26\.0[0-3])|NeMo").to_numpy(bool)
     facts.loc[early, "grouped_experts"] = 0.0
+    # BigScience set CUDA_LAUNCH_BLOCKING=1 until 2022-02-28 against hangs.
+    prequel = noted(r"BigScience tr11 prequel", "source") & (text["date"] < "2022-02-28").to_numpy(bool)
+    facts.loc[prequel | noted(r"CUDA_LAUNCH_BLOCKING"), "launch"] = "blocking"
+    launched = np.array([GENERATION_YEAR.get(str(name), np.nan) for name in generation])
+    years = np.array([release_year(f, d) for f, d in zip(text["framework"], text["date"], strict=True)])
+    age = np.where(noted(MATURING, "framework"), years - launched, np.nan)
+    facts["age_years"] = np.where(np.isfinite(age), np.maximum(age, 0.0), np.inf)
+
+
+def _override(facts: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
+    """Facts given as columns of the table, in place; a sentence for each that cannot be read."""
+    faults = [""] * len(runs)
     for name in SOFTWARE_COLUMNS:
-        if name in runs:
-            given = runs[name].notna().to_numpy()
-            facts.loc[given, name] = runs.loc[given, name]
-    facts["attention_kernel"] = facts["attention_kernel"].map({word: float(i) for i, word in enumerate(ATTENTION_KERNELS)})
-    facts["launch"] = facts["launch"].map({word: float(i) for i, word in enumerate(LAUNCHES)})
-    facts = facts.astype("float64")
-    facts["software_rule"] = named
-    return facts
+        if name not in runs:
+            continue
+        for position, value in enumerate(runs[name]):
+            word = "" if value is None or value != value else str(value).strip()
+            if word == "":
+                continue
+            try:
+                facts.iloc[position, facts.columns.get_loc(name)] = _fact(name, word)
+            except ValueError as problem:
+                faults[position] = str(problem)
+    return faults
+
+
+def _fact(name: str, word: str) -> float | str:
+    if name in WORDS:
+        if word not in WORDS[name]:
+            raise ValueError(f"{name} is {word[:40]!r}; it must be one of {', '.join(WORDS[name])}")
+        return word
+    lowered = word.lower()
+    if lowered in ("true", "false"):
+        return float(lowered == "true")
+    try:
+        value = float(word)
+    except ValueError:
+        raise ValueError(f"{name} is {word[:40]!r}, which is not a number") from None
+    if np.isnan(value) or value < 0:
+        raise ValueError(f"{name} is {word[:40]}; it must be at least 0")
+    if name == "unfused_elementwise" and value not in (0.0, 1.0, 2.0):
+        raise ValueError(f"{name} is {word[:40]}; it must be 0 (fused), 1 (eager) or 2 (plain with upcasts)")
+    if name in ("gather_calls", "gather_efficiency") and value == 0:
+        raise ValueError(f"{name} is 0; it must be above 0")
+    return value

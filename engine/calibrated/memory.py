@@ -1,0 +1,192 @@
+"""Memory of one processor: weights, gradients, optimizer state, activations, logits, temporaries; per stage.
+
+The peak is the larger of the first stage, which holds the activations of most microbatches, and the last, which holds
+the logits. Counts of bytes are those of mixed-precision training with Adam: weights in 16 bits, gradients, master
+weights and two moments in 32 bits. Activation counts: Korthikanti et al. 2022 (unfused attention), and the tensors that
+Megatron's and PyTorch's fused kernels keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.calibrated.pipeline import blocks_per_stage
+from engine.calibrated.weights import (
+    attention_weights, dense_weights, embedding_weights, expert_weights, router_weights, shared_weights,
+)  # fmt: skip
+
+__all__ = ["MemoryUse", "activation_bytes", "in_flight", "memory_use"]
+
+WEIGHT, GRADIENT, OPTIMIZER = 2.0, 4.0, 12.0
+SHARDED_WEIGHT, SHARDED_OPTIMIZER = 4.0, 8.0
+"""Bytes per parameter of PyTorch's fully sharded training: 32-bit weights are the master copy, and two moments."""
+GATHERED_BLOCKS = 2.0
+LOGIT, LOGIT_PYTORCH = 8.0, 14.0
+"""Bytes per logit: 16-bit logits, a 32-bit copy and its gradient; PyTorch keeps further 32-bit copies."""
+OPERATOR_SHARES = (0.5, 0.6, 0.5)
+"""What torchtitan's per-operator checkpointing keeps of norms, attention and feed-forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes on the processor that holds most, arrays [rows]; the parts add up to `peak` [bytes]."""
+
+    peak: Floats
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+    activations: Floats
+    logits: Floats
+    temporaries: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes that one microbatch leaves in one block [bytes]: kept for the backward pass, and all of them at work."""
+
+    dense: Floats
+    sparse: Floats
+    dense_working: Floats
+    sparse_working: Floats
+
+
+def activation_bytes(case: Case) -> Activations:
+    """Activations of one block and microbatch on one processor [bytes]."""
+    model, layout = case.model, case.layout
+    t, tokens = layout.tensor_par, case.tokens
+    latent = model.latent > 0
+    norm = 8.0 * case.split_tokens * model.hidden
+    keys = np.where(latent, model.attn_heads, model.key_value_heads)
+    widths = (model.attn_heads + keys) * model.attn_size + (keys + model.attn_heads) * model.value_size
+    attention = 2.0 * tokens * widths / t + 4.0 * tokens * model.attn_heads / t
+    ranks = model.query_rank + model.key_value_rank + model.rope_size + 2.0 * model.key_value_rank
+    # Values are a view of the expanded latent, keys a copy of its other part.
+    up = 2.0 * tokens * (model.attn_size - model.rope_size) * model.attn_heads / t
+    attention = attention + np.where(latent, 2.0 * tokens * ranks + up, 0.0)
+    branches = np.where(model.gated > 0, 3.0, 2.0)
+    dense = 2.0 * tokens * branches * model.feedforward / t
+    split = layout.expert_tensor_par / t
+    routed = tokens * model.experts_per_token * (4.0 * model.hidden * split + 6.0 * model.expert_feedforward / t)
+    sparse = routed + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t + 8.0 * case.split_tokens * model.experts
+
+    unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    scores = 5.0 * model.attn_heads * model.seq_size * case.tokens / t
+    old = case.split_tokens * model.hidden * 10.0 + 24.0 * tokens * model.hidden / t
+    kind = layout.recompute.astype(int)
+
+    def is_kind(*names: str) -> Floats:
+        return np.isin(kind, [RECOMPUTES.index(name) for name in names])
+
+    # PyTorch keeps the gathered inputs of both halves; Megatron gathers them again.
+    pytorch = case.software.pytorch_native > 0
+    gathered = np.where(pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * tokens * model.hidden * (1.0 - 1.0 / t), 0.0)
+
+    def kept(feed: Floats) -> tuple[Floats, Floats]:
+        everything = np.where(unfused, old + scores, norm + attention + feed + gathered)
+        without_scores = np.where(unfused, old, everything)
+        boundary = 2.0 * case.split_tokens * model.hidden
+        operators = OPERATOR_SHARES[0] * norm + OPERATOR_SHARES[1] * attention + OPERATOR_SHARES[2] * feed
+        projections = boundary + 2.0 * tokens * widths / t
+        modules = norm / 2.0 + attention + feed * 2.0 / 3.0
+        value = np.select(
+            [
+                is_kind("full"), is_kind("selective"), is_kind("half"), is_kind("operators"), is_kind("save_projections"),
+                is_kind("save_dots"), is_kind("modules", "modules_mla"),
+            ],
+            [
+                boundary, without_scores, (everything + boundary) / 2.0, operators, projections,
+                projections + 2.0 * tokens * (branches - 1.0) * model.feedforward / t, modules,
+            ],
+            everything,
+        )  # fmt: skip
+        share = layout.recompute_share
+        return share * value + (1.0 - share) * everything, everything
+
+    dense_kept, dense_all = kept(dense)
+    sparse_kept, sparse_all = kept(sparse)
+    return Activations(dense_kept, sparse_kept, dense_all, sparse_all)
+
+
+def in_flight(case: Case) -> tuple[Floats, Floats]:
+    """Microbatches whose activations the first and the last stage hold at once [microbatches of a whole stage].
+
+    Under interleaving (Narayanan et al. 2021) the stage i runs 2 (p - i - 1) + (v - 1) p + 1 chunks ahead.
+    """
+    p, v = case.layout.pipeline_par, case.layout.pipeline_interleaving
+    chunks_first = np.where(v > 1, 2.0 * (p - 1.0) + (v - 1.0) * p + 1.0, p)
+    chunks_last = np.where(v > 1, (v - 1.0) * p + 1.0, 1.0)
+    chunks_first = np.where(p > 1, chunks_first, 1.0)
+    chunks_last = np.where(p > 1, chunks_last, 1.0)
+    micro = case.microbatches
+    return np.minimum(chunks_first / v, micro), np.minimum(chunks_last / v, micro)
+
+
+def memory_use(case: Case) -> MemoryUse:
+    """Peak memory per processor of every row, the larger of first and last stage [bytes]."""
+    first, last = _stage(case, last=False), _stage(case, last=True)
+    larger = first["peak"] >= last["peak"]
+    return MemoryUse(**{name: np.where(larger, first[name], last[name]) for name in MemoryUse.__dataclass_fields__})
+
+
+def _stage(case: Case, *, last: bool) -> dict[str, Floats]:
+    model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
+    alone = layout.pipeline_par == 1
+    routed = model.experts > 0
+    stages = blocks_per_stage(case)
+    # With an equal share everywhere the middle stages hold as much; the ends decide.
+    blocks = stages.last if last else stages.first
+    plain = np.where(routed, np.minimum(model.dense_blocks, blocks) * (alone if last else 1.0), blocks)
+    sparse = np.where(routed, blocks - plain, 0.0)
+    vocabulary = embedding_weights(model) / t
+    block = attention_weights(model) / t + dense_weights(model) / t
+    sparse_block = attention_weights(model) / t + shared_weights(model) / t + router_weights(model)
+    held = plain * block + np.where(routed, sparse * sparse_block, 0.0)
+    held = held + vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
+    split = layout.expert_par * layout.expert_tensor_par
+    experts = np.where(routed, sparse * expert_weights(model) / split, 0.0)
+
+    replicas = layout.data_par * layout.context_par
+    expert_replicas = np.maximum(replicas * t / split, 1.0)
+    sharded = layout.fully_sharded > 0
+
+    def divided(stage: float) -> tuple[Floats, Floats]:
+        on = layout.zero_stage >= stage
+        return np.where(on, replicas, 1.0), np.where(on, expert_replicas, 1.0)
+
+    def state(weight_like: float, full_like: float, stage: float) -> Floats:
+        plain_by, expert_by = divided(stage)
+        plainly = weight_like * (held / plain_by + experts / expert_by)
+        return np.where(sharded, full_like * (held / replicas + experts / expert_replicas), plainly)
+
+    weights = state(WEIGHT, SHARDED_WEIGHT, 3.0)
+    gradients = state(GRADIENT, GRADIENT, 2.0)
+    optimizer = state(OPTIMIZER, SHARDED_OPTIMIZER, 1.0)
+
+    kept = activation_bytes(case)
+    flying = in_flight(case)[1 if last else 0]
+    activations = flying * (plain * kept.dense + sparse * kept.sparse)
+    full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
+    working = np.where(full, np.where(routed, kept.sparse_working, kept.dense_working), 0.0)
+    pytorch = software.pytorch_native > 0
+    logits = np.where(pytorch, LOGIT_PYTORCH, LOGIT) * case.tokens * model.vocabulary / t
+    # The head's gathered input and its gradient.
+    logits = logits + np.where(
+        pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
+    )
+    logits = logits if last else np.where(alone, logits, 0.0)
+    # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
+    largest = model.hidden * (1.0 + model.gated) * model.feedforward / t + vocabulary
+    gathered = GATHERED_BLOCKS * WEIGHT * np.where(routed, sparse_block + expert_weights(model) / split, block)
+    temporaries = np.where(sharded, gathered + WEIGHT * vocabulary, WEIGHT * largest)
+    parts = {
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": optimizer,
+        "activations": activations + working,
+        "logits": logits,
+        "temporaries": temporaries,
+    }
+    return {"peak": sum(parts.values(), start=np.zeros(())), **parts}

@@ -1,0 +1,76 @@
+"""Systems of the hardware library as the calibrated cost model reads them."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import hardware
+from engine.calibrated.inputs import GENERATIONS
+from hardware import System
+
+__all__ = ["accelerator_of", "calibrated", "system_named"]
+
+GIGA, TERA, GIB = 1e9, 1e12, 2.0**30
+
+
+def system_named(name: str) -> System | None:
+    """The library's system for an accelerator's published name ("H100-80GB-SXM") or a library name; else None."""
+    library = _library()
+    return library.get(name.strip().lower())
+
+
+@cache
+def _library() -> dict[str, System]:
+    systems = [hardware.load(name) for name in hardware.names()]
+    found = {system.name.lower(): system for system in systems}
+    for system in systems:
+        # Systems restated from Calculon describe the same chips with fewer datatypes.
+        if system.accelerator is not None and "float32" in system.matrix or _only(system):
+            found.setdefault(system.accelerator.name.lower(), system)  # type: ignore[union-attr]
+    return found
+
+
+def _only(system: System) -> bool:
+    return system.accelerator is not None and "bfloat16" in system.matrix
+
+
+def calibrated(system: System) -> bool:
+    """Whether kernel rates were measured for the system's generation."""
+    return generation_of(system) != "other"
+
+
+def generation_of(system: System) -> str:
+    """The generation that the kernel rates of a system are taken from, one of `GENERATIONS`."""
+    accelerator = system.accelerator
+    name = accelerator.generation if accelerator is not None else ""
+    return name if name in GENERATIONS else "other"
+
+
+def accelerator_of(system: System) -> dict[str, float]:
+    """The fields of `engine.calibrated.inputs.Accelerators` for a system.
+
+    The first network is the scale-up domain, the last the scale-out network. Where multiprocessors or clock are not
+    published, their terms (waves, exponentials) vanish.
+    """
+    facts = system.accelerator
+    peak = {name: engine.tflops * TERA for name, engine in system.matrix.items()}
+    wide = peak.get("bfloat16") or peak.get("float16") or max(peak.values())
+    inner, outer = system.networks[0], system.networks[-1]
+    known = facts is not None and facts.multiprocessors is not None and facts.clock_ghz is not None
+    return {
+        "flops16": wide,
+        "flops8": peak.get("float8", 0.0),
+        "flops4": peak.get("float4", 0.0),
+        "memory_bandwidth": system.mem1.bandwidth_gb_per_s * GIGA,
+        "capacity": system.mem1.capacity_gib * GIB,
+        "power": facts.tdp_w if facts is not None and facts.tdp_w is not None else math.nan,
+        "generation": float(GENERATIONS.index(generation_of(system))),
+        "multiprocessors": float(facts.multiprocessors or 1) if facts is not None and known else 1.0,
+        "clock": float(facts.clock_ghz or 1.0) * GIGA if facts is not None and known else math.inf,
+        "domain": float(inner.size),
+        "scale_up_bandwidth": inner.bandwidth_gb_per_s * GIGA,
+        "host_size": float(min(inner.size, 8)),
+        "host_bandwidth": system.mem2.bandwidth_gb_per_s * GIGA,
+        "scale_out_bandwidth": outer.bandwidth_gb_per_s * GIGA,
+    }

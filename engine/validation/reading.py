@@ -1,0 +1,204 @@
+"""Tables of measured runs: reading them and finding what is wrong with each row.
+
+Two layouts are read: the schema of `data/runs.csv`, and vTrain's published tables, recognised by their header. Every
+field comes out in one type, whatever the file held; what cannot be read is named row by row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs"]
+
+COUNTS = (
+    "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk", "moe_ffn",
+    "moe_shared", "moe_dense_layers", "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp", "mbs", "gbs",
+    "zero_stage", "core",
+)  # fmt: skip
+"""Whole numbers."""
+MEASURES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gib")
+"""Positive measured numbers."""
+NUMBERS = COUNTS + MEASURES
+TRUTHS = ("gated_mlp", "tied_embeddings", "seq_parallel", "fsdp")
+TEXTS = (
+    "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute", "dtype",
+    "mem_kind", "status", "notes", "group", "split", "completeness",
+)  # fmt: skip
+MAY_BE_ZERO = frozenset({"moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "zero_stage", "core"})
+LARGEST = 1e9
+
+VTRAIN = {
+    "# GPUs": "num_gpus", "global batch": "gbs", "micro batch": "mbs", "hidden size": "hidden", "attention heads": "heads",
+    "# layers": "layers", "sequence length": "seq_len", "tensor parallelism": "tp", "data parallelism": "dp",
+    "pipeline parallelism": "pp",
+}  # fmt: skip
+VTRAIN_TIME = "iteration time (ms)"
+VTRAIN_FACTS: dict[str, object] = {
+    "framework": "vTrain (Megatron-LM)", "family": "dense_megatron", "hardware": "A100-80GB-SXM", "vocab": 51200,
+    "gated_mlp": False, "tied_embeddings": True, "cp": 1, "vpp": 1, "recompute": "full", "seq_parallel": False,
+    "zero_stage": 0, "fsdp": False, "dtype": "fp16", "status": "ok", "split": "calibration", "core": 1,
+    "completeness": "full",
+}  # fmt: skip
+"""What vTrain's paper states of all its runs: full recomputation, 1F1B, no interleaving, no overlap, 16 bits, A100."""
+
+
+class RunsFileError(ValueError):
+    """A table of runs that cannot be read at all; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs in one type per field, and what is wrong with each row ("" where nothing is).
+
+    `table` has every column of `NUMBERS` and `TRUTHS` as float64 (NaN where not given), of `TEXTS` as str ("" where not
+    given), plus further columns of the file unchanged. `faults` is one sentence per row [rows].
+    """
+
+    table: pd.DataFrame
+    faults: npt.NDArray[np.object_]
+
+
+def library_runs() -> Runs:
+    """The measured runs of the package: `runs.csv`, vTrain's single-node and multi-node tables."""
+    data = files("engine.validation").joinpath("data")
+    parts = []
+    for name in ("runs.csv", "vtrain_single_node.csv", "vtrain_multi_node.csv"):
+        with data.joinpath(name).open(encoding="utf-8") as file:
+            parts.append(_plain(pd.read_csv(file, dtype=str, keep_default_na=False), name.removesuffix(".csv")))
+    return typed(pd.concat(parts, ignore_index=True))
+
+
+def read_runs(path: str | os.PathLike[str]) -> Runs:
+    """Runs of a CSV file. Raises `RunsFileError` where it is no table of runs at all; bad rows only get a fault."""
+    shown = os.fspath(path)
+    try:
+        raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", on_bad_lines="error")
+    except FileNotFoundError:
+        raise RunsFileError(f"{shown} does not exist; give a CSV file of measured runs.") from None
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as problem:
+        first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise RunsFileError(f"{shown} cannot be read as CSV ({first}); give a comma-separated table in UTF-8.") from None
+    name = os.path.splitext(os.path.basename(shown))[0]
+    return typed(_plain(raw, name))
+
+
+def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The table in the schema of runs.csv, all text."""
+    raw = raw.rename(columns=lambda column: str(column).strip())
+    raw = raw.loc[:, ~raw.columns.duplicated()]
+    if VTRAIN_TIME not in raw.columns or not set(VTRAIN) <= set(raw.columns):
+        if not {"hardware", "hidden", "layers"} <= set(raw.columns):
+            known = ", ".join(raw.columns[:8]) or "none"
+            raise RunsFileError(
+                f"{name} has the columns {known}, which are no table of runs; it must have at least hardware, hidden and "
+                "layers as in runs.csv, or vTrain's columns."
+            )
+        return raw
+    table = raw.rename(columns=VTRAIN)[list(VTRAIN.values())].copy()
+    milliseconds = pd.to_numeric(raw[VTRAIN_TIME], errors="coerce")
+    table["step_time_s"] = (milliseconds / 1e3).map(lambda value: "" if value != value else repr(float(value)))
+    hidden = pd.to_numeric(table["hidden"], errors="coerce")
+    heads = pd.to_numeric(table["heads"], errors="coerce")
+    table["ffn"] = _as_text(4.0 * hidden)
+    table["kv_heads"] = table["heads"]
+    table["head_dim"] = _as_text(hidden / heads)
+    for column, value in VTRAIN_FACTS.items():
+        table[column] = str(value)
+    kind = "single" if "single" in name else "multi" if "multi" in name else name
+    table["source"] = f"vTrain {kind}"
+    table["id"] = [f"vtrain-{kind}-{position}" for position in range(len(table))]
+    if kind == "single":
+        # Rows of one (tensor parallel, hidden, layers) cell share the host's noise: keep them in one fold.
+        table["group"] = "vTrain single|" + table["tp"] + "|" + table["hidden"] + "|" + table["layers"]
+    else:
+        table["group"] = table["id"]
+    return table
+
+
+def _as_text(values: pd.Series) -> pd.Series:
+    return values.map(lambda value: "" if value != value else repr(float(value)))
+
+
+def typed(raw: pd.DataFrame) -> Runs:
+    """Runs of a table in the schema of runs.csv whose cells may hold anything."""
+    table = raw.reset_index(drop=True)
+    size = len(table)
+    faults: list[list[str]] = [[] for _ in range(size)]
+    columns: dict[str, object] = {}
+    for name in TEXTS:
+        columns[name] = _texts(table[name]) if name in table else np.full(size, "", object)
+    for name in COUNTS + MEASURES:
+        check = _count if name in COUNTS else _measure
+        columns[name] = _parse(table, name, lambda text, n=name, f=check: f(n, text), faults)
+    for name in TRUTHS:
+        columns[name] = _parse(table, name, lambda text, n=name: _truth(n, text), faults)
+    ids = np.asarray(columns["id"], object)
+    columns["id"] = np.array([ids[i] or f"row-{i + 1}" for i in range(size)], object)
+    for name in table.columns:
+        columns.setdefault(str(name), table[name])
+    return Runs(pd.DataFrame(columns, index=range(size)), np.array(["; ".join(found) for found in faults], object))
+
+
+def _texts(values: pd.Series) -> npt.NDArray[np.object_]:
+    cleaned = ["" if value is None or value != value else str(value).strip() for value in values]
+    return np.array(["" if text.lower() in ("nan", "none given") else text for text in cleaned], object)
+
+
+def _parse(
+    table: pd.DataFrame, name: str, read: Callable[[str], float], faults: list[list[str]]
+) -> npt.NDArray[np.float64]:
+    values = np.full(len(table), np.nan)
+    if name not in table:
+        return values
+    for position, text in enumerate(_texts(table[name])):
+        if text == "":
+            continue
+        try:
+            values[position] = read(text)
+        except ValueError as problem:
+            faults[position].append(str(problem))
+    return values
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text[:40]!r}, which is not a number") from None
+    if not np.isfinite(value) or abs(value) > LARGEST:
+        raise ValueError(f"{name} is {text[:40]}, which is out of range")
+    return value
+
+
+def _count(name: str, text: str) -> float:
+    value = _number(name, text)
+    least = 0 if name in MAY_BE_ZERO else 1
+    if value < least or value != round(value):
+        # vTrain-style derived head sizes may be fractions of an element; nothing else may.
+        if name == "head_dim" and value > 0:
+            return value
+        raise ValueError(f"{name} is {text[:40]}; it must be a whole number of at least {least}")
+    return value
+
+
+def _measure(name: str, text: str) -> float:
+    value = _number(name, text)
+    if value <= 0:
+        raise ValueError(f"{name} is {text[:40]}; a measurement must be above 0")
+    return value
+
+
+def _truth(name: str, text: str) -> float:
+    word = text.lower()
+    if word in ("true", "1", "1.0", "yes"):
+        return 1.0
+    if word in ("false", "0", "0.0", "no"):
+        return 0.0
+    raise ValueError(f"{name} is {text[:40]!r}; it must be True or False")
