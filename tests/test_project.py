@@ -1,0 +1,162 @@
+"""Rules about the project as a whole: its commands, its files, its dependencies."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
+
+DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
+TOP_LEVEL = {
+    "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static", "README.md", "LICENSE",
+}  # fmt: skip
+
+
+def tracked() -> list[Path]:
+    """The files of the project: tracked ones, and those that are about to be."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone: which files belong to the project is not known")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def commands() -> list[str]:
+    """The lines of the shell blocks of the README."""
+    return [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.strip().splitlines()]
+
+
+def test_the_readme_has_the_two_commands():
+    first, second = commands()[:2]
+    setup = "python3 -m venv .venv && .venv/bin/pip install -q -c .ci/constraints.txt -e "
+    assert first == f"{setup}. && .venv/bin/shardscape serve"
+    assert second == f"{setup}'.[test]' && .venv/bin/pytest"
+
+
+def test_the_check_runs_the_readme_s_test_command():
+    check = ROOT / ".ci" / "run"
+    assert commands()[1] in [line.strip() for line in check.read_text(encoding="utf-8").splitlines()]
+    assert check.stat().st_mode & 0o111, ".ci/run must be executable"
+    subprocess.run(["bash", "-n", str(check)], check=True)
+
+
+def test_files_that_the_readme_names_exist():
+    named = re.findall(r'(?:src|srcset)="([^":]+)"', README) + re.findall(r"`((?:engine|tests|static|\.ci)/[\w./]*)`", README)
+    assert ".github/screenshots/explore.png" in named
+    assert "engine/quirks.py" in named
+    for name in named:
+        path = ROOT / name
+        assert path.exists() or path.with_suffix(".py").exists(), name
+
+
+def test_commands_that_the_readme_names_exist():
+    from engine.command_line import app
+
+    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    known |= {group.name for group in app.registered_groups}
+    named = set(re.findall(r"shardscape (\w+)", README))
+    assert named == known
+
+
+def test_the_top_level_holds_nothing_else():
+    names = {path.relative_to(ROOT).parts[0] for path in tracked()}
+    assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
+
+
+def test_no_file_tells_where_it_was_made():
+    """No registry address, no path of a developer's machine."""
+    # Put together here, so that this file does not contain them.
+    forbidden = re.compile(
+        r"|".join(
+            [r"(?<![\w./])/" + r"(?:home|root|Users|work|workspace|mnt)/\w", "--index" + "-url", "--find" + "-links",
+             "//pypi" + r"\.", r"files\.python" + "hosted", r"\.\./" + "shared"]
+        )
+    )  # fmt: skip
+    found = []
+    for path in tracked():
+        if path.suffix in (".woff2", ".parquet", ".png", ".gz"):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if match := forbidden.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {match[0]}")
+    assert not found
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_dependencies_are_the_agreed_ones_and_bounded():
+    required = PROJECT["project"]["dependencies"]
+    assert {_name(requirement) for requirement in required} == DEPENDENCIES
+    extras = [one for group in PROJECT["project"]["optional-dependencies"].values() for one in group]
+    for requirement in [*required, *extras, *PROJECT["build-system"]["requires"]]:
+        assert re.fullmatch(r"[\w-]+>=[\d.]+,<[\d.]+", requirement), requirement
+
+
+def test_every_dependency_is_pinned():
+    lines = [line for line in CONSTRAINTS.splitlines() if line and not line.startswith("#")]
+    for line in lines:
+        assert re.fullmatch(r"[\w.-]+==[\w.]+", line), line
+    pinned = {_name(line) for line in lines}
+    extras = [one for group in PROJECT["project"]["optional-dependencies"].values() for one in group]
+    for requirement in [*PROJECT["project"]["dependencies"], *extras, *PROJECT["build-system"]["requires"]]:
+        assert _name(requirement) in pinned
+
+
+def imported(package: str) -> set[str]:
+    """What the modules of a package, or one module at the top, import: names of top-level packages."""
+    found: set[str] = set()
+    for path in tracked():
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] == package:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    found.add(node.module.split(".")[0])
+    assert found, package
+    return found
+
+
+def test_the_installed_packages_import_only_the_agreed_dependencies():
+    """A package that only happens to be there, brought by another one, may be gone with its next version."""
+    ours = ("engine", "models", "hardware", "dashboard", "app.py")
+    found = set().union(*map(imported, ours))
+    # pydantic_core is part of pydantic's own interface; _typeshed exists for type checkers only
+    allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "_typeshed"}
+    assert found <= allowed
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"), [("models", set()), ("hardware", {"models"}), ("engine", {"models", "hardware"})]
+)
+def test_imports_go_one_way(package, allowed):
+    """Models and hardware know nothing of the engine, and the engine nothing of the dashboard."""
+    ours = {"engine", "models", "hardware", "dashboard", "tests", "app"}
+    assert imported(package) & ours <= {package, *allowed}
+
+
+def test_the_wheel_takes_what_serving_needs():
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert set(wheel["packages"]) == {"engine", "models", "hardware", "dashboard"}
+    for source, target in wheel["force-include"].items():
+        assert (ROOT / source).exists(), source
+        assert target.startswith("shardscape/")
+    assert {"app.py", ".streamlit/config.toml", "static"} <= set(wheel["force-include"])
+
+
+def test_the_licence_is_apache_2():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert PROJECT["project"]["license"] == "Apache-2.0"
