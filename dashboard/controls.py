@@ -1,7 +1,7 @@
 """Widgets whose value is part of the link: they read it from `state.url_value` and write it back when changed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -43,12 +43,14 @@ def choose(
     *,
     default: str | None = None,
     help: str | None = None,
+    width: int | Literal["stretch"] = "stretch",
 ) -> str:
     """Show a list to choose from; return the chosen value. See `segments`."""
     first = default or next(iter(options))
     key, changed = _prepare(name, first, list(options))
     chosen = st.selectbox(
-        label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, help=help
+        label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, help=help,
+        width=width,
     )  # fmt: skip
     return str(chosen) if chosen is not None else first
 

@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
 
 import pandas as pd
 import pyarrow as pa
@@ -29,7 +29,7 @@ from engine.columns import STORED, Column, by_name
 from engine.scenario import PHYSICS
 from engine.store import Condition
 
-__all__ = ["FORMATS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
+__all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
 
 _BATCH: Final = 32_768
 _STORED: Final = frozenset(column.name for column in STORED)
@@ -111,15 +111,16 @@ def of_rows(
     where: Sequence[Condition] = (),
     order_by: Sequence[tuple[str, Any]] = (),
     selection: Sequence[str] = (),
-) -> Callable[[], IO[bytes]]:
+) -> Callable[[], BinaryIO]:
     """The feasible executions that meet all conditions as a file, built when it is asked for.
 
     names: of any columns; those that are not stored are computed again, batch by batch. The result is an open file
     that vanishes when it is closed.
     """
 
-    def build() -> IO[bytes]:
-        target = tempfile.TemporaryFile(suffix=FORMATS[kind].suffix)  # noqa: SIM115 - the caller reads and closes it
+    def build() -> BinaryIO:
+        # The caller reads and closes it; it has no name and vanishes then.
+        target = cast(BinaryIO, tempfile.TemporaryFile(suffix=FORMATS[kind].suffix))  # noqa: SIM115
         with tempfile.TemporaryDirectory() as folder:
             rows = Path(folder) / "rows.parquet"
             stored = all(name in _STORED for name in names)

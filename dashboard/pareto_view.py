@@ -129,7 +129,7 @@ def _panel(exploration: Exploration, found: pd.DataFrame, axes: tuple[str, ...],
     capacity = exploration.scenario.system.mem1.capacity_gib * _GIB
     st.html(markup.time_bar(time_pieces(row)) + markup.memory_bar(tier_pieces(row)[0], capacity))
     st.html(markup.chips(choices(row)))
-    st.html(markup.head("Moving along the frontier", "the nearest execution that has more of one"))
+    st.html(markup.head("Moving along the frontier", "the next that is better in one"))
     moves = steps(found, chosen, axes)
     for move in moves:
         words, button = st.columns([6, 1], vertical_alignment="center")
@@ -147,7 +147,7 @@ def _move(row: dict[str, Any], improves: str, changes: dict[str, float]) -> str:
     costs: list[str] = []
     gifts: list[str] = []
     for name, change in changes.items():
-        if name != improves:
+        if name != improves and change != 0:
             worse = change < 0 if by_name(name).better == "higher" else change > 0
             (costs if worse else gifts).append(_change(row, name, change))
     sentence = f"**{_change(row, improves, changes[improves])}** costs {' and '.join(costs) or 'nothing'}"
@@ -157,12 +157,12 @@ def _move(row: dict[str, Any], improves: str, changes: dict[str, float]) -> str:
 def _change(row: dict[str, Any], name: str, change: float) -> str:
     """A change in words, relative and absolute: "0.9 % less HBM needed (−87.8 MiB)"."""
     label, now = in_sentence(by_name(name).label), float(row[name])
-    if change == 0:
-        return f"the same {label}"
     absolute, way = format_delta(name, change), "more" if change > 0 else "less"
     if now == 0 or by_name(name).unit == "fraction":
         return f"{absolute} {label}"
-    return f"{percent(abs(change / now))} {way} {label} ({absolute})"
+    share = abs(change / now)
+    size = percent(share) if share >= 0.0005 else "under 0.1 %"
+    return f"{size} {way} {label} ({absolute})"
 
 
 def _changed(row: dict[str, Any], other: dict[str, Any]) -> str:

@@ -40,7 +40,7 @@ def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
         return values, st.column_config.NumberColumn(label, help=help_text, format="%d", width=width)
     numbers = values.to_numpy(dtype=np.float64)
     scale = scale_for(column, numbers)
-    decimals = decimals_for(numbers, scale)
+    decimals = decimals_for(numbers, scale, digits=4)
     text = header(column, scale)
     return numbers / scale.factor, st.column_config.NumberColumn(
         text, help=f"{help_text} Unit: {scale.unit or 'none'}.", format=f"%.{decimals}f",

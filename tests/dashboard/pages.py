@@ -41,6 +41,7 @@ def again(app: AppTest, found: Exploration) -> AppTest:
     with (
         patch("dashboard.state.require_exploration", return_value=found),
         patch("dashboard.state.current_scenario", return_value=found.scenario),
+        patch("dashboard.frame.exists", return_value=False),  # links need the navigation of app.py
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

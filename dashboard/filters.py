@@ -1,0 +1,142 @@
+"""Filters on fields and stored results: as conditions of a query, as words, and as text in a link.
+
+In a link a filter is `name:value,value` (any of these), `name:low..high` (a range, either end may be left out), and
+several are joined by `;`. Quantities are in the register's units. Nothing of the text reaches a query but names that
+the register knows and values that were read as what the column holds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dashboard.format import format_value
+from engine.columns import STORED, Column, choice_label
+from engine.execution import DATATYPES
+from engine.store import Condition
+
+__all__ = ["FILTERABLE", "PATTERN", "Filter", "conditions", "parse", "text"]
+
+FILTERABLE: Final[dict[str, Column]] = {column.name: column for column in STORED}
+"""The columns that a filter may be on: those stored for every feasible execution."""
+PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")
+"""Everything that a filter in a link may consist of."""
+_MOST: Final = 24
+_RANGE: Final = re.compile(r"([\d.e+-]{0,30}?)\.\.([\d.e+-]{0,30})")
+_SWITCH: Final = {"on": True, "off": False}
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One filter: any of `values`, or between `low` and `high` (both included, None is open)."""
+
+    column: Column
+    values: tuple[Value, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """The filter as conditions of a query."""
+        name = self.column.name
+        if self.values:
+            if self.column.dtype == "bool":  # a switch is on, off, or does not matter
+                return [Condition(name, "=", self.values[0])] if len(set(self.values)) == 1 else []
+            return [Condition(name, "in", list(self.values))]
+        found = [Condition(name, ">=", self.low)] if self.low is not None else []
+        return [*found, Condition(name, "<=", self.high)] if self.high is not None else found
+
+    @property
+    def words(self) -> str:
+        """The filter as a chip says it: "HBM needed ≤ 40.0 GiB", "Recompute none or full"."""
+        label = self.column.label
+        if self.values:
+            return f"{label} {' or '.join(choice_label(self.column, value) for value in self.values)}"
+        low = None if self.low is None else format_value(self.column, self.low)
+        high = None if self.high is None else format_value(self.column, self.high)
+        if low is not None and high is not None:
+            return f"{label} {low}" if self.low == self.high else f"{label} {low} to {high}"
+        return f"{label} ≥ {low}" if low is not None else f"{label} ≤ {high}"
+
+    @property
+    def text(self) -> str:
+        """The filter as a link carries it."""
+        if self.values:
+            listed = ("on" if v is True else "off" if v is False else str(v) for v in self.values)
+            return f"{self.column.name}:{','.join(listed)}"
+        ends = ("" if end is None else repr(end) for end in (self.low, self.high))
+        return f"{self.column.name}:{'..'.join(ends)}"
+
+
+def conditions(filters: Sequence[Filter]) -> list[Condition]:
+    """The conditions of several filters, which hold together."""
+    return [condition for one in filters for condition in one.conditions]
+
+
+def text(filters: Sequence[Filter]) -> str:
+    """Filters as a link carries them; `parse` reads them again."""
+    return ";".join(one.text for one in filters)
+
+
+def parse(link: str) -> tuple[list[Filter], list[str]]:
+    """The filters of a link, and a sentence for every part that could not be read. Never raises."""
+    filters: dict[str, Filter] = {}
+    problems = []
+    for piece in [piece for piece in link.split(";") if piece][:_MOST]:
+        name, _, wanted = piece.partition(":")
+        column = FILTERABLE.get(name)
+        found = _one(column, wanted) if column is not None else None
+        if column is None:
+            problems.append(f"There is no stored column {name[:40]!r} to filter by; the filter is left out.")
+        elif found is None:
+            problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted(column)}. It is left out.")
+        else:
+            filters[name] = found
+    return list(filters.values()), problems
+
+
+def _accepted(column: Column) -> str:
+    if column.dtype == "bool":
+        return f"{column.name} is on or off"
+    if column.dtype == "str":
+        return f"{column.name} is one or more of {', '.join(_words(column))}"
+    return f"filters on {column.name} look like {column.name}:1..2" + (" or :1,2" if column.dtype == "int64" else "")
+
+
+def _words(column: Column) -> tuple[str, ...]:
+    return column.choices or tuple(DATATYPES)
+
+
+def _one(column: Column, wanted: str) -> Filter | None:
+    span = _RANGE.fullmatch(wanted)
+    if column.dtype in ("int64", "float64") and span is not None:
+        low, high = (_number(end) for end in span.groups())
+        if (low is None and high is None) or (span.group(1) and low is None) or (span.group(2) and high is None):
+            return None
+        return Filter(column, low=low, high=high)
+    parts = wanted.split(",")
+    values: list[Any] = []
+    for part in parts:
+        if column.dtype == "bool" and part in _SWITCH:
+            values.append(_SWITCH[part])
+        elif column.dtype == "str" and part in _words(column):
+            values.append(part)
+        elif column.dtype == "int64" and re.fullmatch(r"\d{1,18}", part):
+            values.append(int(part))
+        else:
+            return None
+    return Filter(column, tuple(dict.fromkeys(values)))
+
+
+def _number(text_of_it: str) -> float | None:
+    """A finite number, None when there is none."""
+    try:
+        value = float(text_of_it)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,153 @@
+"""The filter bar of the Results page: removable chips, and a form for one more filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.filters import FILTERABLE, PATTERN, Filter, parse, text
+from dashboard.format import count, format_value, scale_for
+from dashboard.text import literal
+from engine import Exploration
+from engine.columns import Column, choice_label
+
+__all__ = ["NAME", "active", "bar"]
+
+NAME: Final = "results_where"
+"""Parameter of the link that holds the filters."""
+_PICKED: Final = "results_filter_column"
+_MOST_CHOICES: Final = 40
+"""Distinct values of a field that are offered one by one; above, a range is asked for."""
+
+
+def active() -> list[Filter]:
+    """The filters of the link, that of the selected cell among them; says so where one cannot be read."""
+    filters, problems = parse(state.url_value(NAME, "", PATTERN))
+    for problem in problems:
+        st.warning(literal(problem), icon=":material/filter_alt_off:")
+    cell = state.selected_cell()
+    if cell is not None:
+        named = {one.column.name for one in filters}
+        for name, degree in zip(("tensor_par", "pipeline_par"), cell, strict=True):
+            if name not in named:
+                filters.append(Filter(FILTERABLE[name], (degree,)))
+    return filters
+
+
+def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
+    """The button that adds a filter, and a chip per active one that removes it."""
+    with st.popover("Filter", icon=":material/filter_list:", key="results_filter_open"):
+        _form(exploration, filters)
+    for one in filters:
+        st.button(
+            literal(one.words), key=f"results_drop_{one.column.name}", icon=":material/close:", on_click=_drop,
+            args=(one.column.name,), help="Remove this filter",
+        )  # fmt: skip
+    if filters:
+        st.button("Clear", key="results_clear", type="tertiary", on_click=_clear)
+
+
+def relax(exploration: Exploration, filters: Sequence[Filter]) -> None:
+    """What to do when no execution meets the filters: how many remain without each of them."""
+    st.markdown("**No execution meets all of these filters.** Without one of them there would be:")
+    found = []
+    for one in filters:
+        others = [condition for other in filters if other is not one for condition in other.conditions]
+        found.append((_count(exploration, exploration.key, tuple(_frozen(others))), one))
+    with st.container(horizontal=True, gap="small"):
+        for left, one in sorted(found, key=lambda pair: -pair[0]):
+            if left:
+                st.button(
+                    f"{count(left)} without {literal(one.words)}", key=f"results_relax_{one.column.name}",
+                    on_click=_drop, args=(one.column.name,),
+                )  # fmt: skip
+    if not any(left for left, _ in found):
+        st.caption("Dropping a single filter is not enough; clear them to start again.")
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _count(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int:
+    return _exploration.rows.count(list(where))
+
+
+def _frozen(where: Sequence[Any]) -> list[Any]:
+    return [(c.column, c.operator, tuple(c.value) if isinstance(c.value, list) else c.value) for c in where]
+
+
+def _put(filters: Sequence[Filter]) -> None:
+    """Put filters in the link. A selected cell is given up where its filters went."""
+    state.set_url_value(NAME, text(filters) or None)
+
+
+def _drop(name: str) -> None:
+    filters = active()
+    if name in ("tensor_par", "pipeline_par") and state.selected_cell() is not None:
+        state.select_cell(None)
+    _put([one for one in filters if one.column.name != name])
+
+
+def _clear() -> None:
+    state.select_cell(None)
+    _put([])
+
+
+def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
+    """Choose a column, then values or a range."""
+    names = list(FILTERABLE)
+    name = st.selectbox(
+        "Field or result", names, key=_PICKED, index=names.index("tensor_par"),
+        format_func=lambda one: f"{FILTERABLE[one].label} · {FILTERABLE[one].group}",
+        help="The 23 fields and the results that are stored for every execution; other statistics are computed for the "
+        "rows in view and cannot be filtered by.",
+    )  # fmt: skip
+    column = FILTERABLE[name]
+    st.caption(column.description)
+    now = next((one for one in filters if one.column.name == name), None)
+    options = _options(exploration, exploration.key, name) if column.dtype != "float64" else ()
+    if options and len(options) <= _MOST_CHOICES:
+        chosen = st.pills(
+            column.label, options, selection_mode="multi", format_func=lambda value: choice_label(column, value),
+            default=[value for value in (now.values if now else ()) if value in options],
+            key=f"results_pick_{name}", label_visibility="collapsed",
+        )  # fmt: skip
+        new = Filter(column, tuple(chosen)) if chosen else None
+    else:
+        new = _range(exploration, column, now)
+    st.button(
+        "Apply", key="results_apply", type="primary", disabled=new is None, on_click=_apply, args=(new,),
+    )  # fmt: skip
+
+
+def _range(exploration: Exploration, column: Column, now: Filter | None) -> Filter | None:
+    """Two number fields in the unit that suits the column."""
+    span = exploration.rows.value_range(column.name)
+    if span is None:
+        st.caption("No execution has a finite value of this.")
+        return None
+    scale = scale_for(column, span)
+    st.caption(f"From {format_value(column, span[0])} to {format_value(column, span[1])}; leave an end empty for open.")
+    ends: list[float | None] = []
+    known = (now.low, now.high) if now else (None, None)
+    for position, (word, given) in enumerate(zip(("at least", "at most"), known, strict=True)):
+        value = st.number_input(
+            f"{word}{scale.suffix and f' [{scale.unit}]'}", value=None if given is None else given / scale.factor,
+            format="%.6g" if column.dtype == "float64" else "%.0f", key=f"results_end{position}_{column.name}",
+            placeholder="open",
+        )  # fmt: skip
+        ends.append(None if value is None else float(value) * scale.factor)
+    return None if ends == [None, None] else Filter(column, low=ends[0], high=ends[1])
+
+
+def _apply(new: Filter) -> None:
+    _put([*(one for one in active() if one.column.name != new.column.name), new])
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _options(_exploration: Exploration, key: str, name: str) -> tuple[Any, ...]:
+    """The values that a field has among feasible executions."""
+    found = _exploration.rows.best_by([name], "sample_rate")[name].to_pylist()
+    choices = FILTERABLE[name].choices
+    return tuple(sorted(found, key=choices.index) if choices else sorted(found))

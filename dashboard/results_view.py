@@ -1,0 +1,236 @@
+"""The Results page: every feasible execution as a table that is filtered, sorted and paged in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard import export, frame, state
+from dashboard.charts import markup
+from dashboard.charts.histogram import histogram
+from dashboard.controls import choose, segments, show
+from dashboard.filters import FILTERABLE, Filter, conditions
+from dashboard.format import count, format_value, percent
+from dashboard.results_filter import active, bar, relax
+from dashboard.tables import table
+from engine import Exploration
+from engine.columns import ALL, FIELDS, STATISTICS, STORED, by_name
+from engine.store import Condition
+
+_SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
+_ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
+_DEFAULT: Final = (
+    "id", "tensor_par", "pipeline_par", "data_par", "sample_rate", "total_time", "total_efficiency",
+    "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req", "bubble_time", "microbatch_size", "pipeline_interleaving",
+    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
+    "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
+)  # fmt: skip
+"""Columns shown at first, most telling first."""
+_NAMES: Final = re.compile(r"[\w,]{0,4000}")
+_STATISTICS_ROWS: Final = 20_000_000
+"""Rows up to which a median is computed; above, only the range is told."""
+
+
+def render(exploration: Exploration, mode: str) -> None:
+    """Draw the page."""
+    if exploration.feasible == 0:
+        st.info(
+            f"None of the {exploration.total:,} executions runs, so the table is empty. Memory shows how far off they "
+            "are, Explore why.",
+            icon=":material/table_rows:",
+        )
+        return
+    filters = active()
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        bar(exploration, filters)
+    where = conditions(filters)
+    left = _count(exploration, exploration.key, tuple(_frozen(where)))
+    if left == 0:
+        relax(exploration, filters)
+        return
+    names = _columns_in_link()
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        by = choose("Sort by", _sortable(), "results_sort", default="sample_rate", width=300)
+        order = segments("Direction", _ORDERS, "results_order")
+        size = int(segments("Rows per page", _SIZES, "results_size"))
+        _column_chooser(names)
+        _export_menu(exploration, names, filters, left, by, order)
+    st.html(markup.head(_sentence(exploration, left, by, order)))
+    view = (tuple(_frozen(where)), by, order, size)
+    if st.session_state.setdefault("_results_view", view) != view:  # another table: back to its first page
+        st.session_state["_results_view"] = view
+        state.set_url_value("results_page", None)
+    pages = -(-left // size)
+    page = _page_number(pages)
+    rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
+    table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
+          height=min(620, 38 + 35 * len(rows)), on_select=lambda: _pick(rows))  # fmt: skip
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        _pager(pages, page, view)
+        chosen = state.selected_id()
+        if chosen is not None and frame.exists("execution"):
+            st.page_link(frame.path("execution"), label=f"Open execution {chosen:,}", icon=":material/open_in_full:",
+                         width="content")  # fmt: skip
+    _quick(exploration, where, by, left, mode)
+
+
+def _sentence(exploration: Exploration, left: int, by: str, order: str) -> str:
+    share = left / exploration.feasible
+    of = "all feasible executions" if left == exploration.feasible else (
+        f"of {count(exploration.feasible)} feasible executions, {percent(share)}"
+    )
+    return f"{count(left)} {of} · {_ORDERS[order].lower()} by {by_name(by).label}"
+
+
+def _frozen(where: list[Condition]) -> list[Any]:
+    return [(c.column, c.operator, tuple(c.value) if isinstance(c.value, list) else c.value) for c in where]
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _count(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int:
+    return _exploration.rows.count(list(where))
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _page(
+    _exploration: Exploration, key: str, where: tuple[Any, ...], by: str, order: str, page: int, size: int,
+    names: tuple[str, ...],
+) -> pd.DataFrame:  # fmt: skip
+    """One page of the table; statistics that are not stored are computed for its rows."""
+    stored = [name for name in names if name in FILTERABLE]
+    found = _exploration.rows.page(
+        (page - 1) * size, size, order_by=((by, _direction(by, order)),), where=list(where), names=["id", *stored]
+    ).to_pandas()
+    if len(stored) < len(names):
+        found = _exploration.evaluate_ids(found["id"].to_numpy())
+    result: pd.DataFrame = found[[*dict.fromkeys(("id", *names))]]
+    return result
+
+
+def _direction(by: str, order: str) -> Any:
+    lower = by_name(by).better == "lower" or by == "id"
+    return "ascending" if lower == (order == "best") else "descending"
+
+
+def _sortable() -> dict[str, str]:
+    """Columns to sort by: results first."""
+    results = [column for column in STORED if column.kind == "statistic"]
+    others = [column for column in STORED if column.kind != "statistic"]
+    return {column.name: column.label for column in (*reversed(results), *others)}
+
+
+def _columns_in_link() -> list[str]:
+    """The columns of the link that there are, in its order."""
+    known = {column.name for column in ALL}
+    given = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name in known]
+    return list(dict.fromkeys(given)) or list(_DEFAULT)
+
+
+def _column_chooser(names: list[str]) -> None:
+    """Which columns to show, group by group of the register."""
+    groups: dict[str, list[str]] = {}
+    for column in (*FIELDS, *STATISTICS):
+        groups.setdefault(column.group, []).append(column.name)
+
+    def changed() -> None:
+        wanted = {name for group in groups for name in st.session_state[f"results_columns_{group}"]}
+        kept = [name for name in names if name in wanted or name == "id"]
+        new = [*kept, *(column.name for column in ALL if column.name in wanted and column.name not in kept)]
+        state.set_url_value("results_columns", None if tuple(new) == _DEFAULT else ",".join(new))
+
+    def every(on: bool) -> None:
+        new = [column.name for column in ALL if column.kind in ("identifier", "field", "statistic")] if on else []
+        state.set_url_value("results_columns", ",".join(new) or None)
+
+    with st.popover("Columns", icon=":material/view_column:", key="results_columns_open", width="content"):
+        with st.container(horizontal=True, gap="small"):
+            st.button("All 23 fields and 96 statistics", key="results_all_columns", on_click=every, args=(True,))
+            st.button("The usual ones", key="results_usual_columns", type="tertiary", on_click=every, args=(False,))
+        st.caption("Statistics that are not stored are computed for the rows in view.")
+        for group, members in groups.items():
+            key = f"results_columns_{group}"
+            st.session_state[key] = [name for name in members if name in names]
+            st.pills(group, members, selection_mode="multi", key=key, on_change=changed,
+                     format_func=lambda name: by_name(name).short)  # fmt: skip
+
+
+def _export_menu(
+    exploration: Exploration, names: list[str], filters: list[Filter], left: int, by: str, order: str
+) -> None:
+    """Download exactly what the filters select, in the order shown, with the columns shown."""
+    sort = f"{_ORDERS[order].lower()} by {by}"
+    selection = [*(one.words for one in filters), "every feasible execution" if not filters else "", sort]
+    with st.popover("Export", icon=":material/download:", key="results_export_open", width="content"):
+        st.caption(
+            f"All {left:,} executions that the filters select, in this order, with the columns shown. Units, scenario "
+            "and version are inside."
+        )
+        for kind, form in export.FORMATS.items():
+            full = export.too_many(kind, left)
+            st.download_button(
+                form.label,
+                data=export.of_rows(
+                    exploration, kind, names=list(dict.fromkeys(("id", *names))), where=conditions(filters),
+                    order_by=((by, _direction(by, order)),), selection=[part for part in selection if part],
+                ),
+                file_name=export.file_name(exploration, "executions", kind), mime=form.mime, on_click="ignore",
+                disabled=full, key=f"results_export_{kind}", width="stretch", icon=":material/download:",
+                help=f"A sheet holds {export.MOST_ROWS:,} rows; filter further or choose another format."
+                if full else None,
+            )  # fmt: skip
+
+
+def _page_number(pages: int) -> int:
+    """The page of the link, brought into range."""
+    wanted = int(state.url_value("results_page", "1", re.compile(r"[1-9]\d{0,8}")))
+    return min(wanted, pages)
+
+
+def _pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
+    """The page numbers. A new widget per table, because pagination cannot be set from outside."""
+    key = f"results_page_{hashlib.sha256(repr(view).encode()).hexdigest()[:12]}"
+
+    def turned() -> None:
+        number = int(st.session_state[key])
+        state.set_url_value("results_page", None if number == 1 else str(number))
+
+    st.pagination(pages, key=key, default=page, on_change=turned)
+
+
+def _pick(rows: pd.DataFrame) -> None:
+    picked = st.session_state["results_table"].selection.rows
+    state.select(int(rows["id"].iloc[picked[0]]) if picked else None)
+
+
+def _quick(exploration: Exploration, where: list[Condition], by: str, left: int, mode: str) -> None:
+    """How the selected executions spread over the column they are sorted by."""
+    if by_name(by).dtype not in ("int64", "float64"):
+        return
+    found = _spread(exploration, exploration.key, tuple(_frozen(where)), by) if left <= _STATISTICS_ROWS else None
+    if found is None:
+        return
+    figures, counts, edges = found
+    st.html(markup.head("How they spread", f"{by_name(by).label} over the {count(left)} executions that are selected"))
+    plot, numbers = st.columns([2, 1], gap="medium", vertical_alignment="center")
+    with plot:
+        show(histogram(counts, edges, by, mode, height=120), "results_spread")
+    numbers.html(markup.facts([(word, format_value(by, value)) for word, value in figures.items()]))
+
+
+@st.cache_data(show_spinner=False, max_entries=128)
+def _spread(
+    _exploration: Exploration, key: str, where: tuple[Any, ...], by: str
+) -> tuple[dict[str, float], list[int], list[float]] | None:
+    """Lowest, median, mean and highest value, and counts per bin with their edges; None without finite values."""
+    values = _exploration.rows.table([by], where=list(where))[by].to_numpy().astype(np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    counts, edges = np.histogram(values, bins=60)
+    figures = {"lowest": values.min(), "median": np.median(values), "mean": values.mean(), "highest": values.max()}
+    return {word: float(value) for word, value in figures.items()}, counts.tolist(), edges.tolist()

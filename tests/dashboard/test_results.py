@@ -1,0 +1,229 @@
+"""The Results page shows, filters, sorts, pages and exports what the engine holds."""
+
+import json
+import math
+import zipfile
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard import export
+from dashboard.export_excel import write_excel
+from dashboard.filters import FILTERABLE, Filter, conditions, parse, text
+from engine.columns import STATISTICS, STORED
+from engine.store import Condition
+from tests.dashboard.pages import again, exploration, html, run
+
+HBM = "proc_mem_tier1_cap_req"
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> list[Filter]:
+    names = draw(st.lists(st.sampled_from(sorted(FILTERABLE)), unique=True, max_size=5))
+    found = []
+    for name in names:
+        column = FILTERABLE[name]
+        if column.dtype == "bool":
+            values: Any = draw(st.lists(st.booleans(), min_size=1, max_size=2, unique=True))
+            found.append(Filter(column, tuple(values)))
+        elif column.dtype == "str":
+            choices = column.choices or ("float8", "float16", "bfloat16", "float32")
+            values = draw(st.lists(st.sampled_from(choices), min_size=1, unique=True))
+            found.append(Filter(column, tuple(values)))
+        else:
+            low, high = (draw(st.none() | st.floats(allow_nan=False, allow_infinity=False)) for _ in "ab")
+            if low is not None or high is not None:
+                found.append(Filter(column, low=low, high=high))
+    return found
+
+
+@given(filters())
+def test_filters_survive_a_link(given_filters: list[Filter]) -> None:
+    found, problems = parse(text(given_filters))
+    assert found == given_filters
+    assert problems == []
+    assert all(one.words.startswith(one.column.label) for one in given_filters)
+
+
+@given(st.text(max_size=200))
+def test_no_link_breaks_the_filters(link: str) -> None:
+    found, problems = parse(link)
+    assert all(isinstance(one, Filter) for one in found)
+    assert all(len(problem) < 400 for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "link", ["tensor_par:x", "nothing:1", "sample_rate:1", "total_time:..", "total_time:nan..1", "fused_activation:1"]
+)
+def test_what_cannot_be_read_is_left_out_and_said(link: str) -> None:
+    found, problems = parse(f"{link};pipeline_par:2")
+    assert [one.column.name for one in found] == ["pipeline_par"]
+    assert len(problems) == 1
+
+
+def test_the_table_is_the_best_executions() -> None:
+    found = exploration()
+    page = run("results", found)
+    shown = page.dataframe[0].value
+    assert shown["id"].tolist() == found.top(100)["id"].tolist()
+    assert shown["sample_rate"].tolist() == pytest.approx(found.top(100)["sample_rate"].tolist())
+    assert f"{found.feasible:,} all feasible executions" in html(page)
+
+
+def test_filters_sort_and_page_of_a_link() -> None:
+    found = exploration()
+    link = {"results_where": "activation_recompute:full;microbatch_size:..2", "results_sort": HBM,
+            "results_order": "worst", "results_page": "2", "cell": "2x2"}  # fmt: skip
+    page = run("results", found, link)
+    where = [Condition("activation_recompute", "=", "full"), Condition("microbatch_size", "<=", 2),
+             Condition("tensor_par", "=", 2), Condition("pipeline_par", "=", 2)]  # fmt: skip
+    expected = found.rows.page(100, 100, order_by=((HBM, "descending"),), where=where, names=["id"])
+    assert page.dataframe[0].value["id"].tolist() == expected["id"].to_pylist()
+    page.button(key="results_drop_activation_recompute").click()
+    page = again(page, found)
+    assert found.rows.count(where[1:]) > found.rows.count(where)
+    assert f"{found.rows.count(where[1:]):,} of" in html(page)
+    assert page.session_state["_url"].get("results_page") is None
+    page.button(key="results_clear").click()
+    assert f"{found.feasible:,} all feasible" in html(again(page, found))
+
+
+def test_applying_a_filter() -> None:
+    found = exploration()
+    page = run("results", found)
+    page.selectbox(key="results_filter_column").set_value("activation_recompute")
+    page = again(page, found)
+    page.get_by_key("results_pick_activation_recompute").set_value(["none"])  # type: ignore[union-attr]
+    page = again(page, found)
+    page.button(key="results_apply").click()
+    page = again(page, found)
+    assert set(page.dataframe[0].value["activation_recompute"]) == {"none"}
+    assert page.session_state["_url"]["results_where"] == "activation_recompute:none"
+
+
+def test_an_empty_filter_names_the_way_out() -> None:
+    found = exploration()
+    page = run("results", found, {"results_where": "total_time:..1e-9;tensor_par:2"})
+    assert any("No execution meets" in element.value for element in page.markdown)
+    left = found.rows.count([Condition("tensor_par", "=", 2)])
+    assert page.button(key="results_relax_total_time").label.startswith(f"{left:,} without")
+    page.button(key="results_relax_total_time").click()
+    assert len(again(page, found).dataframe[0].value)
+
+
+def test_all_statistics_on_demand() -> None:
+    found = exploration()
+    page = run("results", found)
+    page.button(key="results_all_columns").click()
+    page = again(page, found)
+    shown = page.dataframe[0].value
+    assert set(shown.columns) >= {column.name for column in STATISTICS}
+    expected = found.top(100)
+    for name in ("block_fw_flops", "weight_space", "dp_comm_link_time"):
+        ratio = shown[name] / expected[name]
+        assert ratio.dropna().max() == pytest.approx(ratio.dropna().min())
+
+
+def test_nothing_to_show_is_explained() -> None:
+    assert "the table is empty" in run("results", exploration("hopeless")).info[0].value
+
+
+WHERE = [Condition("tensor_par", "=", 4), Condition("activation_recompute", "=", "none")]
+NAMES = ["id", "tensor_par", "activation_recompute", "optimizer_sharding", "sample_rate", "offload_mem_bw_req"]
+
+
+def expected_rows(names: list[str]) -> pd.DataFrame:
+    found = exploration()
+    ids = found.rows.page(0, 10**7, order_by=(("sample_rate", "descending"),), where=WHERE, names=["id"])["id"]
+    return found.evaluate_ids(ids.to_numpy())[names].reset_index(drop=True)
+
+
+def build(kind: str, names: list[str]) -> Any:
+    found = exploration()
+    order = (("sample_rate", "descending"),)
+    selection = ["TP 4", "no recompute"]
+    return export.of_rows(found, kind, names=names, where=WHERE, order_by=order, selection=selection)()
+
+
+def same(frame: pd.DataFrame, expected: pd.DataFrame) -> None:
+    assert len(frame) == len(expected)
+    for name in expected.columns:
+        if expected[name].dtype.kind == "f":
+            assert np.allclose(frame[name].to_numpy(float), expected[name].to_numpy(), rtol=1e-12, equal_nan=True)
+        else:
+            assert frame[name].tolist() == expected[name].tolist()
+
+
+@pytest.mark.parametrize("names", [NAMES, [*NAMES, "block_fw_flops", "weight_space"]])
+def test_parquet_holds_exactly_what_the_filter_selects(names: list[str]) -> None:
+    with build("parquet", names) as file:
+        table = pq.read_table(pa.BufferReader(file.read()))
+    same(table.to_pandas(), expected_rows(names))
+    assert table.schema.field("sample_rate").metadata[b"unit"] == b"samples/s"
+    account = json.loads(table.schema.metadata[b"shardscape"])
+    assert account["selection"] == ["TP 4", "no recompute"]
+    assert account["scenario"]["num_procs"] == 16
+    assert account["cost_model"]
+
+
+def test_csv_holds_exactly_what_the_filter_selects() -> None:
+    with build("csv", NAMES) as file, zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None
+        account = json.loads(archive.read("about.json"))
+        table = pyarrow.csv.read_csv(pa.BufferReader(archive.read("executions.csv")))
+    assert table.column_names[4] == "sample_rate [samples/s]"
+    assert [column["name"] for column in account["columns"]] == NAMES
+    same(table.rename_columns(NAMES).to_pandas(), expected_rows(NAMES))
+
+
+def test_json_holds_exactly_what_the_filter_selects() -> None:
+    with build("json", NAMES) as file:
+        document = json.loads(file.read())
+    frame = pd.DataFrame(document["executions"])
+    frame["offload_mem_bw_req"] = [float(value) for value in frame["offload_mem_bw_req"]]
+    same(frame, expected_rows(NAMES))
+    assert document["about"]["format"] == "shardscape-executions/1"
+
+
+def test_excel_holds_exactly_what_the_filter_selects() -> None:
+    space = {"m": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
+    with build("excel", NAMES) as file, zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            ElementTree.fromstring(archive.read(name))
+        sheet = ElementTree.fromstring(archive.read("xl/worksheets/sheet1.xml"))
+        second = archive.read("xl/worksheets/sheet2.xml").decode()
+    rows = [["".join(cell.itertext()) for cell in row] for row in sheet.iterfind(".//m:row", space)]
+    assert rows[0][4] == "sample_rate [samples/s]"
+    expected = expected_rows(NAMES)
+    assert len(rows) == len(expected) + 1
+    assert float(rows[1][4]) == expected["sample_rate"].iloc[0]
+    assert rows[1][2] == "none"
+    assert "gpt3-13B" in second
+
+
+def test_excel_texts_are_never_formulas(tmp_path: Any) -> None:
+    with open(tmp_path / "x.xlsx", "wb") as file:
+        write_excel(file, [("=1+1", '<&"', math.inf, None, True)], ["a", "b", "c", "d", "e"], {"k": "v" * 70_000})
+    with zipfile.ZipFile(tmp_path / "x.xlsx") as archive:
+        sheet = archive.read("xl/worksheets/sheet1.xml").decode()
+    assert "<f>" not in sheet
+    assert "&lt;&amp;" in sheet
+    assert '<c t="b"><v>1</v></c>' in sheet
+
+
+def test_every_stored_column_can_be_filtered_by() -> None:
+    found = exploration()
+    row = found.rows.top(1).to_pylist()[0]
+    for column in STORED:
+        value = row[column.name]
+        word = column.dtype in ("bool", "str")
+        one = Filter(column, (value,)) if word else Filter(column, low=float(value), high=float(value))
+        assert found.rows.count(conditions([one])) >= 1, column.name
