@@ -2,17 +2,13 @@
 
 The model and the system travel by library name, the limits as compact text such as
 `tensor_par:1,2,4;pipeline_par:..8;weight_offload:off`. A scenario whose model or system is in no library travels as
-one compressed document instead. What a link says is never trusted: every part is checked, and a part that cannot be
-read gives way to the default with a sentence that says so.
+one compressed text instead (see `dashboard.packing`). What a link says is never trusted: every part is checked, and a
+part that cannot be read gives way to the default with a sentence that says so.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +16,8 @@ from typing import Any, Final, TypeVar
 
 import hardware
 import models
+from dashboard.packing import packed, unpacked
+from dashboard.untrusted import Refused, checked, sentence
 from engine import LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import by_name
 from engine.limits import OPTIONS, normalise
@@ -48,14 +46,8 @@ DEFAULT: Final[Mapping[str, str]] = {
 NAMES: Final = (*DEFAULT, "scenario")
 """Every parameter that tells scenarios apart."""
 
-LONGEST_LINK: Final = 30_000
-"""Characters of a compressed scenario that are looked at; browsers and proxies seldom pass on more."""
-LARGEST_DOCUMENT: Final = 1_000_000
-"""Bytes that a compressed scenario may unfold to."""
 LONGEST_LIMITS: Final = 4_000
 """Characters of limits that are looked at."""
-MOST_BATCHES: Final = 2_000
-"""Batch sizes that a link may ask to try."""
 
 _SHOWN: Final = 60
 _RANGE: Final = re.compile(r"(\d{0,12})\.\.(\d{0,12})")
@@ -92,12 +84,13 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         try:
             return read(text)
         except (LinkError, LimitError, models.ModelFileError, hardware.SystemFileError) as problem:
-            problems.append(f"{_sentence(problem)} Showing {name} {DEFAULT[name] or 'without limits'} instead.")
+            problems.append(f"{sentence(problem)} Showing {name} {DEFAULT[name] or 'without limits'} instead.")
             return read(DEFAULT[name])
 
     try:
         if "scenario" in parameters:
-            return Reading(_checked(_unpacked(parameters["scenario"])))
+            found = unpacked(parameters["scenario"])
+            return Reading(found.scenario, (found.problem,) if found.problem else ())
         scenario = Scenario.of(
             part("model", _model),
             part("system", _system),
@@ -122,11 +115,11 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
                 datatype=first,
                 limits=scenario.limits,
             )
-        return Reading(_checked(scenario), tuple(problems))
+        return Reading(checked(scenario), tuple(problems))
     except (
-        LinkError, LimitError, SpaceError, ScenarioError, models.ModelFileError, hardware.SystemFileError,
+        LinkError, Refused, LimitError, SpaceError, ScenarioError, models.ModelFileError, hardware.SystemFileError,
     ) as problem:  # fmt: skip
-        problems.append(f"{_sentence(problem)} Showing the default scenario instead.")
+        problems.append(f"{sentence(problem)} Showing the default scenario instead.")
         return Reading(_default(), tuple(problems))
 
 
@@ -145,7 +138,7 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
     """The parameters of a link to a scenario; reading them gives an equal scenario."""
     named = _in_library(models.load, scenario.model) and _in_library(hardware.load, scenario.system)
     if not named:
-        return {"scenario": _packed(scenario)}
+        return {"scenario": packed(scenario)}
     result = {
         "model": scenario.model.name,
         "system": scenario.system.name,
@@ -206,20 +199,16 @@ def _limit_from_text(name: str, text: str) -> Any:
 
 
 def _model(name: str) -> models.Model:
-    if name not in models.names():
-        return models.load(_name("model", name))  # says which names are alike
-    return models.load(name)
+    return models.load(_name("model", name))
 
 
 def _system(name: str) -> hardware.System:
-    if name not in hardware.names():
-        return hardware.load(_name("system", name))
-    return hardware.load(name)
+    return hardware.load(_name("system", name))
 
 
 def _name(what: str, text: str) -> str:
     """A text that can only be a library name: a link must not make the server open files."""
-    if re.fullmatch(r"[\w][\w.+-]{0,80}", text) is None or text.endswith(".json"):
+    if re.fullmatch(r"[\w][\w.+@-]{0,80}", text) is None or text.endswith(".json"):
         raise LinkError(f"The {what} {_short(text)} is not a name; a link names one of the library.")
     return text
 
@@ -230,56 +219,12 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _checked(scenario: Scenario) -> Scenario:
-    """The scenario, if its space can be numbered. Raises what `Scenario.space` raises, and `LinkError`."""
-    batches = scenario.limits.get("batch_size")
-    if isinstance(batches, Mapping):
-        tried = min(batches["max"], scenario.max_batch_size) - batches["min"] + 1
-    else:
-        tried = len(batches or ())
-    if tried > MOST_BATCHES:
-        raise LinkError(f"The limits ask for {tried:,} batch sizes; up to {MOST_BATCHES:,} can be tried at once.")
-    _ = scenario.space
-    return scenario
-
-
 def _in_library(load: Callable[[str], Any], thing: Any) -> bool:
     """Whether a library holds exactly this under its name."""
     try:
         return bool(load(_name("document", thing.name)) == thing)
     except (LinkError, models.ModelFileError, hardware.SystemFileError):
         return False
-
-
-def _packed(scenario: Scenario) -> str:
-    text = json.dumps(scenario.to_document(), separators=(",", ":"), ensure_ascii=False)
-    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
-
-
-def _unpacked(text: str) -> Scenario:
-    if len(text) > LONGEST_LINK:
-        raise LinkError(f"The link holds a scenario of {len(text):,} characters; up to {LONGEST_LINK:,} are read.")
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        unfolding = zlib.decompressobj()
-        plain = unfolding.decompress(packed, LARGEST_DOCUMENT)
-        if unfolding.unconsumed_tail:
-            raise LinkError(f"The link's scenario unfolds to more than {LARGEST_DOCUMENT:,} bytes and is not read.")
-        document = json.loads(plain)
-    except (binascii.Error, zlib.error, UnicodeError, RecursionError, json.JSONDecodeError) as problem:
-        raise LinkError("The link's scenario is damaged: it is not a complete copy of a shared link.") from problem
-    except ValueError as problem:
-        if isinstance(problem, LinkError):
-            raise
-        raise LinkError("The link's scenario is damaged: it is not a complete copy of a shared link.") from problem
-    return Scenario.from_document(document, "The link's scenario")
-
-
-def _sentence(problem: Exception) -> str:
-    text = " ".join(str(problem).split())
-    text = text[:400] if len(text) <= 400 else f"{text[:399]}…"
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "…")) else f"{text}."
 
 
 def _short(text: str) -> str:

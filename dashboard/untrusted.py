@@ -1,0 +1,155 @@
+"""Scenarios, models and systems of unknown origin: bounded before they are parsed, checked before they are used.
+
+Whatever is wrong with a file or a link ends in one `Refused` with one short sentence; nothing else is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import hardware
+import models
+from engine import LimitError, Scenario, ScenarioError, SpaceError
+from engine.scenario import FORMAT
+from models.documents import DocumentError, parse_json, shown
+
+__all__ = ["MOST_BYTES", "Refused", "checked", "kind_of", "parse", "read", "scenario_of", "sentence"]
+
+MOST_BYTES: Final = 1_000_000
+"""Largest document that is parsed [bytes]; real ones have some thousands."""
+DEEPEST: Final = 16
+"""Objects within objects that a document may have; real ones have six."""
+MOST_VALUES: Final = 50_000
+"""Values that a document may hold; real ones have some hundreds."""
+MOST_BATCHES: Final = 2_000
+"""Batch sizes that a document may ask to try."""
+LONGEST_SENTENCE: Final = 400
+
+Kind = Literal["scenario", "model", "system"]
+
+PROBLEMS: Final = (
+    DocumentError, LimitError, ScenarioError, SpaceError, models.ModelFileError, hardware.SystemFileError,
+)  # fmt: skip
+"""Everything that reading a document may raise, each with a sentence."""
+
+_SYSTEM_KEYS: Final = frozenset({"matrix", "vector", "mem1", "mem2", "networks", "processing_mode"})
+
+
+class Refused(ValueError):  # noqa: N818 - reads as a sentence where it is raised
+    """A document that cannot be used; the message is one sentence."""
+
+
+def sentence(problem: Exception | str) -> str:
+    """A message as one sentence on one line, capitalised and not too long."""
+    text = " ".join(str(problem).split())
+    text = text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 1]}…"
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "…")) else f"{text}."
+
+
+def parse(content: bytes, where: str, noun: str = "scenario") -> object:
+    """The JSON value in `content`, no larger, deeper or fuller than a real document. Raises `Refused`."""
+    if len(content) > MOST_BYTES:
+        raise Refused(f"{where} has {len(content):,} bytes; a {noun} of up to {MOST_BYTES:,} is read.")
+    try:
+        found = parse_json(content, where, noun, DocumentError)
+    except DocumentError as problem:
+        raise Refused(sentence(problem)) from None
+    _bounded(found, where)
+    return found
+
+
+def _bounded(document: object, where: str) -> None:
+    """Raises `Refused` for a document that is too deep or too full for anything that reads it next."""
+    level, depth, values = [document], 0, 0
+    while level:
+        values += len(level)
+        if depth > DEEPEST:
+            raise Refused(f"{where} is nested more than {DEEPEST} levels deep and is not read.")
+        if values > MOST_VALUES:
+            raise Refused(f"{where} holds more than {MOST_VALUES:,} values and is not read.")
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner.extend(each.values())
+            elif isinstance(each, list):
+                inner.extend(each)
+        level, depth = inner, depth + 1
+
+
+def kind_of(document: object, where: str) -> Kind:
+    """What a parsed document is: by its format, else by its keys. Raises `Refused` where it is none of the three."""
+    if not isinstance(document, Mapping):
+        raise Refused(
+            sentence(f"{where} is {shown(document)}; it must be a JSON object that describes a model, system or "
+                     "scenario")
+        )  # fmt: skip
+    given = document.get("format")
+    if isinstance(given, str):
+        kinds: tuple[Kind, ...] = ("scenario", "model", "system")
+        for kind in kinds:
+            if given.startswith(f"shardscape-{kind}/"):
+                return kind
+        raise Refused(
+            f"{where} has the format {shown(given)}; read are shardscape-scenario, shardscape-model, "
+            "shardscape-system, Calculon's files and a Hugging Face config.json."
+        )
+    if _SYSTEM_KEYS & document.keys():
+        return "system"
+    if "model_type" in document or "architectures" in document or "hidden" in document:
+        return "model"
+    raise Refused(
+        f"{where} is no model, system or scenario that can be read: Calculon's and our own JSON, and a Hugging Face "
+        "config.json are."
+    )
+
+
+def scenario_of(document: object, where: str) -> Scenario:
+    """The scenario of a parsed document, with a space that can be numbered. Raises `Refused`."""
+    if isinstance(document, Mapping):
+        _not_newer(document.get("format"), FORMAT, where)
+    try:
+        return checked(Scenario.from_document(document, where))
+    except PROBLEMS as problem:
+        raise Refused(sentence(problem)) from None
+
+
+def checked(scenario: Scenario) -> Scenario:
+    """The scenario, if its space can be numbered. Raises what `Scenario.space` raises, and `Refused`."""
+    batches = scenario.limits.get("batch_size")
+    if isinstance(batches, Mapping):
+        tried = min(batches["max"], scenario.max_batch_size) - batches["min"] + 1
+    else:
+        tried = len(batches or ())
+    if tried > MOST_BATCHES:
+        raise Refused(f"The limits ask for {tried:,} batch sizes; up to {MOST_BATCHES:,} can be tried at once.")
+    _ = scenario.space
+    return scenario
+
+
+def _not_newer(given: object, known: str, where: str) -> None:
+    name, _, version = known.partition("/")
+    found = re.fullmatch(re.escape(name) + r"/(\d{1,9})", given) if isinstance(given, str) else None
+    if found is not None and int(found.group(1)) > int(version):
+        raise Refused(
+            f"{where} was written by a newer Shardscape (format {found.group(1)}); this one reads format {version}. "
+            "Update this server to open it."
+        )
+
+
+def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario:
+    """What an uploaded file describes: a model, a system or a scenario, in any format that is read.
+
+    file: its name; a document without a name of its own is called by its stem. Raises `Refused`.
+    """
+    where = shown(file)[1:-1]
+    document: Any = parse(content, where, "model, system or scenario")
+    kind = kind_of(document, where)
+    if kind == "scenario":
+        return scenario_of(document, where)
+    try:
+        return models.load_document(document, where) if kind == "model" else hardware.load_document(document, where)
+    except PROBLEMS as problem:
+        raise Refused(sentence(problem)) from None

@@ -1,0 +1,253 @@
+"""Links and files carry whole scenarios; whatever else is in them ends in one sentence and harms nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hardware
+import models
+from dashboard import links, packing, untrusted
+from dashboard.packing import packed, unpacked
+from dashboard.untrusted import Refused
+from engine import Scenario
+
+SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 64, "datatype": "float16"}
+HOSTILE = ("<script>alert(1)</script>", "![x](http://evil.example/)", "a/../../etc/passwd", "\u202ename", "x" * 200)
+
+
+def scenario(model: Any = "gpt3-13B", system: Any = "h100_80g_nvl8", **more: Any) -> Scenario:
+    return Scenario.of(model, system, **{**SIZES, **more})
+
+
+def folded(document: Any) -> str:
+    """A packed text of anything at all."""
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, packing._PRESET)
+    return packing.VERSION + base64.urlsafe_b64encode(press.compress(text) + press.flush()).decode().rstrip("=")
+
+
+systems = st.builds(
+    lambda name, capacity, bandwidth, size, rate, title, whole: (
+        (lambda made: made.model_copy(update={"derived_from": "", "changes": ()}) if whole else made)(
+            hardware.edited(
+                hardware.load(name),
+                {"mem1.capacity_gib": capacity, "networks.0.bandwidth_gb_per_s": bandwidth, "networks.0.size": size,
+                 "matrix.float16.tflops": rate, "mem1.mb_efficiency": [[10, 0.8], [0, 0.5]]},
+                name=title, title=title,
+            )
+        )
+    ),
+    st.sampled_from(["h100_80g_nvl8", "a100_80g", "h200_141g_sxm", "mi300x_192g"]),
+    st.floats(1, 1e6), st.floats(1, 1e6), st.integers(1, 4096), st.floats(1, 1e5),
+    st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), st.booleans(),
+)  # fmt: skip
+shapes = st.builds(
+    lambda name, seq, title: models.edited(models.load(name), {"seq_size": seq}, name=title),
+    st.sampled_from(["llama-3-70B", "megatron-1T", "gemma-2-27B"]), st.integers(1, 100_000),
+    st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
+)  # fmt: skip
+limits = st.fixed_dictionaries({}, optional={
+    "tensor_par": st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, unique=True),
+    "pipeline_par": st.builds(lambda a, b: {"min": min(a, b), "max": max(a, b)}, st.integers(0, 99), st.integers(0, 99)),
+    "weight_offload": st.booleans(),
+    "activation_recompute": st.sampled_from(["none", "attn_only", "full"]),
+})  # fmt: skip
+
+
+@given(model=shapes | st.sampled_from(["gpt3-13B", "llama-3-70B"]), system=systems | st.just("a100_80g_sxm@50g"),
+       limit=limits)  # fmt: skip
+def test_a_link_gives_the_scenario_again_to_a_server_that_never_saw_it(model: Any, system: Any, limit: Any) -> None:
+    sent = scenario(model, system, limits=limit)
+    parameters = links.parameters_of(sent)
+    assert all(len(value) < 2_000 for value in parameters.values())
+    received = links.read_scenario(parameters)
+    assert received.problems == ()
+    assert received.scenario == sent
+    assert received.scenario.key == sent.key
+    assert unpacked(packed(sent)).scenario == sent
+
+
+def test_library_names_make_short_links_and_everything_else_is_packed() -> None:
+    assert set(links.parameters_of(scenario())) == {"model", "system", "procs", "batch", "type"}
+    own = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 120.0})
+    link = links.parameters_of(scenario(system=own))
+    assert set(link) == {"scenario"}
+    assert len(link["scenario"]) < 200
+    # A copy under the name of a library system is not taken for it.
+    false = hardware.load("h100_80g_nvl8").model_copy(update={"mem1": own.mem1})
+    assert links.read_scenario(links.parameters_of(scenario(system=false))).scenario.system.mem1.capacity_gib == 120
+
+
+def test_a_changed_library_is_noticed() -> None:
+    document = {"format": "shardscape-scenario/1", "key": "00000000", "model": {"of": "gpt3-13B"},
+                "system": {"of": "h100_80g_nvl8"}, **SIZES, "limits": {}}  # fmt: skip
+    reading = links.read_scenario({"scenario": folded(document)})
+    assert reading.scenario == scenario()
+    assert "another version" in reading.problems[0]
+
+
+def complete(**changes: Any) -> dict[str, Any]:
+    return {**scenario().to_document(), **changes}
+
+
+def nested(depth: int) -> Any:
+    return json.loads("[" * depth + "]" * depth)
+
+
+BAD_DOCUMENTS: dict[str, tuple[Any, str]] = {
+    "not an object": ([1], "damaged"),
+    "nothing": ({}, "format"),
+    "newer": (complete(format="shardscape-scenario/2"), "newer"),
+    "deep": (complete(limits=nested(400)), "deep"),
+    "deep format": ({"format": nested(900)}, "deep"),
+    "deeper than python": (b"[" * 100_000, "nested"),
+    "many digits": (b'{"format": ' + b"9" * 100_000 + b"}", "digits"),
+    "huge processors": (complete(num_procs=10**30), "num_procs"),
+    "negative batch": (complete(max_batch_size=-1), "max_batch_size"),
+    "infinite": (b'{"num_procs": 1e999, "format": "shardscape-scenario/1"}', ""),
+    "not a number": (b'{"num_procs": NaN}', "NaN"),
+    "twice": (b'{"format": 1, "format": 2}', "twice"),
+    "batches": (complete(max_batch_size=2**31 - 1, limits={"batch_size": {"min": 1, "max": 2**31 - 1}}), "batch sizes"),
+    "unknown key": (complete(evil=1), "evil"),
+    "unknown limit": (complete(limits={"<script>": 1}), "limit"),
+    "library path": (complete(system={"of": "/etc/passwd"}), "not a name"),
+    "library parent": (complete(model={"of": "../x.json"}), "not a name"),
+    "library unknown": (complete(model={"of": "gpt9"}), "no model named"),
+    "edit nowhere": (complete(system={"of": "a100_80g", "name": "a", "title": "", "set": {"__class__.x": 1}}), "field"),
+    "edit badly": (complete(system={"of": "a100_80g", "name": "a", "title": "", "set": {"mem1": 1}}), "mem1"),
+    "edit without": (complete(system={"of": "a100_80g", "set": []}), "cannot be read"),
+    "datatype": (complete(datatype="float99"), "float99"),
+    "many values": (complete(limits={"tensor_par": [1] * 60_000}), "values"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DOCUMENTS)
+def test_a_bad_scenario_in_a_link_is_refused_in_a_sentence(name: str) -> None:
+    document, word = BAD_DOCUMENTS[name]
+    with pytest.raises(Refused) as refusal:
+        unpacked(folded(document))
+    text = str(refusal.value)
+    assert word in text
+    assert len(text) <= 400
+    assert "\n" not in text
+    reading = links.read_scenario({"scenario": folded(document)})
+    assert reading.scenario.model.name == links.DEFAULT["model"]
+    assert text in reading.problems[0]
+
+
+@pytest.mark.parametrize("name", [name for name in BAD_DOCUMENTS if name not in ("not an object",)])
+def test_a_bad_scenario_file_is_refused_in_a_sentence(name: str) -> None:
+    document, _ = BAD_DOCUMENTS[name]
+    content = document if isinstance(document, bytes) else json.dumps(document).encode()
+    with pytest.raises(Refused) as refusal:
+        untrusted.read(content, "<script>alert(1)</script>.json")
+    assert len(str(refusal.value)) <= 400
+
+
+def test_bombs_and_fragments_are_refused() -> None:
+    bomb = folded(b" " * 300_000_000)
+    cut = folded(scenario().to_document())[:-20]
+    for text, word in ((bomb, ""), (cut, "damaged"), ("", "damaged"), ("1", "damaged"), ("1!!", "damaged"), ("é", "dam"),
+                       ("2abcdef", "newer"), ("eNqrVg", "damaged"), ("1" + "A" * 50_000, "50,001 characters"),
+                       (folded(b" " * 2_000_000), "1,000,000 bytes")):  # fmt: skip
+        with pytest.raises(Refused, match=word or "characters"):
+            unpacked(text)
+
+
+def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> None:
+    from dashboard.runner import Runner
+    from dashboard.settings import Settings
+
+    huge = models.load_document(
+        {"format": "shardscape-model/1", "name": "huge", "seq_size": 720720, "hidden": 720720, "feedforward": 1000,
+         "attn_heads": 55440, "attn_size": 128, "num_blocks": 98280}
+    )  # fmt: skip
+    wide = {"uneven_pipelines": True, "fused_activation": [True, False], "training": [True, False],
+            "attention_type": ["multihead", "multiquery"]}  # fmt: skip
+    sent = scenario(huge, num_procs=735134400, max_batch_size=735134400, limits=wide)
+    reading = links.read_scenario(links.parameters_of(sent))
+    assert reading.scenario == sent
+    assert sent.space.total > 1e12
+    runner = Runner(Settings(store=None))
+    try:
+        job = runner.request(reading.scenario)
+        assert job.state == "failed"
+        assert "explores up to" in job.problem
+    finally:
+        runner.close()
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for name in links.NAMES:
+        reading = links.read_scenario({name: text})
+        assert isinstance(reading.scenario, Scenario)
+        assert all(len(problem) < 600 for problem in reading.problems)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(key=st.sampled_from(sorted(complete())), value=json_values)
+def test_any_value_in_any_key_is_read_or_refused(key: str, value: Any) -> None:
+    for content in (complete(**{key: value}), complete(system={"of": "a100_80g", "name": "a", "title": "", "set": value})):
+        try:
+            found = unpacked(folded(content))
+        except Refused as refusal:
+            assert len(str(refusal)) <= 400
+        else:
+            assert found.scenario.space.total >= 0
+
+
+@given(path=st.sampled_from(["mem1", "mem1.capacity_gib", "networks", "networks.0.operations", "matrix.float16",
+                             "matrix", "processing_mode", "notes", "assumptions", "changes", "derived_from", "name"]),
+       value=json_values)  # fmt: skip
+def test_any_edit_is_read_or_refused(path: str, value: Any) -> None:
+    content = complete(system={"of": "a100_80g", "name": "a", "title": "", "set": {path: value}})
+    try:
+        unpacked(folded(content))
+    except Refused as refusal:
+        assert len(str(refusal)) <= 400
+
+
+@given(st.binary(max_size=400) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_any_file_is_read_or_refused(content: bytes) -> None:
+    try:
+        untrusted.read(content, "some file.json")
+    except Refused as refusal:
+        assert len(str(refusal)) <= 400
+
+
+def test_files_of_every_kind_are_recognised() -> None:
+    model, system = models.load("gpt3-13B"), hardware.load("h100_80g_nvl8")
+    config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+              "num_attention_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096,
+              "tie_word_embeddings": False}  # fmt: skip
+    cases: list[tuple[Any, Any]] = [
+        (models.to_document(model), model),
+        (hardware.to_document(system), system),
+        (scenario().to_document(), scenario()),
+    ]
+    for document, expected in cases:
+        assert untrusted.read(json.dumps(document).encode(), "a.json") == expected
+    calculon = untrusted.read(json.dumps(hardware.to_calculon(system)).encode(), "mine.json")
+    assert isinstance(calculon, hardware.System)
+    assert (calculon.name, calculon.mem1) == ("mine", system.mem1)
+    shape = untrusted.read(json.dumps(models.to_calculon(model)).encode(), "mine.json")
+    assert isinstance(shape, models.Model)
+    assert shape.hidden == model.hidden
+    imported = untrusted.read(json.dumps(config).encode(), "config.json")
+    assert isinstance(imported, models.Model)
+    assert imported.hidden == 4096
+    assert imported.not_represented
