@@ -79,7 +79,8 @@ class Exploration:
     def frontier(self, x: str, y: str, z: str | None = None) -> pd.DataFrame:
         """The exact Pareto frontier over all feasible executions in two or three headline metrics.
 
-        Returns `id` and the metrics, sorted along `x` from best to worst. What is better comes from the register.
+        Returns `id` and the metrics, sorted along `x` from best to worst; of executions that agree in all of them the
+        first enumerated. What is better comes from the register.
         Raises ValueError for a metric that is not a headline metric.
         """
         names = [name for name in (x, y, z) if name is not None]
@@ -89,7 +90,8 @@ class Exploration:
                 raise ValueError(f"{name} is not a headline metric; choose among {', '.join(METRICS)}.")
         table = self.rows.table(["id", *dict.fromkeys(names)])
         axes = [table[name].to_numpy() for name in names]
-        kept = frontier(axes, [by_name(name).better or "lower" for name in names])
+        # Rows come as they were stored; of equal ones the first enumerated is to stand for all.
+        kept = frontier(axes, [by_name(name).better or "lower" for name in names], table["id"].to_numpy())
         result: pd.DataFrame = table.take(pa.array(kept)).to_pandas()
         return result
 

@@ -17,15 +17,18 @@ BINS = 4096
 """Bins of the first axis in the prefilter. Points that lie above the best of strictly lower bins are dropped."""
 
 
-def frontier(axes: Sequence[Floats], better: Sequence[str]) -> Positions:
+def frontier(
+    axes: Sequence[Floats], better: Sequence[str], rank: npt.NDArray[np.int64] | None = None
+) -> Positions:
     """Positions of the points that no other point dominates, sorted along the first axis from best to worst.
 
     Args:
         axes: two or three arrays [points].
         better: "higher" or "lower" per axis.
+        rank: a number per point [points]; None stands for its position.
 
     A point dominates another if it is at least as good on every axis and better on one. Of points that agree on every
-    axis the first is kept. NaN never belongs to a frontier.
+    axis the one of the lowest rank is kept. A point with a NaN never belongs to a frontier.
 
     Raises ValueError for another number of axes.
     """
@@ -39,8 +42,8 @@ def frontier(axes: Sequence[Floats], better: Sequence[str]) -> Positions:
     if not len(kept):
         return kept
     kept = kept[_promising([axis[kept] for axis in signed])]
-    # Later keys sort first: by the axes in order, then by position.
-    order = np.lexsort((kept, *(axis[kept] for axis in reversed(signed))))
+    # Later keys sort first: by the axes in order, then by rank.
+    order = np.lexsort((kept if rank is None else rank[kept], *(axis[kept] for axis in reversed(signed))))
     kept = kept[order]
     points = [axis[kept] for axis in signed]
     best: Positions = kept[_staircase(points) if len(points) == 2 else _staircase_of_three(points)]
@@ -55,8 +58,9 @@ def _bins(axis: Floats, count: int) -> npt.NDArray[np.int64]:
     low, high = float(finite.min()), float(finite.max())
     if high <= low:
         return np.where(axis > high, count - 1, 0).astype(np.int64)
-    with np.errstate(invalid="ignore"):
-        scaled = np.clip((axis - low) / (high - low), 0.0, 1.0)
+    if high - low == np.inf:  # both are finite, their difference is not
+        axis, low, high = axis / 4, low / 4, high / 4
+    scaled = np.clip((axis - low) / (high - low), 0.0, 1.0)
     return np.minimum((scaled * count).astype(np.int64), count - 1)
 
 

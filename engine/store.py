@@ -126,7 +126,7 @@ class Store:
         engine_version: str,
         timeout: float | None = None,
     ) -> Iterator[Writer]:
-        """Write one exploration: `append` rows in enumeration order, then `complete`.
+        """Write one exploration: `append` rows in any order, which is kept, then `complete`.
 
         While another thread writes the same key this waits, up to `timeout` [s]. If the exploration is complete by
         then, the writer's `record` is set and there is nothing to do. Leaving without `complete`, or by an exception,

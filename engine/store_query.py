@@ -80,7 +80,7 @@ class Rows:
         where: Sequence[Condition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Return the best `k` rows by a column, best first; of equal ones the first enumerated comes first.
+        """Return the best `k` rows by a column, best first; of equal ones that of the lowest id comes first.
 
         Best is what the register says, or the highest value where it does not say.
         """
@@ -99,7 +99,7 @@ class Rows:
     ) -> pa.Table:
         """Return up to `limit` rows after the first `offset`, sorted.
 
-        Equal ones, and all by default, come in enumeration order; values that are not a number come last.
+        Equal ones, and all by default, come by ascending id; values that are not a number come last.
         """
         query = Query(self._source, self._files, where)
         text = f"SELECT id FROM {query.rows} ORDER BY {ordering(order_by)} LIMIT $limit OFFSET $offset"
@@ -120,12 +120,15 @@ class Rows:
         return found.take(positions).select(chosen)
 
     def table(self, names: Sequence[str] | None = None, *, where: Sequence[Condition] = ()) -> pa.Table:
-        """Return whole columns of the rows that meet all conditions, in enumeration order."""
+        """Return whole columns of the rows that meet all conditions, in the order in which they were appended.
+
+        That order is the same every time but not that of the ids: an exploration appends rows as it evaluates them.
+        """
         query = Query(self._source, self._files, where)
         return self._table(f"SELECT {selection(stored_names(names))} FROM {query.rows}", query)
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
-        """Return, per combination of the group columns, its number of `rows`, best `value` and first best `id`."""
+        """Return, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
         column = stored_column(metric)
         query = Query(self._source, self._files, where)
         best = "min" if column.better == "lower" else "max"
@@ -202,8 +205,9 @@ class Rows:
     ) -> int:
         """Write rows to a `.csv` or `.parquet` file, replacing it; return their number.
 
-        The file appears only when it is whole. Rows stream through: memory holds some batches, not the table (a sort
-        by `order_by` spills to disk beside the store).
+        They come by `order_by`, equal ones by ascending id, or else in the order in which they were appended. The file
+        appears only when it is whole. Rows stream through: memory holds some batches, not the table (a sort by
+        `order_by` spills to disk beside the store).
         """
         target = Path(path)
         if target.suffix.lower() not in (".csv", ".parquet"):
