@@ -7,6 +7,7 @@ second sheet.
 
 from __future__ import annotations
 
+import gzip
 import importlib.metadata
 import io
 import json
@@ -24,6 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dashboard.export_excel import MOST_ROWS, write_excel
+from dashboard.export_text import joined, json_values
 from engine import Exploration
 from engine.columns import STORED, Column, by_name
 from engine.scenario import PHYSICS
@@ -48,7 +50,7 @@ class Format(NamedTuple):
 FORMATS: Final[dict[str, Format]] = {
     "csv": Format("CSV", "application/zip", ".csv.zip"),
     "parquet": Format("Parquet", "application/vnd.apache.parquet", ".parquet"),
-    "json": Format("JSON", "application/json", ".json"),
+    "json": Format("JSON", "application/gzip", ".json.gz"),
     "excel": Format(
         "Excel", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx", MOST_ROWS
     ),
@@ -154,7 +156,7 @@ def _write(target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list
     elif kind == "json":
         _write_json(target, tables, account)
     elif kind == "excel":
-        write_excel(target, (row for table in tables for row in _rows(table)), [heading(c) for c in columns], account)
+        write_excel(target, tables, [heading(c) for c in columns], account)
     else:
         _write_csv(target, tables, columns, account)
 
@@ -197,25 +199,17 @@ def _write_csv(
 
 
 def _write_json(target: IO[bytes], tables: Iterable[pa.Table], account: dict[str, Any]) -> None:
-    target.write(b'{"about": ' + json.dumps(account).encode() + b',\n"executions": [')
-    separator = "\n"
-    for table in tables:
-        for row in table.to_pylist():
-            written = {name: _finite(value) for name, value in row.items()}
-            target.write((separator + json.dumps(written, allow_nan=False)).encode())
-            separator = ",\n"
-    target.write(b"\n]}\n")
-
-
-def _finite(value: Any) -> Any:
-    """A value that JSON can hold."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=1) as file:
+        file.write(b'{"about": ' + json.dumps(account).encode() + b',\n"executions": [')
+        separator = b"\n"
+        for table in tables:
+            columns = [json_values(column.combine_chunks()) for column in table.columns]
+            names = [f'{", " if place else "{"}{json.dumps(name)}: ' for place, name in enumerate(table.column_names)]
+            rows = joined(columns, names, "},\n")
+            if rows:
+                file.write(separator + rows[:-2])
+                separator = b",\n"
+        file.write(b"\n]}\n")
 
 
 def _version() -> str:
