@@ -1,4 +1,4 @@
-"""Which models and systems can be chosen, and what they are called."""
+"""Which models and systems can be chosen, and what they are called: the library's and those kept on this server."""
 
 from __future__ import annotations
 
@@ -6,23 +6,41 @@ from functools import lru_cache
 
 import hardware
 import models
+from dashboard.server import user_files
 from hardware import System
+from models import Model
 
-__all__ = ["system_name", "systems", "usable_models"]
+__all__ = ["model_of", "system_name", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
-def usable_models() -> list[str]:
-    """Names of the library's models that the block recipe can stand for, by family and size."""
+def _usable() -> list[str]:
     found = [models.load(name) for name in models.names()]
     fitting = [model for model in found if model.block is not None]
     return [model.name for model in sorted(fitting, key=lambda model: (model.family.lower(), model.title.lower()))]
 
 
-@lru_cache(maxsize=1)
+def usable_models() -> list[str]:
+    """Names of the models that the block recipe can stand for: own ones first, then by family and size."""
+    own = [name for name, model in user_files().models().items() if model.block is not None]
+    return [*sorted(own, key=str.lower), *_usable()]
+
+
 def systems() -> list[str]:
-    """Names of the library's systems."""
-    return hardware.names()
+    """Names of the systems: own ones first."""
+    return [*sorted(user_files().systems(), key=str.lower), *hardware.names()]
+
+
+def model_of(name: str) -> Model:
+    """A model by name, kept here or of the library. Raises `models.ModelFileError`."""
+    own = user_files().models()
+    return own[name] if name in own else models.load(name)
+
+
+def system_of(name: str) -> System:
+    """A system by name, kept here or of the library. Raises `hardware.SystemFileError`."""
+    own = user_files().systems()
+    return own[name] if name in own else hardware.load(name)
 
 
 def system_name(system: System) -> str:

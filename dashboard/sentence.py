@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -12,14 +12,14 @@ import hardware
 import models
 from dashboard import limits_editor, share, state
 from dashboard.format import count, plain
-from dashboard.library import system_name, systems, usable_models
+from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
 from dashboard.text import literal
 from engine import Scenario
 from engine.columns import by_name, choice_label
 from engine.execution import LARGEST
 
-__all__ = ["describe_limits", "show", "tell_size"]
+__all__ = ["show", "tell_size"]
 
 PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
@@ -33,7 +33,7 @@ def show() -> DeltaGenerator:
     with bar.container(horizontal=True, gap="xxsmall", key="sentence", vertical_alignment="center"):
         _word("Train")
         with _slot(model.title or model.name, "Model: what is trained."):
-            _choose("model", "Model", usable_models(), model.name, lambda name: _title(models.load(name)))
+            _choose("model", "Model", usable_models(), model.name, lambda name: _title(model_of(name)))
             st.caption(f"{model.num_blocks:,} blocks · hidden {model.hidden:,} · {model.attn_heads:,} heads · "
                        f"sequence {model.seq_size:,}")  # fmt: skip
         _word("on")
@@ -41,7 +41,7 @@ def show() -> DeltaGenerator:
             _number("procs", "GPUs", PROCESSORS, scenario.num_procs)
         _word("×")
         with _slot(system_name(system), "System: which GPUs, and how they are connected."):
-            _choose("system", "System", systems(), system.name, lambda name: system_name(hardware.load(name)))
+            _choose("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
             st.caption(_system_line(system))
         _word("in")
         with _slot(choice_label("datatype", scenario.datatype), by_name("datatype").description):
@@ -52,7 +52,7 @@ def show() -> DeltaGenerator:
             _number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _word("·")
-        limits_editor.opener(describe_limits(scenario.limits))
+        limits_editor.opener(limits_editor.describe(scenario.limits))
     with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content"):
         place = st.container(width="content")
         share.opener()
@@ -68,16 +68,6 @@ def tell_size(place: DeltaGenerator) -> None:
         seconds = job.exploration.timings.get("explore")
         text += f" · {plain(seconds, 2)} s" if seconds else ""
     place.markdown(f":gray[{literal(text)}]", width="content")
-
-
-def describe_limits(limits: Mapping[str, Any]) -> str:
-    """What is fixed, in a few words of Markdown: "every choice free", "only **TP 8**, **recompute none**"."""
-    if not limits:
-        return "every choice free"
-    words = [limits_editor.in_words(name, limit) for name, limit in limits.items()]
-    shown = ", ".join(f"**{literal(word)}**" for word in words[:3])
-    rest = len(words) - 3
-    return f"only {shown}" + (f" and {rest} more" if rest > 0 else "")
 
 
 def _word(text: str) -> None:
@@ -127,9 +117,9 @@ def _changed(name: str, part: str = "") -> None:
     procs, batch = now.num_procs, now.max_batch_size
     try:
         if name == "model":
-            model = models.load(value)
+            model = model_of(value)
         elif name == "system":
-            system = hardware.load(value)
+            system = system_of(value)
             limits = {field: limit for field, limit in limits.items() if not field.endswith("_net")}
             if datatype not in system.matrix:
                 datatype = next(iter(system.matrix))

@@ -8,11 +8,19 @@ import streamlit as st
 
 from dashboard.runner import Runner
 from dashboard.settings import settings_from
+from dashboard.user_files import UserFiles
 
-__all__ = ["runner"]
+__all__ = ["runner", "user_files"]
 
 
 @st.cache_resource(show_spinner=False, on_release=Runner.close, max_entries=1)
 def runner() -> Runner:
     """The one runner of the server."""
     return Runner(settings_from(os.environ))
+
+
+@st.cache_resource(show_spinner=False, max_entries=1)
+def user_files() -> UserFiles:
+    """Own models and systems, and saved scenarios: files beside the store."""
+    store = settings_from(os.environ).store
+    return UserFiles(None if store is None else store.with_suffix(".user"))
