@@ -140,6 +140,11 @@ class Runner:
         with self._lock:
             return self._jobs.get(key)
 
+    def jobs(self) -> tuple[Job, ...]:
+        """Every job there is, those asked for longest ago first."""
+        with self._lock:
+            return tuple(self._jobs.values())
+
     def position(self, job: Job) -> int:
         """How many jobs are ahead of a waiting one."""
         with self._lock:
