@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import FITTED, Parameters
 from engine.calibrated.step import step_times
 
-__all__ = ["Fit", "fit_parameters", "two_folds"]
+__all__ = ["Fit", "fit_parameters"]
 
 HUBER = 0.05
 """Residual [log] from which a row counts linearly, near the spread between repeated measurements (4 %)."""
@@ -103,16 +102,3 @@ def fit_parameters(
             break
     return Fit(at(x), before, current, taken)
 
-
-def two_folds(groups: Sequence[str], seed: int = 0) -> npt.NDArray[np.int64]:
-    """Fold 0 or 1 of every row, whole groups together, groups in random order dealt to the smaller fold."""
-    names, member = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-    sizes = np.bincount(member)
-    order = np.random.default_rng(seed).permutation(len(names))
-    fold = np.zeros(len(names), np.int64)
-    filled = [0, 0]
-    for group in order:
-        smaller = int(filled[1] < filled[0])
-        fold[group] = smaller
-        filled[smaller] += int(sizes[group])
-    return fold[member]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs"]
+__all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs", "runs_of"]
 
 COUNTS = (
     "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk", "moe_ffn",
@@ -87,6 +87,11 @@ def read_runs(path: str | os.PathLike[str]) -> Runs:
         raise RunsFileError(f"{shown} cannot be read as CSV ({first}); give a comma-separated table in UTF-8.") from None
     name = os.path.splitext(os.path.basename(shown))[0]
     return typed(_plain(raw, name))
+
+
+def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
+    """Runs of a table in memory, in either layout. Raises `RunsFileError` where it is no table of runs."""
+    return typed(_plain(table.astype(object).where(table.notna(), "").astype(str), name))
 
 
 def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -1,0 +1,80 @@
+"""Commands of the validation: report, fit, accept.
+
+    python -m engine.validation report [--runs FILE] [--out FILE]
+    python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
+    python -m engine.validation accept            store predictions and errors for the regression gate
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+
+import hardware
+from engine.calibrated.parameters import FITTED
+from engine.validation.errors import error_table, memory_table
+from engine.validation.gate import accept
+from engine.validation.predict import validate
+from engine.validation.reading import RunsFileError, library_runs, read_runs
+from engine.validation.refit import fit_all, leave_one_source_out, two_fold, updated_calibration
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m engine.validation")
+    commands = parser.add_subparsers(dest="command", required=True)
+    report = commands.add_parser("report", help="predict measured runs and print tables of errors")
+    report.add_argument("--runs", help="a CSV file in the schema of runs.csv; the package's runs where left out")
+    report.add_argument("--out", help="where to write the predictions as CSV")
+    fitting = commands.add_parser("fit", help="fit the ten parameters and test them on unseen halves")
+    fitting.add_argument("--save", action="store_true", help="write the fitted calibration into the package")
+    commands.add_parser("accept", help="store predictions and errors for the regression gate")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "report":
+        return _report(chosen.runs, chosen.out)
+    if chosen.command == "fit":
+        return _fit(chosen.save)
+    changed = accept()
+    print("\n".join(changed) or "Nothing changed.")
+    return 0
+
+
+def _report(path: str | None, out: str | None) -> int:
+    try:
+        runs = read_runs(path) if path else library_runs()
+    except RunsFileError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    table = validate(runs, calculon=True)
+    if out:
+        table.to_csv(out, index=False)
+    with pd.option_context("display.width", 220, "display.max_columns", 40, "display.max_rows", 200):
+        print(error_table(runs.table, table).round(2).to_string(index=False))
+        print(memory_table(runs.table, table).round(2).to_string(index=False))
+        unsupported = table[table["status"] != "predicted"]
+        print(unsupported["reason"].value_counts().to_string())
+    return 0
+
+
+def _fit(save: bool) -> int:
+    fit, tested, left_out = fit_all(), two_fold(), leave_one_source_out()
+    for name in FITTED:
+        print(f"{name:24s} {getattr(fit.parameters, name):.4g}")
+    print(f"loss {fit.loss_before:.4f} -> {fit.loss_after:.4f} in {fit.steps} steps")
+    print("two-fold by group, test errors [%]:")
+    for name, value in tested.means().items():
+        print(f"  {name:44s} {value:.2f}   leave one source out {left_out.means()[name]:.2f}")
+    if save:
+        document = hardware.calibration_document(updated_calibration(fit, tested))
+        path = Path(str(files("engine.calibrated").joinpath("data", "global.json")))
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,111 @@
+"""Predictions for measured runs: `validate`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from engine.calibrated.memory import memory_use
+from engine.calibrated.parameters import Parameters, parameters
+from engine.calibrated.step import StepTimes, step_times
+from engine.validation.mapping import Mapped, map_runs
+from engine.validation.reading import Runs, library_runs, read_runs, runs_of
+
+__all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict", "validate"]
+
+GIB = 2.0**30
+OUT_COLUMNS = (
+    "id", "status", "reason", "predicted_step_time_s", "predicted_tokens_per_s_per_gpu", "predicted_mem_gib",
+)  # fmt: skip
+"""The columns every table of predictions begins with."""
+DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
+"""How a row says that its memory was read from the driver, which counts more than tensors."""
+
+
+def validate(
+    runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None, *, calculon: bool = False
+) -> pd.DataFrame:
+    """Predictions for measured runs, one row per run in the order given.
+
+    Args:
+        runs: path of a CSV file, a table in the same schema, or runs already read; the package's own where None.
+        p: parameters; those of the shipped calibration where None.
+        calculon: whether to add the exact model's column (about 2 s for the package's runs).
+
+    Returns:
+        `OUT_COLUMNS`: `status` is `predicted` or `unsupported`, `reason` then a code of `REASONS`; step time [s],
+        tokens per second and accelerator, memory on the fullest accelerator [GiB]. Then `reason_text`, `assumptions`,
+        `software_rule`, `measured_step_time_s`, `error` (predicted over measured minus 1), `measured_mem_gib`,
+        `memory_error`, and with `calculon` also `calculon_step_time_s` and `calculon_error`.
+
+    Raises:
+        engine.validation.RunsFileError: the file is no table of runs at all. Bad rows never raise.
+    """
+    mapped = map_runs(_runs(runs))
+    table = predict(mapped, p or parameters())
+    if calculon:
+        # The exact engine is imported only where it is asked for.
+        from engine.validation.exact import calculon_step_times
+
+        table["calculon_step_time_s"] = calculon_step_times(mapped)
+        table["calculon_error"] = table["calculon_step_time_s"] / table["measured_step_time_s"] - 1.0
+    return table
+
+
+def _runs(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None) -> Runs:
+    if runs is None:
+        return library_runs()
+    if isinstance(runs, Runs):
+        return runs
+    if isinstance(runs, pd.DataFrame):
+        return runs_of(runs)
+    return read_runs(runs)
+
+
+def predict(mapped: Mapped, p: Parameters) -> pd.DataFrame:
+    """The table that `validate` returns, for runs already mapped."""
+    supported = mapped.supported
+    seconds = np.where(supported, step_times(mapped.case, p).step, np.nan)
+    case = mapped.case
+    tokens = case.layout.batch_size * case.model.seq_size / case.processors
+    driver = mapped.table["mem_kind"].astype(str).str.contains(DRIVER_MEMORY, regex=True).to_numpy(bool)
+    memory = memory_use(case).peak / GIB * np.where(driver, p.reserve_factor, 1.0)
+    measured = measured_seconds(mapped)
+    given_memory = mapped.table["mem_gib"].to_numpy(np.float64)
+    memory = np.where(supported, memory, np.nan)
+    columns: dict[str, Any] = {
+        "id": mapped.table["id"].to_numpy(object),
+        "status": np.where(supported, "predicted", "unsupported"),
+        "reason": mapped.reason,
+        "predicted_step_time_s": seconds,
+        "predicted_tokens_per_s_per_gpu": tokens / seconds,
+        "predicted_mem_gib": memory,
+        "reason_text": mapped.reason_text,
+        "assumptions": mapped.assumptions,
+        "software_rule": mapped.software_rule,
+        "measured_step_time_s": measured,
+        "error": seconds / measured - 1.0,
+        "measured_mem_gib": given_memory,
+        "memory_error": memory / given_memory - 1.0,
+    }
+    return pd.DataFrame(columns)
+
+
+def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Measured seconds per step, from tokens per second where no step time is given; NaN where neither [rows]."""
+    step = mapped.table["step_time_s"].to_numpy(np.float64)
+    case = mapped.case
+    tokens = case.layout.batch_size * case.model.seq_size / case.processors
+    rate = mapped.table["tokens_per_s_per_gpu"].to_numpy(np.float64)
+    return np.where(mapped.supported & np.isnan(step), tokens / rate, step)
+
+
+def breakdown(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None) -> pd.DataFrame:
+    """What every predicted step consists of [s]: `id` and the fields of `engine.calibrated.step.StepTimes`."""
+    mapped = map_runs(_runs(runs))
+    parts: StepTimes = step_times(mapped.case, p or parameters())
+    table = {name: np.where(mapped.supported, getattr(parts, name), np.nan) for name in StepTimes.__dataclass_fields__}
+    return pd.DataFrame({"id": mapped.table["id"].to_numpy(object), **table})

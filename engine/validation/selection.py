@@ -1,0 +1,84 @@
+"""Which rows errors are reported on, which rows a fit uses and how much each counts, and how rows are grouped.
+
+Stated here once, so that every table and every fit says the same:
+
+* headline rows: calibration split, last measurement of a configuration, all configuration fields given;
+* defective rows: four torchtitan rows whose own notes say that a regression in row-wise FP8 slowed them. They are
+  predicted and listed, but neither fitted nor counted in sets (only in the table of their source);
+* weights: BigScience (differences of 15 % between near-identical rows), DeepSpeed ZeRO-3 and the ZeRO gist (rows not
+  consistent with each other) count 0.3; vTrain's single-node rows 0.5, being many and of one machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = ["defective", "fit_weights", "fold_groups", "headline", "sets_of", "two_folds"]
+
+Rows = npt.NDArray[np.bool_]
+
+DEFECT = r"rowwise regression|fp8 rowwise"
+NOISY = r"BigScience tr11|ZeRO gist"
+NOISY_FRAMEWORK = r"Megatron-LM\+DeepSpeed"
+NOISY_WEIGHT = 0.3
+SINGLE_NODE_WEIGHT = 0.5
+
+
+def headline(table: pd.DataFrame) -> Rows:
+    """Rows that errors are reported on [rows]."""
+    found = (table["split"] == "calibration") & (table["core"] == 1) & (table["completeness"] == "full")
+    return found.to_numpy(bool)
+
+
+def defective(table: pd.DataFrame) -> Rows:
+    """Rows whose source calls them defective [rows]."""
+    return table["notes"].astype(str).str.contains(DEFECT, regex=True).to_numpy(bool)
+
+
+def sets_of(table: pd.DataFrame, sound: Rows) -> dict[str, Rows]:
+    """The sets that errors are summarised on: name -> rows; `sound` rows only, except in "all rows"."""
+    source = table["source"].astype(str)
+    single = source.str.startswith("vTrain single").to_numpy(bool)
+    multi = source.str.startswith("vTrain multi").to_numpy(bool)
+    published = ~(single | multi)
+    moe = (table["moe_experts"] > 0).to_numpy(bool)
+    return {
+        "published runs": published & sound,
+        "published runs, dense": published & sound & ~moe,
+        "published runs, mixtures of experts": published & sound & moe,
+        "published runs with the defective rows": published,
+        "vTrain single node": single & sound,
+        "vTrain multi node": multi & sound,
+        "all rows": np.ones(len(table), bool),
+    }
+
+
+def fit_weights(table: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """How much each row counts in a fit [rows]; 0 for rows that are not headline rows, or defective."""
+    weight = np.where(headline(table) & ~defective(table), 1.0, 0.0)
+    source, framework = table["source"].astype(str), table["framework"].astype(str)
+    noisy = source.str.contains(NOISY, regex=True) | framework.str.contains(NOISY_FRAMEWORK, regex=True)
+    weight = weight * np.where(noisy, NOISY_WEIGHT, 1.0)
+    return weight * np.where(source.str.startswith("vTrain single"), SINGLE_NODE_WEIGHT, 1.0)
+
+
+def fold_groups(table: pd.DataFrame) -> list[str]:
+    """The group of every row that must stay in one fold: the table's, or source, model and hardware [rows]."""
+    given = table["group"].astype(str)
+    made = table["source"].astype(str) + "|" + table["model"].astype(str) + "|" + table["hardware"].astype(str)
+    return given.where(given != "", made).tolist()
+
+
+def two_folds(groups: list[str], seed: int = 0) -> npt.NDArray[np.int64]:
+    """Fold 0 or 1 of every row: whole groups in random order, each to the smaller fold [rows]."""
+    names, member = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    sizes = np.bincount(member)
+    fold = np.zeros(len(names), np.int64)
+    filled = [0, 0]
+    for group in np.random.default_rng(seed).permutation(len(names)):
+        smaller = int(filled[1] < filled[0])
+        fold[group] = smaller
+        filled[smaller] += int(sizes[group])
+    return fold[member]
