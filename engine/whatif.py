@@ -1,0 +1,269 @@
+"""What if the hardware, the model or the machine's size were another: the whole space re-optimised at every change.
+
+    >>> from engine import Scenario, whatif
+    >>> scenario = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=32, datatype="float8")
+    >>> round(whatif.reoptimise(scenario, {"hbm_bandwidth": 6144}).gain, 3)
+    0.219
+
+Every optimum is proven, and equal to what a full exploration of the changed scenario finds. Beside it stands the
+execution that was best before, kept as it is: the difference is what re-optimising is worth.
+
+`sensitivity`, `sweep`, `sweep_two` and `sizes` are iterators with a length. They give points in order of usefulness, a
+coarse picture first; whoever has seen enough stops iterating.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import pandas as pd
+
+from engine.columns import FIELDS
+from engine.evaluate import evaluate
+from engine.exploration import first_row
+from engine.scenario import Scenario
+from engine.search import best_of
+from engine.space import SpaceError
+from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters
+from engine.whatif_search import Point, searcher_of, transferred
+
+__all__ = [
+    "Answer", "ChangeError", "Parameter", "Point", "Study", "changed", "coarse_first", "parameter", "parameters",
+    "reoptimise", "sensitivity", "size_range", "sizes", "sweep", "sweep_two", "values_around",
+]  # fmt: skip
+
+Result = TypeVar("Result")
+NAN: Final = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a change does. Executions are rows as `engine.evaluate` gives them, with `id` in the scenario's space.
+
+    `base`: the best before, None when nothing ran. `best`: the best after, None when nothing runs any more. `kept`:
+    the execution `base` after the change, with the reason where it does not run; None without a base. `feasible` of
+    `total` executions run. `seconds`: what finding out took.
+    """
+
+    scenario: Scenario
+    changes: Mapping[str, float]
+    base: dict[str, Any] | None
+    best: dict[str, Any] | None
+    kept: dict[str, Any] | None
+    total: int
+    feasible: int
+    base_feasible: int
+    evaluated: int
+    seconds: float
+
+    @property
+    def gain(self) -> float:
+        """How much faster the new best is than the old one, as a fraction; NaN where there is nothing to compare."""
+        return _gain(self.best, self.base)
+
+    @property
+    def kept_gain(self) -> float:
+        """The same for the old best kept as it is; NaN where it no longer runs."""
+        return _gain(self.kept, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Study(Generic[Result]):
+    """An iterator over results that knows how many there will be."""
+
+    total: int
+    results: Iterator[Result] = field(repr=False)
+
+    def __iter__(self) -> Iterator[Result]:
+        return self.results
+
+    def __len__(self) -> int:
+        return self.total
+
+
+def reoptimise(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
+    """The best execution after a change, the gain, and how the best before fares if it is kept.
+
+    changes: values by name of `parameters`. Raises `ChangeError`, `hardware.SystemFileError`, `models.ModelFileError`
+    or `engine.SpaceError` for a change that gives no scenario.
+    """
+    start = time.perf_counter()
+    searcher = searcher_of(scenario)
+    after = changed(scenario, changes)
+    found = searcher.at(after)
+    base = searcher.base
+    rows = [] if found.execution is None else [dict(found.execution)]
+    rows += [] if base is None else [transferred(base, after)]
+    best = kept = None
+    if rows:
+        table = evaluate(after.model, after.system, pd.DataFrame(rows))
+        if found.execution is not None:
+            best = {"id": found.id} | first_row(table.iloc[:1])
+        if base is not None:
+            kept = first_row(table.iloc[-1:])
+    return Answer(
+        scenario=after,
+        changes=dict(changes),
+        base=base,
+        best=best,
+        kept=kept,
+        total=after.space.total,
+        feasible=found.feasible,
+        base_feasible=searcher.base_feasible,
+        evaluated=found.evaluated,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def sensitivity(
+    scenario: Scenario, factors: Sequence[float] = (0.9, 1.1), names: Sequence[str] | None = None
+) -> Study[tuple[Parameter, float, Point]]:
+    """One parameter at a time by each factor, re-optimised: (parameter, factor, point).
+
+    names: which parameters; by default all of system and model that the factors make sense for (see `applicable`).
+    """
+    chosen = [parameter(scenario, name) for name in names] if names is not None else list(parameters(scenario))
+    pairs = [(which, factor) for which in chosen for factor in factors if applicable(which, factor)]
+    if names is None:
+        pairs = [pair for pair in pairs if pair[0].about != "run"]
+
+    def results() -> Iterator[tuple[Parameter, float, Point]]:
+        searcher = searcher_of(scenario)
+        for which, factor in pairs:
+            yield which, factor, searcher.point(scenario, {which.name: which.value * factor})
+
+    return Study(len(pairs), results())
+
+
+def applicable(which: Parameter, factor: float) -> bool:
+    """Whether a parameter can change by a factor: one that is 0 cannot, and a discrete one must stay whole, by a power
+    of two."""
+    if which.value == 0 or factor == 1:
+        return False
+    if not which.discrete:
+        return True
+    return math.log2(factor).is_integer() and which.value * factor == int(which.value * factor)
+
+
+def sweep(scenario: Scenario, name: str, values: Sequence[float], changes: Mapping[str, float] | None = None) -> Study[
+    Point
+]:
+    """The optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
+
+    changes: other parameters that are changed throughout. What is kept is the best of the scenario without `changes`.
+    """
+    others = {key: value for key, value in (changes or {}).items() if key != name}
+
+    def results() -> Iterator[Point]:
+        searcher = searcher_of(scenario)
+        for index in coarse_first(len(values)):
+            yield searcher.point(scenario, {**others, name: values[index]}, {name: values[index]})
+
+    return Study(len(values), results())
+
+
+def sweep_two(
+    scenario: Scenario,
+    x: str,
+    xs: Sequence[float],
+    y: str,
+    ys: Sequence[float],
+    changes: Mapping[str, float] | None = None,
+) -> Study[Point]:
+    """The optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at first.
+
+    Raises `ChangeError` for a parameter against itself.
+    """
+    first, second = parameter(scenario, x), parameter(scenario, y)
+    if x == y:
+        raise ChangeError(f"{first.label} cannot be swept against itself; choose another parameter.")
+    others = {key: value for key, value in (changes or {}).items() if key not in (x, y)}
+    # What is expensive to change (the layout, then the masks) changes less often.
+    outer, outers, inner, inners = (x, xs, y, ys) if _cost(first) >= _cost(second) else (y, ys, x, xs)
+
+    def results() -> Iterator[Point]:
+        searcher = searcher_of(scenario)
+        for a in coarse_first(len(outers)):
+            for b in coarse_first(len(inners)):
+                both = {outer: outers[a], inner: inners[b]}
+                yield searcher.point(scenario, {**others, **both}, both)
+
+    return Study(len(xs) * len(ys), results())
+
+
+def sizes(scenario: Scenario, counts: Sequence[int], batch: Literal["kept", "scaled"] = "kept") -> Study[Point]:
+    """The best rate and efficiency for each number of processors.
+
+    batch: whether the largest batch stays what it is or grows with the machine.
+    """
+
+    def at(count: int) -> Point:
+        values: dict[str, float] = {"procs": count}
+        if batch == "scaled":
+            values["batch"] = max(1, round(scenario.max_batch_size * count / scenario.num_procs))
+        try:
+            found = best_of(changed(scenario, values))
+        except (ChangeError, SpaceError) as problem:
+            return Point({"procs": count}, NAN, problem=str(problem))
+        if not found:
+            why = "Nothing fits." if found.total else "There is no way to divide the model."
+            return Point({"procs": count}, NAN, problem=why)
+        return Point(
+            {"procs": count},
+            float(found["sample_rate"]),
+            execution={column.name: found[column.name] for column in FIELDS},
+            feasible=found.feasible,
+            efficiency=float(found["total_efficiency"]),
+        )
+
+    return Study(len(counts), (at(counts[index]) for index in coarse_first(len(counts))))
+
+
+def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list[float]:
+    """Values from `value / reach` to `value * reach`, in equal ratios and with the value itself among them."""
+    if which.value == 0:
+        return [0.0]
+    if which.discrete:
+        # As many halvings as leave it whole.
+        most = round(math.log2(reach))
+        down = next((n for n in range(most, 0, -1) if which.value % 2**n == 0), 0)
+        return [which.value * 2.0**n for n in range(-down, most + 1)]
+    side = max(1, (count - 1) // 2)
+    return [which.value * float(f"{reach ** (n / side):.4g}") if n else which.value for n in range(-side, side + 1)]
+
+
+def size_range(scenario: Scenario, low: int, high: int, most: int = 16) -> list[int]:
+    """Processor counts between two bounds that a machine is likely to have: powers of two and three halves of them."""
+    powers = [2**n for n in range(41)]
+    halves = [3 * 2**n for n in range(39)]
+    inside = sorted({n for n in (*powers, *halves) if low <= n <= high} | {scenario.num_procs})
+    if len(inside) > most:
+        inside = sorted({n for n in powers if low <= n <= high} | {scenario.num_procs})
+    return inside[-most:]
+
+
+def coarse_first(count: int) -> list[int]:
+    """0 to count - 1: both ends and the middle first, then the middles of the gaps, and so on."""
+    order = list(dict.fromkeys(index for index in (0, count - 1, count // 2) if 0 <= index < count))
+    step = count
+    while len(order) < count:
+        step = max(1, step // 2)
+        order += [index for index in range(step // 2, count, step) if index not in order]
+        if step == 1:
+            order += [index for index in range(count) if index not in order]
+    return order
+
+
+def _gain(after: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> float:
+    if after is None or before is None:
+        return NAN
+    return float(after["sample_rate"]) / float(before["sample_rate"]) - 1.0
+
+
+def _cost(which: Parameter) -> int:
+    """How much of a space a change of this parameter makes anew."""
+    return 2 if which.layout else 1 if which.mask else 0

@@ -1,0 +1,204 @@
+"""What of a scenario can be asked "what if" about: rates and capacities of the system, sizes of model and machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import hardware
+import models
+from engine.execution import LARGEST
+from engine.scenario import Scenario
+from models import Model
+from models.documents import did_you_mean
+
+__all__ = ["ChangeError", "Parameter", "changed", "parameter", "parameters", "system_changes"]
+
+About = Literal["system", "model", "run"]
+
+MICRO: Final = 1e6
+
+
+class ChangeError(ValueError):
+    """A change that cannot be made; the message names the parameter, its value and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One number of a scenario that a what-if study may change.
+
+    `name` identifies it, in links too. `value` is the scenario's, in `unit`. `discrete` numbers are whole and change
+    by doubling and halving: a tenth more of them would mean something else. `layout` tells whether a change gives
+    another space to enumerate, `mask` whether it changes what fits in memory.
+    """
+
+    name: str
+    label: str
+    unit: str
+    value: float
+    about: About
+    description: str
+    path: str
+    scale: float = 1.0
+    """The document's value times this is the value in `unit`."""
+    discrete: bool = False
+    layout: bool = False
+    mask: bool = False
+    can_be_off: bool = False
+    """Whether 0 is a value, and means that there is none."""
+
+    @property
+    def lowest(self) -> float:
+        """The smallest value that is accepted, apart from 0 where that switches it off."""
+        return 1.0 if self.discrete else self.value / 1000
+
+    @property
+    def highest(self) -> float:
+        """The largest value that is accepted."""
+        return float(LARGEST) if self.discrete else self.value * 1000
+
+
+def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
+    """Everything that can be changed about a scenario, those of the system first."""
+    system, datatype = scenario.system, scenario.datatype
+    found = [
+        Parameter("matrix", "Matrix peak", "TFLOP/s", system.matrix[datatype].tflops, "system",
+                  f"Dense peak of matrix products in {datatype}, per GPU.", f"matrix.{datatype}.tflops"),
+        Parameter("vector", "Vector peak", "TFLOP/s", system.vector[datatype].tflops, "system",
+                  f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
+                  f"vector.{datatype}.tflops"),
+        Parameter("hbm_bandwidth", "HBM bandwidth", "GB/s", system.mem1.bandwidth_gb_per_s, "system",
+                  "Rate at which a GPU reads and writes its own memory.", "mem1.bandwidth_gb_per_s"),
+        Parameter("hbm_capacity", "HBM capacity", "GiB", system.mem1.capacity_gib, "system",
+                  "Memory of a GPU.", "mem1.capacity_gib", mask=True),
+    ]  # fmt: skip
+    last = len(system.networks) - 1
+    for tier, network in enumerate(system.networks):
+        reach = f"network tier {tier}, which links {network.size:,} GPUs"
+        found += [
+            Parameter(f"net{tier}_bandwidth", f"Tier {tier} bandwidth", "GB/s", network.bandwidth_gb_per_s, "system",
+                      f"Rate per GPU and direction of {reach}.", f"networks.{tier}.bandwidth_gb_per_s"),
+            Parameter(f"net{tier}_latency", f"Tier {tier} latency", "µs", _plain(network.latency_s * MICRO), "system",
+                      f"Time that any operation takes on {reach}, before the first byte.",
+                      f"networks.{tier}.latency_s", scale=MICRO),
+        ]  # fmt: skip
+        if tier < last:
+            found.append(
+                Parameter(f"net{tier}_size", f"Tier {tier} size", "GPUs", float(network.size), "system",
+                          f"How many GPUs {reach.split(',')[0]} links.", f"networks.{tier}.size", discrete=True,
+                          layout=True)
+            )  # fmt: skip
+    if system.mem2.capacity_gib > 0:
+        found += [
+            Parameter("host_bandwidth", "Host bandwidth", "GB/s", system.mem2.bandwidth_gb_per_s, "system",
+                      "Rate per direction of the link to the memory that may be offloaded to.",
+                      "mem2.bandwidth_gb_per_s"),
+            Parameter("host_capacity", "Host memory", "GiB", system.mem2.capacity_gib, "system",
+                      "Memory per GPU that may be offloaded to; 0 means that there is none.", "mem2.capacity_gib",
+                      mask=True, can_be_off=True),
+        ]  # fmt: skip
+    model = scenario.model
+    found += [
+        Parameter("sequence", "Sequence length", "tokens", float(model.seq_size), "model",
+                  "Tokens of one sample.", "seq_size", discrete=True, layout=True),
+        Parameter("hidden", "Hidden size", "elements", float(model.hidden), "model",
+                  "Width of the model; its feedforward and head widths follow in proportion.", "hidden",
+                  discrete=True, layout=True),
+        Parameter("blocks", "Blocks", "blocks", float(model.num_blocks), "model",
+                  "Transformer blocks of the model.", "num_blocks", discrete=True, layout=True),
+        Parameter("procs", "GPUs", "GPUs", float(scenario.num_procs), "run",
+                  "Processors that the model runs on.", "num_procs", discrete=True, layout=True),
+        Parameter("batch", "Batch", "sequences", float(scenario.max_batch_size), "run",
+                  "Samples of a step, at most.", "max_batch_size", discrete=True, layout=True),
+    ]  # fmt: skip
+    return tuple(found)
+
+
+def _plain(value: float) -> float:
+    """A value without the noise that changing its unit adds."""
+    return float(f"{value:.12g}")
+
+
+def parameter(scenario: Scenario, name: str) -> Parameter:
+    """The parameter of that name. Raises `ChangeError` naming those there are."""
+    every = {each.name: each for each in parameters(scenario)}
+    if name not in every:
+        hint = did_you_mean(name, list(every)) or f"; there are {', '.join(every)}"
+        raise ChangeError(f"Nothing called {str(name)[:40]!r} can be changed here{hint}.")
+    return every[name]
+
+
+def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
+    """The scenario with the named parameters at other values, in their units.
+
+    Its system and model are edited copies that remember what they were made from. Limits stay as they are. Raises
+    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for a value that cannot be, and later, when
+    its space is made, `engine.SpaceError`.
+    """
+    real = {name: _checked(parameter(scenario, name), value) for name, value in changes.items()}
+    real = {name: value for name, value in real.items() if value != parameter(scenario, name).value}
+    result = scenario
+    to_system = system_changes(scenario, real)
+    if to_system:
+        result = replace(result, system=hardware.edited(scenario.system, to_system))
+    to_model = {name: int(value) for name, value in real.items() if parameter(scenario, name).about == "model"}
+    if to_model:
+        result = replace(result, model=_changed_model(scenario.model, to_model))
+    if "procs" in real:
+        result = replace(result, num_procs=int(real["procs"]))
+    if "batch" in real:
+        result = replace(result, max_batch_size=int(real["batch"]))
+    return result
+
+
+def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str, float | int]:
+    """What of the changes is about the system, by path into its document and in the document's units."""
+    found: dict[str, float | int] = {}
+    for name, value in changes.items():
+        which = parameter(scenario, name)
+        if which.about == "system":
+            found[which.path] = int(value) if which.discrete else value / which.scale
+    return found
+
+
+def _checked(which: Parameter, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ChangeError(f"{which.label} is {value!r}; it must be a number in {which.unit}.")
+    if which.can_be_off and value == 0:
+        return 0.0
+    slack = 1e-9  # so that a bound that was computed, written down and read again is accepted
+    if not which.lowest * (1 - slack) <= value <= which.highest * (1 + slack):
+        raise ChangeError(
+            f"{which.label} is {value:,g} {which.unit}; it must be from {which.lowest:,g} to {which.highest:,g}."
+        )
+    if which.discrete and value != int(value):
+        raise ChangeError(f"{which.label} is {value:,g}; it must be a whole number of {which.unit}.")
+    return float(value)
+
+
+def _changed_model(model: Model, changes: Mapping[str, int]) -> Model:
+    """The model with other sizes. Where an architecture is recorded, it no longer holds and is left out."""
+    to_document: dict[str, Any] = {}
+    if "sequence" in changes:
+        to_document["seq_size"] = changes["sequence"]
+    if "blocks" in changes:
+        to_document["num_blocks"] = changes["blocks"]
+    if "hidden" in changes:
+        hidden, heads = changes["hidden"], model.attn_heads
+        if hidden % heads:
+            nearest = max(1, round(hidden / heads)) * heads
+            raise ChangeError(
+                f"Hidden size is {hidden:,}; it must be a multiple of the {heads:,} heads, such as {nearest:,}."
+            )
+        ratio = hidden / model.hidden
+        to_document |= {
+            "hidden": hidden,
+            "feedforward": max(1, round(model.feedforward * ratio)),
+            "attn_size": max(1, round(model.attn_size * ratio)),
+        }
+    if set(to_document) != {"seq_size"} and model.architecture is not None:
+        plain = model.model_dump(exclude={"architecture", "calculon", "seq_size"})
+        model = Model(**plain, seq_size=model.seq_size, calculon=model.require_block())
+    return models.edited(model, to_document)

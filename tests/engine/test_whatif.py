@@ -1,0 +1,233 @@
+"""What-if studies find, at every point, what a full exploration of the changed scenario finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import engine
+import hardware
+from engine import Scenario, whatif
+from engine.whatif_space import layout_key, ready
+
+CASES: dict[str, dict[str, Any]] = {
+    "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
+               "datatype": "float8"},
+    "one network": {"model": "megatron-22B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 16,
+                    "datatype": "bfloat16"},
+    "limited": {"model": "gpt3-13B", "system": "a100_80g", "num_procs": 64, "max_batch_size": 64,
+                "datatype": "float16", "limits": {"uneven_pipelines": True, "tensor_par": {"max": 8},
+                                                  "optimizer_offload": False}},
+}  # fmt: skip
+
+
+def scenario(case: str = "float8") -> Scenario:
+    return Scenario.of(**CASES[case])
+
+
+def check(base: Scenario, changes: Mapping[str, float], rate: float, kept: float) -> None:
+    """The optimum is that of an exploration, and the kept execution's rate what evaluating it gives."""
+    explored = engine.explore_scenario(whatif.changed(base, changes))
+    best = explored.best
+    assert rate == (best["sample_rate"] if best else pytest.approx(math.nan, nan_ok=True))
+    before = engine.best_of(base)
+    after = whatif.changed(base, changes)
+    if after.num_procs != base.num_procs or after.max_batch_size != base.max_batch_size:
+        return
+    found = engine.evaluate(after.model, after.system, base.space.table([before["id"]])).iloc[0]
+    assert kept == pytest.approx(float(found["sample_rate"]), rel=1e-12, nan_ok=True)
+
+
+CHANGES: list[dict[str, float]] = [
+    {"matrix": 400}, {"vector": 30}, {"hbm_bandwidth": 5000}, {"hbm_capacity": 30}, {"hbm_capacity": 300},
+    {"net0_bandwidth": 100}, {"net0_latency": 300}, {"host_bandwidth": 20}, {"host_capacity": 0},
+    {"sequence": 4096}, {"blocks": 20}, {"batch": 8}, {"procs": 32}, {"hbm_capacity": 25, "net0_bandwidth": 1000},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_the_answer_is_what_exploring_finds(case: str, changes: dict[str, float]) -> None:
+    base = scenario(case)
+    answer = whatif.reoptimise(base, changes)
+    explored = engine.explore_scenario(whatif.changed(base, changes))
+    assert (answer.total, answer.feasible) == (explored.total, explored.feasible)
+    best = explored.best
+    assert (answer.best is None) == (best is None)
+    if best is not None and answer.best is not None:
+        pd.testing.assert_series_equal(pd.Series(answer.best), pd.Series(best))
+    kept = math.nan if answer.kept is None else float(answer.kept["sample_rate"])
+    check(base, changes, math.nan if answer.best is None else answer.best["sample_rate"], kept)
+
+
+def test_gains_compare_with_the_base() -> None:
+    base = scenario()
+    answer = whatif.reoptimise(base, {"hbm_bandwidth": 6144})
+    before = engine.best_of(base)
+    assert answer.base is not None
+    assert answer.base["id"] == before["id"]
+    assert answer.best is not None
+    assert answer.gain == answer.best["sample_rate"] / before["sample_rate"] - 1
+    assert answer.gain >= answer.kept_gain > 0
+    assert whatif.reoptimise(base, {}).gain == 0
+
+
+def test_nothing_fits_is_an_answer() -> None:
+    answer = whatif.reoptimise(scenario(), {"hbm_capacity": 0.1})
+    assert answer.best is None
+    assert answer.feasible == 0
+    assert math.isnan(answer.gain)
+    assert answer.kept is not None
+    assert answer.kept["reason"] == "memory_tier1"
+
+
+def test_an_execution_that_no_longer_runs_has_no_rate() -> None:
+    base = scenario("limited")
+    points = list(whatif.sweep(base, "hbm_capacity", [2, 80]))
+    assert math.isnan(next(point.kept for point in points if point.values["hbm_capacity"] == 2))
+    assert next(point.kept for point in points if point.values["hbm_capacity"] == 80) == points[1].rate
+
+
+def test_sensitivity_changes_one_parameter_at_a_time() -> None:
+    base = scenario()
+    study = whatif.sensitivity(base, (0.9, 1.1, 2.0))
+    found = list(study)
+    assert len(found) == len(study)
+    names = {which.name for which, _, _ in found}
+    assert names == {which.name for which in whatif.parameters(base) if which.about != "run"}
+    for which, factor, point in found[::7]:
+        assert point.values == {which.name: which.value * factor}
+        check(base, point.values, point.rate, point.kept)
+    discrete = {which.name: factor for which, factor, _ in found if which.discrete}
+    assert set(discrete.values()) == {2.0}
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [("net1_bandwidth", 5, 400), ("net0_size", 2, 16), ("batch", 16, 64)])
+def test_sweeps_are_exact_and_cover_all_values(name: str, low: float, high: float) -> None:
+    base = scenario()
+    values = [low, *(value for value in whatif.values_around(whatif.parameter(base, name), 5)), high]
+    study = whatif.sweep(base, name, values)
+    points = {point.values[name]: point for point in study}
+    assert set(points) == set(values)
+    for value in (low, high):
+        check(base, {name: value}, points[value].rate, points[value].kept)
+        assert points[value].degrees is not None
+
+
+def test_a_sweep_holds_other_changes() -> None:
+    base = scenario()
+    others = {"hbm_capacity": 25.0, "net1_bandwidth": 1.0}
+    (point,) = whatif.sweep(base, "net1_bandwidth", [400], others)
+    check(base, {**others, "net1_bandwidth": 400}, point.rate, point.kept)
+    assert point.values == {"net1_bandwidth": 400}
+
+
+@pytest.mark.parametrize(("x", "y"), [("net1_bandwidth", "hbm_capacity"), ("hbm_bandwidth", "net0_size")])
+def test_two_dimensional_sweeps_are_exact(x: str, y: str) -> None:
+    base = scenario()
+    xs = whatif.values_around(whatif.parameter(base, x), 5)
+    ys = whatif.values_around(whatif.parameter(base, y), 3)
+    study = whatif.sweep_two(base, x, xs, y, ys)
+    points = list(study)
+    assert len(points) == len(study) == len(xs) * len(ys)
+    assert {(point.values[x], point.values[y]) for point in points} == {(a, b) for a in xs for b in ys}
+    for point in points[::4]:
+        check(base, point.values, point.rate, point.kept)
+
+
+def test_a_parameter_is_not_swept_against_itself() -> None:
+    with pytest.raises(whatif.ChangeError, match="against itself"):
+        whatif.sweep_two(scenario(), "matrix", [1], "matrix", [1])
+
+
+def test_sizes_are_optima_and_say_what_stands_in_the_way() -> None:
+    base = scenario()
+    points = {int(point.values["procs"]): point for point in whatif.sizes(base, [1, 8, 24, 4096])}
+    for count in (8, 24):
+        best = engine.best_of(whatif.changed(base, {"procs": count}))
+        assert points[count].rate == best["sample_rate"]
+        assert points[count].efficiency == best["total_efficiency"]
+    assert points[1].degrees == (1, 1, 1)
+    assert points[4096].problem
+    assert math.isnan(points[4096].rate)
+    scaled = {int(point.values["procs"]): point for point in whatif.sizes(base, [32], "scaled")}
+    best = engine.best_of(whatif.changed(base, {"procs": 32, "batch": 64}))
+    assert scaled[32].rate == best["sample_rate"]
+
+
+def test_leaving_a_study_early_leaves_nothing_behind() -> None:
+    study = whatif.sweep(scenario(), "matrix", whatif.values_around(whatif.parameter(scenario(), "matrix")))
+    first = next(iter(study))
+    study.results.close()  # type: ignore[attr-defined]
+    assert first.rate > 0
+    assert list(study) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 20, 21, 64])
+def test_coarse_first_is_a_permutation_that_starts_with_the_ends(count: int) -> None:
+    order = whatif.coarse_first(count)
+    assert sorted(order) == list(range(count))
+    assert order[:2] == [0, count - 1][: min(2, count)] or count == 1
+    # Half of the points leave no gap wider than twice the even spacing.
+    half = sorted(order[: max(2, (count + 1) // 2)])
+    assert count < 8 or np.diff(half).max() <= 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"matrx": 1.0}, "matrix"), ({"hbm_capacity": math.nan}, "number"), ({"hbm_capacity": -3.0}, "from 0.08"),
+        ({"hbm_capacity": True}, "number"), ({"net0_size": 8.5}, "whole number"), ({"hidden": 5001.0}, "multiple"),
+        ({"procs": 1e300}, "from 1"), ({"matrix": 0.0}, "from"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_refusals_say_what_is_accepted(changes: dict[str, float], says: str) -> None:
+    with pytest.raises(whatif.ChangeError, match=says):
+        whatif.changed(scenario(), changes)
+
+
+def test_changed_documents_remember_what_they_were_made_from() -> None:
+    after = whatif.changed(scenario(), {"hbm_capacity": 96, "net0_latency": 5, "sequence": 1024, "procs": 32})
+    assert after.system.derived_from == "h100_80g_nvl8"
+    assert {change.field: change.new for change in after.system.changes} == {
+        "mem1.capacity_gib": 96, "networks.0.latency_s": 5e-6,
+    }  # fmt: skip
+    assert after.model.derived_from == "gpt3-13B"
+    assert after.model.seq_size == 1024
+    assert after.num_procs == 32
+    assert whatif.changed(scenario(), {"hbm_capacity": 80}).system == scenario().system
+
+
+def test_width_carries_feedforward_and_heads_and_drops_the_architecture() -> None:
+    base = Scenario.of("llama-3-8B", "h100_80g_nvl8", num_procs=8, max_batch_size=8, datatype="float16")
+    wide = whatif.changed(base, {"hidden": base.model.hidden * 2}).model
+    assert (wide.hidden, wide.feedforward) == (2 * base.model.hidden, 2 * base.model.feedforward)
+    assert wide.hidden == wide.attn_heads * wide.attn_size
+    assert wide.architecture is None
+    assert whatif.changed(base, {"sequence": 4096}).model.architecture == base.model.architecture
+
+
+def test_only_what_changes_the_layout_needs_another() -> None:
+    base = scenario()
+    for which in whatif.parameters(base):
+        other = whatif.changed(base, {which.name: which.value * 2})
+        assert (layout_key(other) != layout_key(base)) == which.layout, which.name
+    off = whatif.changed(base, {"host_capacity": 0})
+    assert layout_key(off) != layout_key(base)
+
+
+def test_a_ready_space_counts_like_a_search() -> None:
+    base = scenario("limited")
+    space = ready(base)
+    assert space is not None
+    for gib in (5, 20, 80, 400):
+        system = hardware.edited(base.system, {"mem1.capacity_gib": float(gib)})
+        found = space.best(system)
+        searched = engine.best_of(whatif.changed(base, {"hbm_capacity": gib}))
+        assert (found.id, found.feasible) == (searched.get("id"), searched.feasible)
