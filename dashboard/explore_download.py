@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import streamlit as st
 
 from dashboard import export, state
@@ -35,6 +37,7 @@ def download(exploration: Exploration) -> None:
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]
                 st.download_button(
-                    form.label, export.of_rows(exploration, kind, names=names_stored, where=where, selection=[words]),
+                    form.label,
+                    cast("Any", export.of_rows(exploration, kind, names=names_stored, where=where, selection=[words])),
                     export.file_name(exploration, what, kind), form.mime, key=f"download_{kind}", on_click="ignore",
                 )  # fmt: skip

@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard import explore_data as data
 from dashboard import frame, state
+from dashboard.charts import Chart
 from dashboard.charts.choices import choices
 from dashboard.charts.markup import head
 from dashboard.charts.reasons import reasons
@@ -34,15 +35,35 @@ def costs(exploration: Exploration, metric: Metric) -> None:
     if not exploration.feasible:
         st.caption("Nothing fits, so no choice can be compared.")
         return
-    table = data.choice_costs(exploration, exploration.key, metric.statistic, metric.factor)
-    dear, cheap = _by_weight(table, metric.column.better == "lower")
-    if dear:
-        ranked = pd.concat([table[table["field"] == field] for field in dear], ignore_index=True)
-        tiers = tuple(f"tier {number}" for number in range(len(exploration.scenario.system.networks)))
-        show(choices(ranked, metric.column, state.theme_mode(), tier_names=tiers), "explore_choices")
+    found = exploration.reductions.best(metric.statistic)
+    if found is not None and found[1] == 0:
+        st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
+        return
+    chart, cheap = _costs(exploration, exploration.key, metric, metric.key, state.theme_mode())
+    if chart is not None:
+        show(chart, "explore_choices")
     if cheap:
         names = ", ".join(in_sentence(by_name(field).label) for field in cheap)
         st.caption(f"Within {percent(NEGLIGIBLE, 0)} of the best whatever is chosen: {names}.")
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _costs(
+    _exploration: Exploration, key: str, _metric: Metric, name: str, mode: str
+) -> tuple[Chart | None, list[str]]:
+    """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
+    table = data.choice_costs(_exploration, key, _metric.statistic, _metric.factor)
+    dear, cheap = _by_weight(table, _metric.column.better == "lower")
+    if not dear:
+        return None, cheap
+    shown = table[table["field"].isin(dear)].reset_index(drop=True)
+    tiers = tuple(f"tier {number}" for number in range(len(_exploration.scenario.system.networks)))
+    return choices(shown, _metric.column, mode, tier_names=tiers), cheap
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _reasons(_exploration: Exploration, key: str, mode: str) -> Chart:
+    return reasons(_exploration.infeasible_by_reason, mode)
 
 
 def _by_weight(table: pd.DataFrame, lower_is_better: bool) -> tuple[list[str], list[str]]:
@@ -62,7 +83,7 @@ def infeasible(exploration: Exploration) -> None:
     if not missing:
         st.caption("Every execution of this space runs.")
         return
-    show(reasons(exploration.infeasible_by_reason, state.theme_mode()), "explore_reasons")
+    show(_reasons(exploration, exploration.key, state.theme_mode()), "explore_reasons")
     st.caption(_account(exploration))
     if frame.exists("whatif"):
         st.page_link(frame.path("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")

@@ -15,7 +15,7 @@ from dashboard.charts.histogram import histogram
 from dashboard.charts.markup import chips, facts, head, legend, memory_bar, time_bar
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.reasons import label_of
-from dashboard.charts.template import degrees
+from dashboard.charts.template import degrees, in_sentence
 from dashboard.charts.time_bar import time_pieces
 from dashboard.controls import show
 from dashboard.derived import Metric, utilisation
@@ -24,7 +24,7 @@ from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.subject import evaluated
 from dashboard.text import literal
 from dashboard.wording import choices
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label
 
 __all__ = ["panel"]
@@ -35,6 +35,16 @@ _COLUMNS: Final = (
     "seq_par_ag_redo", "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net",
     "pipeline_par_net", "data_par_net", "batch_size",
 )  # fmt: skip
+_OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
+_LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "offload": _OFFLOADS,
+    "recompute": ("activation_recompute",),
+    "optimizer sharding": ("optimizer_sharding",),
+    "sequence parallel": ("tensor_par_comm_type",),
+    "another microbatch": ("microbatch_size",),
+    "offload and recompute": (*_OFFLOADS, "activation_recompute"),
+}
+"""What `memory_needs` proposes -> the fields whose limits are then lifted."""
 _NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74}
 
 
@@ -75,7 +85,7 @@ def _fits(exploration: Exploration, metric: Metric, cells: pd.DataFrame, row: An
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
-    which = f"best by {metric.column.label.lower()}" if own else "selected below"
+    which = f"best by {in_sentence(metric.column.label)}" if own else "selected below"
     st.html(head("In words", which) + chips(choices(execution)))
     st.html(head("Executions by step time", "the line is the one above"))
     spread = data.spread_in_cell(exploration, exploration.key, cell)
@@ -136,8 +146,8 @@ def _table(exploration: Exploration, metric: Metric, cell: tuple[int, int]) -> N
             shown[name] = top[name] / scale.factor
             digits = 4 if name == metric.statistic or name == "total_time" else 3  # the best differ little
             config[name] = st.column_config.NumberColumn(
-                scale.title(column.short), format=f"%.{decimals_for(top[name], scale, digits)}f", help=column.description,
-                width=_NARROW["float64"],
+                scale.title(column.short), format=f"%.{decimals_for(top[name], scale, digits)}f",
+                help=column.description, width=_NARROW["float64"],
             )  # fmt: skip
         else:
             shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in top[name]]
@@ -191,12 +201,13 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
         st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
     found = data.reasons_in_cell(exploration, cell)
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
-    st.html(head("What would make it fit"))
-    _remedies(exploration, row, cell, nearest)
+    with st.container(gap=None):
+        st.html(head("What would make it fit"))
+        _remedies(exploration, row, cell, nearest)
 
 
 def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
-    capacity = exploration.scenario.system.mem1.capacity_gib * 2**30
+    system = exploration.scenario.system
     cells = exploration.by_cell()
     fitting = cells[cells["feasible"] > 0]
     ways = 0
@@ -212,12 +223,31 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             )  # fmt: skip
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
-        need = format_value("proc_mem_tier1_cap_req", capacity + float(row["shortfall_bytes"]))
-        st.markdown(f":material/arrow_forward: GPUs with at least {need} of HBM")
+        on_host = row["reason"] == "memory_tier2"
+        have, kind = (system.mem2, "host memory") if on_host else (system.mem1, "HBM")
+        need = format_value("proc_mem_tier1_cap_req", have.capacity_gib * 2**30 + float(row["shortfall_bytes"]))
+        st.markdown(f":small[:material/arrow_forward: GPUs with at least {need} of {kind}]")
         ways += 1
-    remedy = nearest[1] if nearest is not None else ""
-    if remedy and not remedy.startswith(("PP", "only")):
-        st.markdown(f":material/arrow_forward: Allow {literal(remedy)}, which the limits exclude")
-        ways += 1
+    for word in (nearest[1] if nearest is not None else "").split(" or "):
+        fields = _LIFTED.get(word)
+        if fields is not None:
+            st.button(
+                f"Allow {word}, which the limits exclude", icon=":material/arrow_forward:", type="tertiary",
+                key=f"remedy_{word}", on_click=_lift, args=(fields,),
+            )  # fmt: skip
+            ways += 1
     if not ways:
         st.caption("No change of one degree helps; fewer limits or other networks might.")
+
+
+def _lift(fields: tuple[str, ...]) -> None:
+    """Lifts the limits on some fields."""
+    now = state.current_scenario()
+    kept = {name: limit for name, limit in now.limits.items() if name not in fields}
+    state.set_scenario(
+        Scenario.of(
+            now.model, now.system, num_procs=now.num_procs, max_batch_size=now.max_batch_size, datatype=now.datatype,
+            limits=kept,
+        )
+    )  # fmt: skip
+    st.rerun()  # the whole page, not this part of it

@@ -94,10 +94,11 @@ def overview(exploration: Exploration) -> None:
             chart = cell_map(cells, metric.column, state.theme_mode(), selected=cell, domain=domain)
             show(chart, "explore_map", on_select=_clicked, selection_mode="points")
             st.html(map_legend(exploration.scenario.num_procs))
+    with right, st.container(border=True, gap="xsmall", key="panel"):
+        panel(exploration, metric, cells, cell)
+    with left:
         costs(exploration, metric)
     with right:
-        with st.container(border=True, gap="xsmall", key="panel"):
-            panel(exploration, metric, cells, cell)
         infeasible(exploration)
         download(exploration)
 

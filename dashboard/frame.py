@@ -56,23 +56,44 @@ def pages() -> Sequence[Any]:
     ]  # fmt: skip
 
 
-def open_page(static: Path, page: Any) -> DeltaGenerator | None:
+class Above(NamedTuple):
+    """What stands above a page and is completed when the page has run."""
+
+    size: DeltaGenerator | None
+    """Where the sentence ends."""
+    remarks: DeltaGenerator
+    """Where the page says what it could not take from the link."""
+    told: tuple[str, ...]
+    """What it has said so far."""
+
+
+def open_page(static: Path, page: Any) -> Above:
     """Draws what stands above a page; returns what `close_page` needs."""
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
     st.html(stylesheet())
     entry = _BY_PATH.get(page.url_path)
     place = sentence.show() if entry is None or entry.about_scenario else None
-    for problem in state.problems():
-        st.warning(literal(problem), icon=":material/link_off:")
+    state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
+    remarks = st.empty()
+    told = _tell(remarks, ())
     for warning in runner().warnings:
         st.warning(literal(warning), icon=":material/cloud_off:")
-    return place
+    return Above(place, remarks, told)
 
 
-def close_page(place: DeltaGenerator | None) -> None:
+def close_page(above: Above) -> None:
     """Draws what is known only when a page has run."""
-    if place is not None:
-        sentence.tell_size(place)
+    if above.size is not None:
+        sentence.tell_size(above.size)
+    _tell(above.remarks, above.told)
+
+
+def _tell(place: DeltaGenerator, told: tuple[str, ...]) -> tuple[str, ...]:
+    """Says in one box what a link asked for and did not get; returns the sentences."""
+    found = state.problems()
+    if found and found != told:
+        place.warning("\n\n".join(literal(problem) for problem in found), icon=":material/link_off:")
+    return found
 
 
 def exists(name: str) -> bool:

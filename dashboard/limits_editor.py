@@ -14,17 +14,27 @@ from engine import Scenario
 from engine.columns import FIELDS, Column, by_name, choice_label
 from engine.space import divisors
 
-__all__ = ["in_words", "opener"]
+__all__ = ["describe", "opener"]
 
 _GROUPS: Final = (
-    ("Parallelism", ("tensor_par", "pipeline_par", "data_par", "pipeline_interleaving", "optimizer_sharding")),
-    ("Batch", ("batch_size", "microbatch_size", "training")),
-    ("Recompute", ("activation_recompute", "seq_par_ag_redo")),
-    ("Communication", ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap")),
-    ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
-    ("Networks", ("tensor_par_net", "pipeline_par_net", "data_par_net")),
-    ("Block", ("fused_activation", "attention_type")),
+    (
+        ("Parallelism", ("tensor_par", "pipeline_par", "data_par", "pipeline_interleaving", "optimizer_sharding")),
+        ("Recompute", ("activation_recompute", "seq_par_ag_redo")),
+    ),
+    (
+        ("Batch", ("batch_size", "microbatch_size", "training")),
+        ("Communication", ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap")),
+        ("Block", ("fused_activation", "attention_type")),
+    ),
+    (
+        ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
+        ("Networks", ("tensor_par_net", "pipeline_par_net", "data_par_net")),
+    ),
 )
+"""The columns of the dialog, each of a few groups of fields."""
+_OFFLOADS: Final[Mapping[str, str]] = {
+    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
+}  # fmt: skip
 _USUAL: Final[Mapping[str, str]] = {
     "batch_size": "Unless given: the largest multiple of DP.",
     "training": "Unless given: on.",
@@ -40,7 +50,22 @@ def opener(words: str) -> None:
         _dialog()
 
 
-def in_words(name: str, limit: Any) -> str:
+def describe(limits: Mapping[str, Any]) -> str:
+    """What is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest free"."""
+    if not limits:
+        return "every choice free"
+    left = dict(limits)
+    words = []
+    if all(left.get(name) == [False] for name in _OFFLOADS):
+        words.append("no offload")
+        left = {name: limit for name, limit in left.items() if name not in _OFFLOADS}
+    words += [_in_words(name, limit) for name, limit in left.items()]
+    more = len(words) - 3
+    shown = [f"**{literal(word)}**" for word in words[:3]] + ([f"{more} more limits"] if more > 0 else [])
+    return f"{', '.join(shown)}, the rest free"
+
+
+def _in_words(name: str, limit: Any) -> str:
     """One limit in a few words: "TP 1 or 2", "no offload weights", "recompute none"."""
     if name == "uneven_pipelines":
         return "uneven pipelines too"
@@ -50,6 +75,8 @@ def in_words(name: str, limit: Any) -> str:
         low, high = limit["min"], limit["max"]
         return f"{label} up to {high:,}" if low <= 1 else f"{label} {low:,} to {high:,}"
     if column.dtype == "bool" and len(limit) == 1:
+        if name in _OFFLOADS:
+            return f"{_OFFLOADS[name]} {'' if limit[0] else 'not '}offloaded"
         return label if limit[0] else f"no {label}"
     values = [f"{value:,}" if column.dtype == "int64" else choice_label(column, value) for value in limit]
     listed = " or ".join(values) if len(values) < 4 else f"{', '.join(values[:2])} … {values[-1]}"
@@ -63,8 +90,7 @@ def _dialog() -> None:
         "Nothing chosen means that every value is tried. What you choose becomes part of the scenario and of its link."
     )
     chosen: dict[str, Any] = {}
-    left, right = st.columns(2, gap="medium")
-    for place, groups in ((left, _GROUPS[:2]), (right, _GROUPS[2:])):
+    for place, groups in zip(st.columns(len(_GROUPS), gap="medium"), _GROUPS, strict=True):
         with place:
             for title, names in groups:
                 st.markdown(f"**{title}**")
@@ -187,4 +213,5 @@ def _shown(column: Column, value: Any) -> str:
     return f"{value:,}" if column.dtype == "int64" else choice_label(column, value)
 
 
-assert {name for _, names in _GROUPS for name in names} == {c.name for c in FIELDS} - {"num_procs", "datatype"}
+_SHOWN_FIELDS: Final = {name for groups in _GROUPS for _, names in groups for name in names}
+assert {column.name for column in FIELDS} - {"num_procs", "datatype"} == _SHOWN_FIELDS

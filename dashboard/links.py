@@ -84,7 +84,8 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         try:
             return read(text)
         except (LinkError, LimitError, models.ModelFileError, hardware.SystemFileError) as problem:
-            problems.append(f"{sentence(problem)} Showing {name} {DEFAULT[name] or 'without limits'} instead.")
+            instead = f"{name} {DEFAULT[name]}" if DEFAULT[name] else "every choice"
+            problems.append(f"{sentence(problem)} Showing {instead} instead.")
             return read(DEFAULT[name])
 
     try:

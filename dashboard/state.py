@@ -25,9 +25,9 @@ from dashboard.server import runner
 from engine import Exploration, Scenario
 
 __all__ = [
-    "begin", "current_exploration", "current_scenario", "link_parameters", "problems", "require_exploration",
-    "reset_selection", "select", "select_cell", "selected_cell", "selected_id", "set_scenario", "set_url_value",
-    "theme_mode", "url_value", "watcher",
+    "begin", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page", "problems",
+    "require_exploration", "reset_selection", "select", "select_cell", "selected_cell", "selected_id", "set_scenario",
+    "set_url_value", "theme_mode", "url_value", "watcher",
 ]  # fmt: skip
 
 _SHARED: Final = (*links.NAMES, "cell", "id")
@@ -66,8 +66,8 @@ def current_scenario() -> Scenario:
 
 
 def problems() -> tuple[str, ...]:
-    """A sentence per part of the link that could not be taken as it stands."""
-    return (*_reading().problems, *st.session_state.get(_PROBLEMS, ()))
+    """A sentence per part of the link that could not be taken as it stands, as far as pages have asked for it."""
+    return (*_reading().problems, *st.session_state.get(_PROBLEMS, {}).values())
 
 
 def set_scenario(scenario: Scenario) -> None:
@@ -102,8 +102,9 @@ def selected_cell() -> tuple[int, int] | None:
     found = _DEGREES.fullmatch(text)
     if found is None:
         if text:
-            _complain(f"The link's cell {text[:40]!r} cannot be read; cells look like 8x4. No cell is selected.")
+            _complain("cell", f"The link's cell {text[:40]!r} cannot be read; cells look like 8x4. None is selected.")
         return None
+    _content("cell")
     cell = int(found.group(1)), int(found.group(2))
     return cell if cell in _cells(current_scenario()) else None
 
@@ -118,11 +119,14 @@ def selected_id() -> int | None:
     """Id of the selected execution in the current exploration; None when none is selected."""
     text = _copy().get("id", "")
     if not text:
+        _content("id")
         return None
     if not (text.isdecimal() and len(text) <= 18 and int(text) < current_scenario().space.total):
         last = current_scenario().space.total - 1
-        _complain(f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. None is selected.")
+        sentence = f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. None is selected."
+        _complain("id", sentence)
         return None
+    _content("id")
     return int(text)
 
 
@@ -147,11 +151,13 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
     """
     text = _copy().get(name)
     if text is None:
+        _content(name)
         return default
     good = accepted.fullmatch(text) is not None if isinstance(accepted, re.Pattern) else text in accepted
     if not good:
-        _complain(f"The link's {name} {text[:40]!r} does not exist here; showing {default or 'nothing'} instead.")
+        _complain(name, f"The link's {name} cannot be {text[:40]!r} here; showing {default or 'nothing'} instead.")
         return default
+    _content(name)
     if name not in st.query_params and text != default:
         _put(name, text)
     return text
@@ -166,6 +172,22 @@ def link_parameters() -> dict[str, str]:
     """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
     return {**shown, **links.parameters_of(current_scenario())}
+
+
+def page() -> str:
+    """Path of the page that is shown; empty for the first one."""
+    return str(st.session_state.get(_PAGE, ""))
+
+
+def open_scenario(scenario: Scenario, view: Mapping[str, str] | None = None) -> None:
+    """Makes a scenario the current one, with the view that it was saved with; each page checks its own part of it."""
+    set_scenario(scenario)
+    copy = _copy()
+    for name, value in (view or {}).items():
+        if name not in links.NAMES:
+            copy[name] = value
+    shared = {name: copy[name] for name in _SHARED if name in copy}
+    _write(shared, gone=[name for name in ("cell", "id") if name not in shared])
 
 
 def theme_mode() -> Literal["light", "dark"]:
@@ -194,6 +216,7 @@ def _copy() -> dict[str, str]:
 
 def _put(name: str, value: str | None) -> None:
     copy = _copy()
+    _content(name)
     if copy.get(name) == value:
         return
     if value is None:
@@ -217,7 +240,9 @@ def _write(values: Mapping[str, str], gone: Collection[str] = ()) -> None:
     st.session_state[_WRITTEN] = wanted
 
 
-def _complain(sentence: str) -> None:
-    known: list[str] = st.session_state.setdefault(_PROBLEMS, [])
-    if sentence not in known:
-        known.append(sentence)
+def _complain(name: str, sentence: str) -> None:
+    st.session_state.setdefault(_PROBLEMS, {})[name] = sentence
+
+
+def _content(name: str) -> None:
+    st.session_state.get(_PROBLEMS, {}).pop(name, None)

@@ -73,8 +73,8 @@ def cell_map(
     draw(figure, x, y, values, [_label(row, scale) for row in cells.to_dict("records")], hovers, custom, ramp, colours)
     if few:
         _draw_gaps(figure, x, y, len(pipelines), len(tensors), colours)
-    figure.add_trace(_colour_bar_carrier(ramp, scale, colours))
     if best is not None:
+        figure.add_trace(_colour_bar_carrier(ramp, scale, colours))
         on_best = colours.label_on_ramp(ramp.position(values[best]))
         # In the upper right corner, clear of the value.
         note(figure, "★", colours, x=x[best] + 0.44, y=y[best] + 0.46, colour=on_best, xanchor="right", yanchor="top",

@@ -130,8 +130,8 @@ def _labels(
     ends = {13: 2.0, -13: 2.0}  # how far left each line of labels is taken, by its distance from the rail [px]
     for share, together in reversed(groups):
         clipped = share <= start == _LEAST
-        few = together if len(together) < 4 else [together[0], "…", together[-1]]
-        text = " · ".join(few) + (f" ≤ {_LEAST * 100:.0f} %" if clipped else "")
+        few = together if len(together) < 4 else [together[-1], "…", together[0]]
+        text = (" · " if few is together else " ").join(few) + (f" ≤ {_LEAST * 100:.0f} %" if clipped else "")
         half = len(text) * _CHARACTER * width / 2
         left, right = (share, share + 2 * half) if clipped else (share - half, share + half)
         for shift, end in ends.items():
