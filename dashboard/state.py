@@ -159,7 +159,7 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
         return default
     _content(name)
     if name not in st.query_params and text != default:
-        _put(name, text)
+        _write({name: text})  # remembered from before the page was switched
     return text
 
 
@@ -180,14 +180,19 @@ def page() -> str:
 
 
 def open_scenario(scenario: Scenario, view: Mapping[str, str] | None = None) -> None:
-    """Makes a scenario the current one, with the view that it was saved with; each page checks its own part of it."""
+    """Makes a scenario the current one; with a view, the parameters beside it become exactly that.
+
+    What a view says is checked by the page that reads it.
+    """
     set_scenario(scenario)
+    if view is None:
+        return
     copy = _copy()
-    for name, value in (view or {}).items():
-        if name not in links.NAMES:
-            copy[name] = value
+    for name in [name for name in copy if name not in links.NAMES]:
+        del copy[name]
+    copy.update({name: value for name, value in view.items() if name not in links.NAMES})
     shared = {name: copy[name] for name in _SHARED if name in copy}
-    _write(shared, gone=[name for name in ("cell", "id") if name not in shared])
+    _write(shared, gone=[name for name in st.query_params if name not in shared])
 
 
 def theme_mode() -> Literal["light", "dark"]:
