@@ -141,9 +141,15 @@ def plan_of(
     optimizers: OptimizerTable,
     needs: tuple[Floats, Floats],
     fits: Flags,
+    feasible: int | None = None,
 ) -> Plan:
-    """The plan of a layout at the rates of a system: from its figures, the memory needed, and what fits."""
-    count = mode_counts(layout.space, layout.modes)
+    """The plan of a layout at the rates of a system: from its figures, the memory needed, and what fits.
+
+    `feasible` executions are counted unless they are known already.
+    """
+    if feasible is None:
+        count = mode_counts(layout.space, layout.modes)
+        feasible = int(executions(fits, count, layout.cells, layout.sites).sum())
     return Plan(
         space=layout.space,
         rate=rate,
@@ -162,7 +168,7 @@ def plan_of(
         fits=fits,
         groups=layout.groups,
         rejected=layout.rejected,
-        feasible=int(executions(fits, count, layout.cells, layout.sites).sum()),
+        feasible=feasible,
     )
 
 
