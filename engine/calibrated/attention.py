@@ -1,7 +1,8 @@
 """Time of the attention core (scores, softmax, weighted values) by generation of its kernel.
 
-Fused kernels keep the scores on chip: their time is matrix operations plus one exponential per score. Causal masks halve
-both, and context parallelism shares them evenly (load-balanced halves). Without fusion the scores go through memory.
+Fused kernels keep the scores on chip: their time is matrix operations plus one exponential per score. Causal masks
+halve both, and context parallelism shares them evenly (load-balanced halves). Without fusion the scores go through
+memory.
 
 Sources: rates of FlashAttention 1, 2, 3 as shares of peak from Dao et al. 2022, Dao 2023, Shah et al. 2024 (about .35,
 .60 and .60-.75); multi-function units: 16 exponentials per multiprocessor and clock (CUDA programming guide).
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.gemm import gemm
+from engine.calibrated.gemm import MatrixUnit, gemm
 from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates, maturity, power_factor
@@ -58,7 +59,8 @@ def kernel_rate(case: Case, p: Parameters) -> Floats:
     first = kernel == ATTENTION_KERNELS.index("flash1")
     second = kernel == ATTENTION_KERNELS.index("flash2")
     factor = np.where(first, p.flash1, 1.0) * np.where((first | second) & newer, p.foreign_kernel, 1.0)
-    return accelerator.flops16 * power_factor(accelerator, p) * maturity(case.software.age_years, p) * p.attention * factor
+    sustained = p.attention * power_factor(accelerator, p) * maturity(case.software.age_years, p)
+    return np.asarray(accelerator.flops16 * sustained * factor)
 
 
 def attention_core(case: Case, rates: Rates, p: Parameters) -> Core:
@@ -79,7 +81,10 @@ def _fused(case: Case, p: Parameters) -> Core:
     units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
     exponentials = p.exponentials * scores / units
     waves = (
-        heads * layout.microbatch_size * np.ceil(model.seq_size / (128.0 * layout.context_par)) / accelerator.multiprocessors
+        heads
+        * layout.microbatch_size
+        * np.ceil(model.seq_size / (128.0 * layout.context_par))
+        / accelerator.multiprocessors
     )
     tail = 1.0 + TAIL * np.minimum(1.0 / waves, LONGEST_TAIL)
     rate = kernel_rate(case, p)
@@ -92,9 +97,9 @@ def _unfused(case: Case, rates: Rates, p: Parameters) -> Core:
     model, layout = case.model, case.layout
     count = model.attn_heads * layout.microbatch_size / layout.tensor_par
     rows, columns = model.seq_size / layout.context_par, model.seq_size
-    products = gemm(
-        rows, columns, model.attn_size, case.accelerator, rates.matrix16, rates.memory, p, count=count
-    ) + gemm(rows, model.value_size, columns, case.accelerator, rates.matrix16, rates.memory, p, count=count)
+    unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
+    products = gemm(rows, columns, model.attn_size, unit, count=count)
+    products = products + gemm(rows, model.value_size, columns, unit, count=count)
     elements = rows * columns * count
     # Head sizes that are no multiple of 8 elements miss the 16-byte alignment that tensor cores want.
     again = np.where(np.mod(model.attn_size, 8.0) != 0, 2.5, 2.0)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.calibrated.attention import Core, attention_core
 from engine.calibrated.collectives import collective, network_tiers
 from engine.calibrated.context_parallel import ring
 from engine.calibrated.elementwise import Traffic, activation, casts, norms
 from engine.calibrated.experts import expert_layer
-from engine.calibrated.gemm import Linear, linear
+from engine.calibrated.gemm import Linear, MatrixUnit, linear
 from engine.calibrated.inputs import LAUNCHES, Case, Floats
 from engine.calibrated.launch import block_launches, dense_factor, expert_launches, launch_time
 from engine.calibrated.parameters import Parameters
@@ -44,7 +45,7 @@ class BlockTimes:
     expert_exposed: Floats
     launch: Floats
 
-    def take(self, index: object) -> BlockTimes:
+    def take(self, index: npt.NDArray[np.intp]) -> BlockTimes:
         """The rows at `index`."""
         return BlockTimes(*(getattr(self, field.name)[index] for field in fields(self)))
 
@@ -53,7 +54,7 @@ class BlockTimes:
 class _Shared:
     """What dense and expert blocks of the same row have in common."""
 
-    rates: Rates
+    unit: MatrixUnit
     projections: Linear
     core: Core
     exchange: Floats
@@ -61,35 +62,26 @@ class _Shared:
     norms: Traffic
 
 
-def attention_projections(case: Case, rates: Rates, p: Parameters) -> Linear:
+def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
     """Linear layers around the attention core [s]: fused query-key-value and output, or the low-rank chain of MLA."""
     model, layout = case.model, case.layout
-    t, tokens = layout.tensor_par, case.tokens
-    where = (case.accelerator, rates.linear(layout.linear_bits), rates.memory, p)
-    low = {"in_bytes": layout.linear_bits / 8.0}
-    out = linear(tokens, model.hidden, model.attn_heads * model.value_size / t, *where, **low)
-    columns = ((model.attn_heads + model.key_value_heads) * model.attn_size + model.key_value_heads * model.value_size) / t
-    plain = linear(tokens, columns, model.hidden, *where, **low)
-    result = Linear(plain.forward + out.forward, plain.backward + out.backward)
-    if not np.any(model.latent > 0):
-        return result
-    rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
-    query_down = linear(tokens, rank, model.hidden, *where, **low)
-    query_up = linear(
-        tokens,
-        model.attn_heads * model.attn_size / t,
-        np.where(model.query_rank > 0, rank, model.hidden),
-        *where,
-        **low,
-    )
-    key_down = linear(tokens, key_rank + model.rope_size, model.hidden, *where, **low)
-    key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
-    key_up = linear(tokens, key_columns, key_rank, *where, **low)
-    has_query_rank = np.where(model.query_rank > 0, 1.0, 0.0)
-    forward = has_query_rank * query_down.forward + query_up.forward + key_down.forward + key_up.forward + out.forward
-    backward = has_query_rank * query_down.backward + query_up.backward + key_down.backward + key_up.backward + out.backward
+    t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
+    out = linear(tokens, model.hidden, model.attn_heads * model.value_size / t, unit, in_bytes=low)
+    columns = (model.attn_heads + model.key_value_heads) * model.attn_size + model.key_value_heads * model.value_size
+    plain = linear(tokens, columns / t, model.hidden, unit, in_bytes=low).and_then(out)
     latent = model.latent > 0
-    return Linear(np.where(latent, forward, result.forward), np.where(latent, backward, result.backward))
+    if not np.any(latent):
+        return plain
+    has_rank = model.query_rank > 0
+    rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
+    query = linear(tokens, rank, model.hidden, unit, in_bytes=low).where(has_rank)
+    inputs = np.where(has_rank, rank, model.hidden)
+    query = query.and_then(linear(tokens, model.attn_heads * model.attn_size / t, inputs, unit, in_bytes=low))
+    key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
+    key = linear(tokens, key_rank + model.rope_size, model.hidden, unit, in_bytes=low)
+    key = key.and_then(linear(tokens, key_columns, key_rank, unit, in_bytes=low))
+    chain = query.and_then(key).and_then(out)
+    return Linear(np.where(latent, chain.forward, plain.forward), np.where(latent, chain.backward, plain.backward))
 
 
 def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
@@ -104,9 +96,10 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 def _shared(case: Case, rates: Rates, p: Parameters) -> _Shared:
     core = attention_core(case, rates, p)
     exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
+    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     return _Shared(
-        rates,
-        attention_projections(case, rates, p),
+        unit,
+        attention_projections(case, unit),
         core,
         tensor_exchange(case, rates, p) * exposed,
         ring(case, rates, p, core.forward, core.backward),
@@ -118,13 +111,10 @@ def dense_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
     """A block with a plain or gated feed-forward layer [s]."""
     model, layout, t = case.model, case.layout, case.layout.tensor_par
     shared = _shared(case, rates, p)
-    where = (case.accelerator, rates.linear(layout.linear_bits), rates.memory, p)
-    low = {"in_bytes": layout.linear_bits / 8.0}
-    up = linear(case.tokens, (1.0 + model.gated) * model.feedforward / t, model.hidden, *where, **low)
-    down = linear(case.tokens, model.hidden, model.feedforward / t, *where, **low)
-    products = Linear(
-        shared.projections.forward + up.forward + down.forward, shared.projections.backward + up.backward + down.backward
-    )
+    low = layout.linear_bits / 8.0
+    up = linear(case.tokens, (1.0 + model.gated) * model.feedforward / t, model.hidden, shared.unit, in_bytes=low)
+    down = linear(case.tokens, model.hidden, model.feedforward / t, shared.unit, in_bytes=low)
+    products = shared.projections.and_then(up).and_then(down)
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
@@ -137,9 +127,7 @@ def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
     model = case.model
     shared = _shared(case, rates, p)
     found = expert_layer(case, rates, p)
-    products = Linear(
-        shared.projections.forward + found.linear_forward, shared.projections.backward + found.linear_backward
-    )
+    products = shared.projections.and_then(found.products)
     width = (model.experts_per_token + model.shared_experts) * model.expert_feedforward
     cast = casts(case, width, rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)

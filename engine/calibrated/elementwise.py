@@ -67,12 +67,16 @@ def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
     """
     model, layout = case.model, case.layout
     low = layout.linear_bits < 16
-    inputs = 2.0 * model.hidden * case.split_tokens + (
-        model.attn_heads * model.value_size + width
-    ) * case.tokens / layout.tensor_par
-    gradients = 2.0 * model.hidden * case.split_tokens + (
-        (model.attn_heads + 2.0 * model.key_value_heads) * model.attn_size + width * (1.0 + model.gated)
-    ) * case.tokens / layout.tensor_par
+    inputs = (
+        2.0 * model.hidden * case.split_tokens
+        + (model.attn_heads * model.value_size + width) * case.tokens / layout.tensor_par
+    )
+    gradients = (
+        2.0 * model.hidden * case.split_tokens
+        + ((model.attn_heads + 2.0 * model.key_value_heads) * model.attn_size + width * (1.0 + model.gated))
+        * case.tokens
+        / layout.tensor_par
+    )
     return Traffic(
         np.where(low, CAST * inputs / rates.memory, 0.0), np.where(low, CAST * gradients / rates.memory, 0.0)
     )
@@ -81,4 +85,4 @@ def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
 def framework_factor(case: Case, p: Parameters) -> Floats:
     """Traffic relative to fused kernels where a framework runs plain operators [dimensionless]."""
     levels = np.array([1.0, p.unfused_elementwise, p.plain_elementwise])
-    return levels[case.software.unfused_elementwise.astype(int)]
+    return np.asarray(levels[case.software.unfused_elementwise.astype(int)])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.elementwise import Traffic, activation
-from engine.calibrated.gemm import linear
+from engine.calibrated.gemm import Linear, MatrixUnit, linear
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
@@ -25,10 +25,9 @@ HIDDEN_EXCHANGE = 0.3
 
 
 class Experts(NamedTuple):
-    """Seconds of a layer of experts [s]: products and traffic, forward and backward; one of its two exchanges."""
+    """Seconds of a layer of experts [s]: products and traffic, forward and backward; one of its four exchanges."""
 
-    linear_forward: Floats
-    linear_backward: Floats
+    products: Linear
     traffic: Traffic
     exchange: Floats
 
@@ -58,26 +57,24 @@ def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
     model, layout = case.model, case.layout
     width, gates = model.expert_feedforward, 1.0 + model.gated
     local = model.experts / layout.expert_par
-    rate = rates.linear(layout.linear_bits)
+    unit = MatrixUnit(rates.linear(layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     in_bytes = layout.linear_bits / 8.0
     routed = case.tokens * model.experts_per_token
     # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
     per_expert = routed * layout.expert_tensor_par / layout.tensor_par / local
     part = width / layout.expert_tensor_par
-    where = (case.accelerator, rate, rates.memory, p)
-    up = linear(per_expert, gates * part, model.hidden, *where, count=local, in_bytes=in_bytes)
-    down = linear(per_expert, model.hidden, part, *where, count=local, in_bytes=in_bytes)
+    up = linear(per_expert, gates * part, model.hidden, unit, count=local, in_bytes=in_bytes)
+    down = linear(per_expert, model.hidden, part, unit, count=local, in_bytes=in_bytes)
     shared_width = model.shared_experts * width / layout.tensor_par
     some = np.maximum(shared_width, 1.0)
-    shared_up = linear(case.tokens, gates * some, model.hidden, *where, in_bytes=in_bytes)
-    shared_down = linear(case.tokens, model.hidden, some, *where, in_bytes=in_bytes)
-    has_shared = shared_width > 0
+    shared = linear(case.tokens, gates * some, model.hidden, unit, in_bytes=in_bytes)
+    shared = shared.and_then(linear(case.tokens, model.hidden, some, unit, in_bytes=in_bytes)).where(shared_width > 0)
+    products = up.and_then(down).and_then(shared)
     active = (model.experts_per_token + model.shared_experts) * width / layout.tensor_par
     acted = activation(case, active, case.tokens, rates, p)
     permuted = PERMUTE_BYTES * routed * model.hidden / rates.memory
     return Experts(
-        up.forward + down.forward + np.where(has_shared, shared_up.forward + shared_down.forward, 0.0),
-        up.backward + down.backward + np.where(has_shared, shared_up.backward + shared_down.backward, 0.0),
+        products,
         Traffic(acted.forward + permuted, acted.backward + permuted),
         exchange(case, rates, p),
     )

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from engine.calibrated.inputs import Accelerators, Floats
+from engine.calibrated.inputs import Floats
 from engine.calibrated.parameters import Parameters
 
-__all__ = ["TILE", "Linear", "gemm", "linear"]
+__all__ = ["TILE", "Linear", "MatrixUnit", "gemm", "linear"]
 
 TILE = 128.0
 """Edge of a tile of the result that one multiprocessor computes at a time [elements]."""
@@ -25,14 +26,20 @@ MAIN_GRADIENT_BYTES = 8.0
 """Bytes per weight that a weight gradient moves: 4 read and 4 written of the accumulated 32-bit gradient."""
 
 
+class MatrixUnit(NamedTuple):
+    """Where products run: matrix rate [FLOP/s] and memory bandwidth [bytes/s], multiprocessors; parameters."""
+
+    rate: Floats
+    memory: Floats
+    multiprocessors: Floats
+    p: Parameters
+
+
 def gemm(
     m: Floats,
     n: Floats,
     k: Floats,
-    accelerator: Accelerators,
-    rate: Floats,
-    memory: Floats,
-    p: Parameters,
+    unit: MatrixUnit,
     *,
     count: Floats | float = 1.0,
     in_bytes: Floats | float = 2.0,
@@ -42,14 +49,14 @@ def gemm(
 
     Args:
         m: rows; n: columns; k: inner dimension [elements].
-        accelerator: for its multiprocessors.
-        rate: sustained matrix rate [FLOP/s]. memory: sustained memory bandwidth [bytes/s].
+        unit: where it runs.
         count: products in the batch or group; they fill the processor together.
         in_bytes, out_bytes: bytes per element of the factors and of the result.
     """
-    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * count / accelerator.multiprocessors
-    compute = 2.0 * m * n * k * count / rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
-    moved = count * (in_bytes * (m * k + k * n) + out_bytes * m * n) / memory
+    p = unit.p
+    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * count / unit.multiprocessors
+    compute = 2.0 * m * n * k * count / unit.rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
+    moved = count * (in_bytes * (m * k + k * n) + out_bytes * m * n) / unit.memory
     return np.maximum(compute, moved) + p.kernel_start
 
 
@@ -59,15 +66,20 @@ class Linear(NamedTuple):
     forward: Floats
     backward: Floats
 
+    def and_then(self, other: Linear) -> Linear:
+        """Both layers."""
+        return Linear(self.forward + other.forward, self.backward + other.backward)
+
+    def where(self, condition: npt.NDArray[np.bool_]) -> Linear:
+        """The layer in rows that have it, nothing elsewhere."""
+        return Linear(np.where(condition, self.forward, 0.0), np.where(condition, self.backward, 0.0))
+
 
 def linear(
     m: Floats,
     n: Floats,
     k: Floats,
-    accelerator: Accelerators,
-    rate: Floats,
-    memory: Floats,
-    p: Parameters,
+    unit: MatrixUnit,
     *,
     count: Floats | float = 1.0,
     in_bytes: Floats | float = 2.0,
@@ -77,9 +89,8 @@ def linear(
     All three products are slower where outputs or inputs are no multiple of 64: tensor-core kernels then fall back
     to narrow loads and padded tiles.
     """
-    slower = 1.0 + p.misaligned * ((np.mod(n, ALIGNMENT) != 0) | (np.mod(k, ALIGNMENT) != 0))
-    common = {"count": count, "in_bytes": in_bytes}
-    forward = gemm(m, n, k, accelerator, rate, memory, p, **common)
-    gradient = gemm(m, k, n, accelerator, rate, memory, p, **common)
-    weight = gemm(n, k, m, accelerator, rate, memory, p, out_bytes=MAIN_GRADIENT_BYTES, **common)
+    slower = 1.0 + unit.p.misaligned * ((np.mod(n, ALIGNMENT) != 0) | (np.mod(k, ALIGNMENT) != 0))
+    forward = gemm(m, n, k, unit, count=count, in_bytes=in_bytes)
+    gradient = gemm(m, k, n, unit, count=count, in_bytes=in_bytes)
+    weight = gemm(n, k, m, unit, count=count, in_bytes=in_bytes, out_bytes=MAIN_GRADIENT_BYTES)
     return Linear(forward * slower, (gradient + weight) * slower)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.block import tensor_exchange
-from engine.calibrated.gemm import linear
+from engine.calibrated.gemm import MatrixUnit, linear
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.launch import launch_time
 from engine.calibrated.parameters import Parameters
@@ -32,7 +32,8 @@ class Ends(NamedTuple):
 def ends(case: Case, rates: Rates, p: Parameters) -> Ends:
     """Seconds of embedding and head per microbatch [s], not below their host-bound floors."""
     model, t = case.model, case.layout.tensor_par
-    logits = linear(case.tokens, model.vocabulary / t, model.hidden, case.accelerator, rates.matrix16, rates.memory, p)
+    unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
+    logits = linear(case.tokens, model.vocabulary / t, model.hidden, unit)
     loss = (LOGIT_FORWARD + LOGIT_BACKWARD) * case.tokens * model.vocabulary / t / rates.memory
     head = logits.forward + logits.backward + loss
     looked_up = (EMBEDDING_FORWARD + EMBEDDING_BACKWARD) * case.split_tokens * model.hidden / rates.memory

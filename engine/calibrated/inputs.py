@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "ATTENTION_KERNELS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats", "Layout", "ModelShapes",
-    "Software",
+    "ATTENTION_KERNELS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats", "Layout",
+    "ModelShapes", "Software",
 ]  # fmt: skip
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -191,7 +191,9 @@ class Case:
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Case:
         """The rows at `index`."""
-        return Case(*(part.take(index) for part in (self.model, self.accelerator, self.layout, self.software)))
+        return Case(
+            self.model.take(index), self.accelerator.take(index), self.layout.take(index), self.software.take(index)
+        )
 
     @property
     def tokens(self) -> Floats:

@@ -11,12 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 from engine.calibrated.pipeline import blocks_per_stage
-from engine.calibrated.weights import (
-    attention_weights, dense_weights, embedding_weights, expert_weights, router_weights, shared_weights,
-)  # fmt: skip
+from engine.calibrated.weights import local_weights
 
 __all__ = ["MemoryUse", "activation_bytes", "in_flight", "memory_use"]
 
@@ -70,14 +69,18 @@ def activation_bytes(case: Case) -> Activations:
     dense = 2.0 * tokens * branches * model.feedforward / t
     split = layout.expert_tensor_par / t
     routed = tokens * model.experts_per_token * (4.0 * model.hidden * split + 6.0 * model.expert_feedforward / t)
-    sparse = routed + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t + 8.0 * case.split_tokens * model.experts
+    sparse = (
+        routed
+        + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t
+        + 8.0 * case.split_tokens * model.experts
+    )
 
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     scores = 5.0 * model.attn_heads * model.seq_size * case.tokens / t
     old = case.split_tokens * model.hidden * 10.0 + 24.0 * tokens * model.hidden / t
     kind = layout.recompute.astype(int)
 
-    def is_kind(*names: str) -> Floats:
+    def is_kind(*names: str) -> npt.NDArray[np.bool_]:
         return np.isin(kind, [RECOMPUTES.index(name) for name in names])
 
     # PyTorch keeps the gathered inputs of both halves; Megatron gathers them again.
@@ -93,8 +96,8 @@ def activation_bytes(case: Case) -> Activations:
         modules = norm / 2.0 + attention + feed * 2.0 / 3.0
         value = np.select(
             [
-                is_kind("full"), is_kind("selective"), is_kind("half"), is_kind("operators"), is_kind("save_projections"),
-                is_kind("save_dots"), is_kind("modules", "modules_mla"),
+                is_kind("full"), is_kind("selective"), is_kind("half"), is_kind("operators"),
+                is_kind("save_projections"), is_kind("save_dots"), is_kind("modules", "modules_mla"),
             ],
             [
                 boundary, without_scores, (everything + boundary) / 2.0, operators, projections,
@@ -140,13 +143,12 @@ def _stage(case: Case, *, last: bool) -> dict[str, Floats]:
     blocks = stages.last if last else stages.first
     plain = np.where(routed, np.minimum(model.dense_blocks, blocks) * (alone if last else 1.0), blocks)
     sparse = np.where(routed, blocks - plain, 0.0)
-    vocabulary = embedding_weights(model) / t
-    block = attention_weights(model) / t + dense_weights(model) / t
-    sparse_block = attention_weights(model) / t + shared_weights(model) / t + router_weights(model)
-    held = plain * block + np.where(routed, sparse * sparse_block, 0.0)
+    local = local_weights(case)
+    vocabulary = local.vocabulary
+    held = plain * local.dense + np.where(routed, sparse * local.sparse, 0.0)
     held = held + vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
     split = layout.expert_par * layout.expert_tensor_par
-    experts = np.where(routed, sparse * expert_weights(model) / split, 0.0)
+    experts = sparse * local.experts
 
     replicas = layout.data_par * layout.context_par
     expert_replicas = np.maximum(replicas * t / split, 1.0)
@@ -179,7 +181,7 @@ def _stage(case: Case, *, last: bool) -> dict[str, Floats]:
     logits = logits if last else np.where(alone, logits, 0.0)
     # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
     largest = model.hidden * (1.0 + model.gated) * model.feedforward / t + vocabulary
-    gathered = GATHERED_BLOCKS * WEIGHT * np.where(routed, sparse_block + expert_weights(model) / split, block)
+    gathered = GATHERED_BLOCKS * WEIGHT * np.where(routed, local.sparse + local.experts, local.dense)
     temporaries = np.where(sharded, gathered + WEIGHT * vocabulary, WEIGHT * largest)
     parts = {
         "weights": weights,

@@ -10,7 +10,7 @@ from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
-__all__ = ["Blocks", "blocks_per_stage", "message_time", "pipeline_time"]
+__all__ = ["Blocks", "blocks_per_stage", "dense_blocks_per_stage", "message_time", "pipeline_time"]
 
 
 class Blocks(NamedTuple):
@@ -37,6 +37,19 @@ def blocks_per_stage(case: Case) -> Blocks:
     return Blocks(*(np.where(alone, blocks, value) for value in (ends, middle, ends)))
 
 
+def dense_blocks_per_stage(case: Case, blocks: Blocks) -> Blocks:
+    """How many of them are dense: all without experts; with experts the leading ones, on the first stage."""
+    model, alone = case.model, case.layout.pipeline_par == 1
+    routed = model.experts > 0
+    leading = np.where(routed, model.dense_blocks, model.num_blocks)
+    found = (
+        np.minimum(leading, blocks.first),
+        np.where(routed, 0.0, blocks.middle),
+        np.where(routed, 0.0, blocks.last),
+    )
+    return Blocks(*(np.where(alone, leading, value) for value in found))
+
+
 def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
     """Seconds of one message of activations between neighbouring stages [s]; 0 without a pipeline."""
     layout = case.layout
@@ -46,9 +59,7 @@ def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
     return np.where(layout.pipeline_par > 1, time, 0.0)
 
 
-def pipeline_time(
-    case: Case, slowest: Floats, total: Floats, message: Floats
-) -> Floats:
+def pipeline_time(case: Case, slowest: Floats, total: Floats, message: Floats) -> Floats:
     """Seconds of all microbatches through the pipeline [s].
 
     t = n max_i x_i + (sum_i x_i - max_i x_i) / v + 2 (p - 1) message.

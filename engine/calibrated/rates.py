@@ -39,9 +39,9 @@ def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
 
     1 where the power is not known (not a number) or the generation has no reference.
     """
-    reference = np.array(
-        [p.power_reference_ampere, p.power_reference_hopper, p.power_reference_blackwell, np.nan]
-    )[accelerator.generation.astype(int)]
+    reference = np.array([p.power_reference_ampere, p.power_reference_hopper, p.power_reference_blackwell, np.nan])[
+        accelerator.generation.astype(int)
+    ]
     ratio = accelerator.power / accelerator.flops16 / reference
     return np.where(np.isfinite(ratio) & (ratio > 0), ratio, 1.0) ** p.power_exponent
 

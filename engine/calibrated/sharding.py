@@ -44,7 +44,9 @@ def layer_gathers(
     per_tensor = software.gather_calls * p.tensor_hop * (layout.data_par * layout.context_par - 1.0)
     latency = np.where(software.gather_calls > 1, per_tensor, gather_ring_latency(tiers, p))
     gather = collective(software.gather_bytes * weights, tiers, p, passes=1.0) / software.gather_efficiency + latency
-    reduce = collective(software.shard_gradient_bytes * weights, tiers, p, passes=1.0) / software.gather_efficiency + latency
+    reduce = (
+        collective(software.shard_gradient_bytes * weights, tiers, p, passes=1.0) / software.gather_efficiency + latency
+    )
     cast = software.gather_cast_bytes * weights / rates.memory
     again = layout.zero_stage >= 3
     down = np.where(again, gather, 0.0) + reduce

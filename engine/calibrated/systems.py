@@ -26,13 +26,9 @@ def _library() -> dict[str, System]:
     found = {system.name.lower(): system for system in systems}
     for system in systems:
         # Systems restated from Calculon describe the same chips with fewer datatypes.
-        if system.accelerator is not None and "float32" in system.matrix or _only(system):
-            found.setdefault(system.accelerator.name.lower(), system)  # type: ignore[union-attr]
+        if system.accelerator is not None and {"float32", "bfloat16"} & set(system.matrix):
+            found.setdefault(system.accelerator.name.lower(), system)
     return found
-
-
-def _only(system: System) -> bool:
-    return system.accelerator is not None and "bfloat16" in system.matrix
 
 
 def calibrated(system: System) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from engine.calibrated.inputs import Floats, ModelShapes
+from engine.calibrated.inputs import Case, Floats, ModelShapes
 
-__all__ = ["attention_weights", "dense_weights", "embedding_weights", "expert_weights", "router_weights", "shared_weights"]
+__all__ = [
+    "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "local_weights",
+    "router_weights", "shared_weights",
+]  # fmt: skip
 
 
 def attention_weights(model: ModelShapes) -> Floats:
@@ -50,3 +55,27 @@ def router_weights(model: ModelShapes) -> Floats:
 def embedding_weights(model: ModelShapes) -> Floats:
     """One vocabulary matrix, input or output [elements]."""
     return model.vocabulary * model.hidden
+
+
+class LocalWeights(NamedTuple):
+    """Parameters on one processor [elements]: a dense block, a block of experts without and its routed experts alone,
+    one vocabulary matrix."""
+
+    dense: Floats
+    sparse: Floats
+    experts: Floats
+    vocabulary: Floats
+
+
+def local_weights(case: Case) -> LocalWeights:
+    """What tensor and expert parallelism leave on one processor [elements]; 0 experts where there are none."""
+    model, layout = case.model, case.layout
+    t = layout.tensor_par
+    attention = attention_weights(model) / t
+    split = layout.expert_par * layout.expert_tensor_par
+    return LocalWeights(
+        attention + dense_weights(model) / t,
+        attention + shared_weights(model) / t + router_weights(model),
+        np.where(model.experts > 0, expert_weights(model) / split, 0.0),
+        embedding_weights(model) / t,
+    )

@@ -1,8 +1,8 @@
 """Commands of the validation: report, fit, accept.
 
-    python -m engine.validation report [--runs FILE] [--out FILE]
-    python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
-    python -m engine.validation accept            store predictions and errors for the regression gate
+python -m engine.validation report [--runs FILE] [--out FILE]
+python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
+python -m engine.validation accept            store predictions and errors for the regression gate
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ def error_statistics(
     """`ERROR_COLUMNS` of some rows; rows without prediction or measurement do not count.
 
     Args:
-        predicted, measured: step times [s]. group: layout groups. batch: samples per step, for ranking by time per sample.
+        predicted, measured: step times [s].
+        group: layout groups. batch: samples per step, for ranking by time per sample.
     """
     keep = np.isfinite(predicted) & np.isfinite(measured)
     error = predicted[keep] / measured[keep] - 1.0
@@ -87,7 +88,9 @@ def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
         row |= error_statistics(predicted[mask], measured[mask], groups[mask], batch[mask])
         row["unsupported"] = float(np.sum(predictions["status"].to_numpy(object)[mask] != "predicted"))
         if "calculon_step_time_s" in predictions:
-            row |= _beside(predictions["calculon_step_time_s"].to_numpy(np.float64), predicted, measured, groups, batch, mask)
+            row |= _beside(
+                predictions["calculon_step_time_s"].to_numpy(np.float64), predicted, measured, groups, batch, mask
+            )
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -104,7 +107,10 @@ def _beside(
     theirs = error_statistics(exact[both], measured[both], groups[both], batch[both])
     ours = error_statistics(predicted[both], measured[both], groups[both], batch[both])
     names = ("rows", "mean", "median", "bias", "tau", "regret")
-    return {f"calculon_{name}": theirs[name] for name in names} | {"same_rows_mean": ours["mean"], "same_rows_tau": ours["tau"]}
+    return {f"calculon_{name}": theirs[name] for name in names} | {
+        "same_rows_mean": ours["mean"],
+        "same_rows_tau": ours["tau"],
+    }
 
 
 def memory_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
@@ -118,6 +124,13 @@ def memory_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame
         if len(part):
             size = 100.0 * np.abs(part)
             found.append(
-                {"name": name, "rows": len(part), "mean": size.mean(), "median": np.median(size), "largest": size.max(), "bias": 100.0 * np.median(part)}
+                {
+                    "name": name,
+                    "rows": len(part),
+                    "mean": size.mean(),
+                    "median": np.median(size),
+                    "largest": size.max(),
+                    "bias": 100.0 * np.median(part),
+                }
             )
     return pd.DataFrame(found, columns=["name", "rows", "mean", "median", "largest", "bias"])

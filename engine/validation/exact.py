@@ -35,7 +35,7 @@ def mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
     kinds = np.isin(layout.recompute, [RECOMPUTES.index(word) for word in RECOMPUTE_WORDS])
     found = mapped.supported & kinds & (layout.recompute_share == 1.0)
     found &= (layout.context_par == 1.0) & (model.experts == 0.0) & (layout.linear_bits > 4.0)
-    return found & (model.latent == 0.0)
+    return np.asarray(found & (model.latent == 0.0), bool)
 
 
 def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
@@ -46,10 +46,11 @@ def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
         return seconds
     fields = pd.DataFrame(_executions(mapped))
     keys = pd.DataFrame({**_model_numbers(mapped), **_system_numbers(mapped)}).iloc[rows]
-    for key, part in keys.groupby(list(keys.columns), sort=False):
-        values = dict(zip(keys.columns, key if isinstance(key, tuple) else (key,), strict=True))
-        model = models.load_document({name: int(values[name]) for name in _model_numbers(mapped)}, name="run")
-        system = _system(**{name: float(values[name]) for name in _system_numbers(mapped)})
+    shapes, machines = list(_model_numbers(mapped)), list(_system_numbers(mapped))
+    for _, part in keys.groupby(list(keys.columns), sort=False):
+        values = {str(name): float(value) for name, value in part.iloc[0].items()}
+        model = models.load_document({name: int(values[name]) for name in shapes}, name="run")
+        system = _system(**{name: values[name] for name in machines})
         table = engine.evaluate(model, system, fields.loc[part.index].reset_index(drop=True))
         seconds[part.index] = table["total_time"].where(table["status"] == "ok").to_numpy(np.float64)
     return seconds

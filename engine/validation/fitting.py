@@ -101,4 +101,3 @@ def fit_parameters(
         if not improved:
             break
     return Fit(at(x), before, current, taken)
-

@@ -29,7 +29,11 @@ def _file(name: str) -> Path:
 
 def stored_predictions() -> pd.DataFrame:
     """The accepted predictions: `STORED` columns, one row per run of the package."""
-    return pd.read_csv(_file("predictions.csv"), keep_default_na=False, na_values={"predicted_step_time_s": [""], "predicted_mem_gib": [""]})
+    return pd.read_csv(
+        _file("predictions.csv"),
+        keep_default_na=False,
+        na_values={"predicted_step_time_s": [""], "predicted_mem_gib": [""]},
+    )
 
 
 def stored_errors() -> pd.DataFrame:
@@ -51,7 +55,11 @@ def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     for name in old.index.intersection(new.index):
         was, is_now = old.loc[name], new.loc[name]
         if was["status"] != is_now["status"] or was["reason"] != is_now["reason"]:
-            found.append(f"{name}: was {was['status']} {was['reason']}, is {is_now['status']} {is_now['reason']}".replace("  ", " "))
+            found.append(
+                f"{name}: was {was['status']} {was['reason']}, is {is_now['status']} {is_now['reason']}".replace(
+                    "  ", " "
+                )
+            )
             continue
         for column in ("predicted_step_time_s", "predicted_mem_gib"):
             a, b = float(was[column]), float(is_now[column])

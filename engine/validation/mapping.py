@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+import hardware
 from engine.calibrated.inputs import RECOMPUTES, Case
 from engine.calibrated.systems import accelerator_of, calibrated, generation_of, system_named
 from engine.validation.reading import Runs
+from engine.validation.sites import describe_sites
 from engine.validation.software import SOFTWARE_COLUMNS, infer_software
 
 __all__ = ["REASONS", "Mapped", "map_runs"]
@@ -26,19 +28,29 @@ REASONS: dict[str, str] = {
     "missing_field": "A field that the prediction needs is not given.",
     "impossible_product": "The degrees of parallelism do not multiply to the number of processors.",
     "impossible_split": "A size cannot be split by its degree of parallelism.",
-    "implausible_measurement": "The measured time would need more than the accelerator's peak, or next to nothing of it.",
+    "implausible_measurement": "The measured time would need more than the peak, or next to nothing of it.",
     "unknown_hardware": "The accelerator is not in the library.",
     "hardware_not_calibrated": "No kernel rates were measured for this accelerator's generation.",
     "not_a_transformer": "The model has layers other than attention and feed-forward.",
     "unknown_precision": "The precision is none that the cost model covers.",
     "unknown_recompute": "The recomputation policy is none that the cost model covers.",
     "schedule_not_modelled": "The pipeline schedule is neither 1F1B nor interleaved.",
-    "offload_not_modelled": "Optimizer or weights are offloaded to the host by a runtime that the model does not cover.",
+    "offload_not_modelled": "Optimizer or weights are offloaded to the host in a way that the model does not cover.",
 }
 """Every code a row can have as `reason`, with what it means."""
 
 NEEDED = ("hidden", "ffn", "layers", "heads", "vocab", "seq_len", "tp", "pp", "mbs", "gbs")
-BITS = {"bf16": 16.0, "fp16": 16.0, "bfloat16": 16.0, "float16": 16.0, "fp8": 8.0, "mxfp8": 8.0, "float8": 8.0, "nvfp4": 4.0, "fp4": 4.0}
+BITS = {
+    "bf16": 16.0,
+    "fp16": 16.0,
+    "bfloat16": 16.0,
+    "float16": 16.0,
+    "fp8": 8.0,
+    "mxfp8": 8.0,
+    "float8": 8.0,
+    "nvfp4": 4.0,
+    "fp4": 4.0,
+}
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
 """Ranks and widths of multi-head latent attention where a row does not print them: DeepSeek-V2 and V3."""
 PACKED_TOKENS = 256.0
@@ -63,7 +75,7 @@ class Mapped:
     @property
     def supported(self) -> npt.NDArray[np.bool_]:
         """Which rows can be predicted [rows]."""
-        return self.reason == ""
+        return np.asarray(self.reason == "", bool)
 
 
 class _Findings:
@@ -79,7 +91,9 @@ class _Findings:
             self.reason[row] = code
             self.text[row] = text if isinstance(text, str) else text[row]
 
-    def fill(self, values: npt.NDArray[np.float64], default: npt.NDArray[np.float64] | float, what: str) -> npt.NDArray[np.float64]:
+    def fill(
+        self, values: npt.NDArray[np.float64], default: npt.NDArray[np.float64] | float, what: str
+    ) -> npt.NDArray[np.float64]:
         """Values with `default` where not given; says so unless `what` is empty."""
         open_rows = np.isnan(values)
         if what:
@@ -93,12 +107,18 @@ def map_runs(runs: Runs) -> Mapped:
     table = runs.table
     size = len(table)
     found = _Findings(size)
-    found.refuse(np.array([bool(fault) for fault in runs.faults], bool), "bad_value", [f"{fault}." for fault in runs.faults])
+    found.refuse(
+        np.array([bool(fault) for fault in runs.faults], bool), "bad_value", [f"{fault}." for fault in runs.faults]
+    )
     _refuse_families(table, found)
-    columns = {name: table[name].to_numpy(np.float64).copy() for name in table.columns if table[name].dtype == np.float64}
+    columns = {
+        name: table[name].to_numpy(np.float64).copy() for name in table.columns if table[name].dtype == np.float64
+    }
     missing = [[name for name in NEEDED if np.isnan(columns[name][row])] for row in range(size)]
     found.refuse(
-        np.array([bool(names) for names in missing], bool), "missing_field", [f"Not given: {', '.join(names)}." for names in missing]
+        np.array([bool(names) for names in missing], bool),
+        "missing_field",
+        [f"Not given: {', '.join(names)}." for names in missing],
     )
     values, generation = _hardware(table, found)
     values |= _model(table, columns, found)
@@ -109,10 +129,26 @@ def map_runs(runs: Runs) -> Mapped:
     _check(table, columns, values, found)
     supported = found.reason == ""
     # Unsupported rows get harmless numbers, so that one array computation covers the table.
-    unfinished = [name for name, value in values.items() if name not in ("power", "clock", "age_years") and not np.isfinite(value[supported]).all()]
+    unfinished = [
+        name
+        for name, value in values.items()
+        if name not in ("power", "clock", "age_years") and not np.isfinite(value[supported]).all()
+    ]
     assert not unfinished, unfinished
-    safe = {name: np.where(supported | np.isfinite(value), np.where(supported, value, 1.0), 1.0) for name, value in values.items()}
-    for name in ("generation", "recompute", "attention_kernel", "launch", "unfused_elementwise", "experts", "latent", "dense_blocks"):
+    safe = {
+        name: np.where(supported | np.isfinite(value), np.where(supported, value, 1.0), 1.0)
+        for name, value in values.items()
+    }
+    for name in (
+        "generation",
+        "recompute",
+        "attention_kernel",
+        "launch",
+        "unfused_elementwise",
+        "experts",
+        "latent",
+        "dense_blocks",
+    ):
         safe[name] = np.where(supported, safe[name], 0.0)
     assumptions = np.array(["; ".join(parts) for parts in found.assumed], object)
     return Mapped(
@@ -125,22 +161,26 @@ def _refuse_families(table: pd.DataFrame, found: _Findings) -> None:
     hybrid = family.str.contains("mamba|hybrid") | notes.str.contains(r"Hybrid Mamba|linear.attention", regex=True)
     found.refuse(hybrid.to_numpy(bool), "not_a_transformer", "Hybrid models with state-space layers are not covered.")
     found.refuse(
-        family.str.contains("zerobubble").to_numpy(bool), "schedule_not_modelled", "Zero-bubble schedules are not covered."
+        family.str.contains("zerobubble").to_numpy(bool),
+        "schedule_not_modelled",
+        "Zero-bubble schedules are not covered.",
     )
     offload = notes.str.contains(r"(?:optimizer|param) offload=True", regex=True) | (family == "dense_zero_offload")
     found.refuse(
-        offload.to_numpy(bool), "offload_not_modelled", "DeepSpeed's offload of optimizer or weights to the host is not covered."
+        offload.to_numpy(bool),
+        "offload_not_modelled",
+        "DeepSpeed's offload of optimizer or weights to the host is not covered.",
     )
 
 
-def _hardware(table: pd.DataFrame, found: _Findings) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_]]:
+def _hardware(
+    table: pd.DataFrame, found: _Findings
+) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_]]:
     names = [str(name) for name in table["hardware"]]
     systems = {name: system_named(name) for name in set(names)}
     facts = {name: accelerator_of(system) for name, system in systems.items() if system is not None}
     empty = dict.fromkeys(next(iter(facts.values())) if facts else accelerator_of(_any_system()), np.nan)
-    values = {
-        field: np.array([facts.get(name, empty)[field] for name in names], np.float64) for field in empty
-    }
+    values = {field: np.array([facts.get(name, empty)[field] for name in names], np.float64) for field in empty}
     generation = np.array([generation_of(system) if (system := systems[name]) else "" for name in names], object)
     given = np.array([bool(name) for name in names], bool)
     found.refuse(~given, "missing_field", "Not given: hardware.")
@@ -152,42 +192,17 @@ def _hardware(table: pd.DataFrame, found: _Findings) -> tuple[dict[str, npt.NDAr
         np.array([(system := systems[name]) is not None and not calibrated(system) for name in names], bool),
         "hardware_not_calibrated", [f"No kernel rates were measured for {name[:60]}." for name in names],
     )  # fmt: skip
-    _site(table, values)
+    describe_sites(table, values)
     return values, generation
 
 
-def _any_system() -> object:
-    return system_named("a100_80g_sxm")
+def _any_system() -> hardware.System:
+    return hardware.load("a100_80g_sxm")
 
 
-def _site(table: pd.DataFrame, values: dict[str, npt.NDArray[np.float64]]) -> None:
-    """Networks as the row describes its site, in place."""
-    hosts = table["gpus_per_node"].to_numpy(np.float64)
-    for row, (up, out, source) in enumerate(zip(table["scaleup"], table["scaleout"], table["source"], strict=True)):
-        if rate := _rate_per_processor(str(out), hosts[row]):
-            values["scale_out_bandwidth"][row] = rate
-        if size := re.search(r"(\d+)-GPU domain", str(up)):
-            values["domain"][row] = float(size[1])
-        # Jean Zay: four NVLinks between each pair of GPUs use up all twelve, so hosts hold two groups of four.
-        if "x4 per GPU pairs" in str(up) or "BigScience tr11" in str(source):
-            values["domain"][row] = 4.0
-            values["host_size"][row] = 8.0
-
-
-def _rate_per_processor(text: str, host: float) -> float | None:
-    """Bytes per second and direction of one processor's network, from words such as "8x400Gb/s IB"."""
-    if each := re.search(r"(\d+(?:\.\d+)?) ?Gb/s(?: RDMA)? per GPU", text):
-        return float(each[1]) / 8.0 * 1e9
-    links = re.search(r"(\d+)x\s*(?:[A-Za-z-]+ )?(\d+) ?Gb/s", text)
-    whole = re.search(r"(\d+) ?Gb/s[A-Za-z0-9 ]* per node", text)
-    if np.isnan(host):
-        return None
-    if links:
-        return float(links[1]) * float(links[2]) / host / 8.0 * 1e9
-    return float(whole[1]) / host / 8.0 * 1e9 if whole else None
-
-
-def _model(table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: _Findings) -> dict[str, npt.NDArray[np.float64]]:
+def _model(
+    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: _Findings
+) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
     attn = [str(text) for text in table["attn"]]
     latent = np.array([text.startswith("MLA") for text in attn], np.float64)
@@ -198,7 +213,9 @@ def _model(table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], fou
     heads = columns["heads"]
     head = fill(columns["head_dim"], columns["hidden"] / heads, "")
     mla = latent > 0
-    window = np.array([float(m[1]) if (m := re.search(r"sliding-window ?(\d+)", text)) else 0.0 for text in attn], np.float64)
+    window = np.array(
+        [float(m[1]) if (m := re.search(r"sliding-window ?(\d+)", text)) else 0.0 for text in attn], np.float64
+    )
     alternating = np.array(["alternating" in text for text in attn], bool)
     packed = table["notes"].astype(str).str.contains(r"packed", regex=True).to_numpy(bool)
     share = np.where(window > 0, np.where(alternating, 0.5, 1.0), 0.0)
@@ -229,7 +246,9 @@ def _model(table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], fou
     }
 
 
-def _layout(table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: _Findings) -> dict[str, npt.NDArray[np.float64]]:
+def _layout(
+    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: _Findings
+) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
     t, p = columns["tp"], columns["pp"]
     c = fill(columns["cp"], 1.0, "cp 1")
@@ -245,12 +264,18 @@ def _layout(table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], fo
     zero = fill(columns["zero_stage"], 1.0, "zero_stage 1")
     fsdp = fill(columns["fsdp"], np.where(zero >= 3, 1.0, 0.0), "")
     kinds, shares, unknown = _recompute([str(text) for text in table["recompute"]], columns["layers"], found)
-    found.refuse(unknown, "unknown_recompute", [f"Recomputation {str(text)[:60]!r} is not covered." for text in table["recompute"]])
+    found.refuse(
+        unknown,
+        "unknown_recompute",
+        [f"Recomputation {str(text)[:60]!r} is not covered." for text in table["recompute"]],
+    )
     dtype = [str(text).lower() for text in table["dtype"]]
     bits = np.array([BITS.get(text, np.nan) for text in dtype], np.float64)
     found.refuse(np.array([text == "" for text in dtype], bool), "missing_field", "Not given: dtype.")
     found.refuse(
-        np.isnan(bits), "unknown_precision", [f"Precision {text[:40]!r} is not covered; it must be one of {', '.join(BITS)}." for text in dtype]
+        np.isnan(bits),
+        "unknown_precision",
+        [f"Precision {text[:40]!r} is not covered; it must be one of {', '.join(BITS)}." for text in dtype],
     )
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     return {
@@ -323,20 +348,36 @@ def _check(
     found.refuse(few, "impossible_split", "gbs is less than dp x mbs.")
     found.refuse(values["num_blocks"] < p, "impossible_split", "There are fewer layers than pipeline stages.")
     routed = values["experts"] > 0
-    found.refuse(routed & (np.mod(values["experts"], values["expert_par"]) != 0), "impossible_split", "moe_experts is no multiple of ep.")
-    found.refuse(routed & ((values["expert_feedforward"] <= 0) | (values["experts_per_token"] > values["experts"])), "missing_field", "Not given or impossible: moe_ffn, moe_topk.")
-    found.refuse(routed & (values["dense_blocks"] > values["num_blocks"]), "impossible_split", "moe_dense_layers is more than layers.")
+    found.refuse(
+        routed & (np.mod(values["experts"], values["expert_par"]) != 0),
+        "impossible_split",
+        "moe_experts is no multiple of ep.",
+    )
+    found.refuse(
+        routed & ((values["expert_feedforward"] <= 0) | (values["experts_per_token"] > values["experts"])),
+        "missing_field",
+        "Not given or impossible: moe_ffn, moe_topk.",
+    )
+    found.refuse(
+        routed & (values["dense_blocks"] > values["num_blocks"]),
+        "impossible_split",
+        "moe_dense_layers is more than layers.",
+    )
     step, tokens_rate = columns["step_time_s"], columns["tokens_per_s_per_gpu"]
     tokens = values["batch_size"] * values["seq_size"] / product
     seconds = np.where(np.isnan(step), tokens / tokens_rate, step)
     width = np.where(routed, values["experts_per_token"] * values["expert_feedforward"], values["feedforward"])
-    weights = values["num_blocks"] * values["hidden"] * (2.0 * values["attn_heads"] * values["value_size"] + 2.0 * width)
+    weights = (
+        values["num_blocks"] * values["hidden"] * (2.0 * values["attn_heads"] * values["value_size"] + 2.0 * width)
+    )
     peak = np.where(values["linear_bits"] < 16, np.maximum(values["flops8"], values["flops16"]), values["flops16"])
     peak = np.where(values["linear_bits"] < 8, np.maximum(values["flops4"], peak), peak)
     with np.errstate(invalid="ignore", divide="ignore"):
         used = 6.0 * weights * tokens / seconds / peak
     texts = [
-        f"The measured time means {100.0 * share:.3g} % of the accelerator's peak; check the units of step_time_s." if share == share else ""
+        f"The measured time means {100.0 * share:.3g} % of the accelerator's peak; check the units of step_time_s."
+        if share == share
+        else ""
         for share in used
     ]
     found.refuse((used > 1.2) | (used < 1e-4), "implausible_measurement", texts)

@@ -26,7 +26,10 @@ DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
 
 
 def validate(
-    runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None, *, calculon: bool = False
+    runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None,
+    p: Parameters | None = None,
+    *,
+    calculon: bool = False,
 ) -> pd.DataFrame:
     """Predictions for measured runs, one row per run in the order given.
 
@@ -103,7 +106,9 @@ def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float
     return np.where(mapped.supported & np.isnan(step), tokens / rate, step)
 
 
-def breakdown(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None) -> pd.DataFrame:
+def breakdown(
+    runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None
+) -> pd.DataFrame:
     """What every predicted step consists of [s]: `id` and the fields of `engine.calibrated.step.StepTimes`."""
     mapped = map_runs(_runs(runs))
     parts: StepTimes = step_times(mapped.case, p or parameters())

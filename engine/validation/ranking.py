@@ -32,7 +32,7 @@ def layout_groups(table: pd.DataFrame) -> npt.NDArray[np.int64]:
     frame = table[keys].astype(str)
     # vTrain's single-node runs vary the batch from row to row; their layouts are compared by time per sample.
     frame.loc[table["source"].astype(str).str.startswith("vTrain single"), "gbs"] = "any"
-    return frame.groupby(keys, sort=False, dropna=False).ngroup().to_numpy(np.int64)
+    return frame.groupby(keys, sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
 
 
 def kendall_tau(predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]) -> float:
@@ -43,8 +43,10 @@ def kendall_tau(predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.flo
     return float(np.sum(a * b)) / norm if norm > 0 else float("nan")
 
 
-def ranking(predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.float64], group: npt.NDArray[np.int64]) -> Ranking:
-    """Tau and regret of times (per sample where batches differ) over groups with at least three distinct measured ones."""
+def ranking(
+    predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.float64], group: npt.NDArray[np.int64]
+) -> Ranking:
+    """Tau and regret of times (per sample where batches differ) over groups with three or more distinct ones."""
     taus, regrets = [], []
     for rows in pd.Series(np.arange(len(group))).groupby(group).indices.values():
         x, y = predicted[rows], measured[rows]
@@ -56,4 +58,6 @@ def ranking(predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.float64
         regrets.append(y[np.argmin(x)] / y.min() - 1.0)
     if not taus:
         return Ranking(float("nan"), float("nan"), 0)
-    return Ranking(float(np.nanmean(taus)) if np.isfinite(taus).any() else float("nan"), float(np.mean(regrets)), len(taus))
+    return Ranking(
+        float(np.nanmean(taus)) if np.isfinite(taus).any() else float("nan"), float(np.mean(regrets)), len(taus)
+    )

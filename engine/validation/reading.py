@@ -18,9 +18,9 @@ import pandas as pd
 __all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs", "runs_of"]
 
 COUNTS = (
-    "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk", "moe_ffn",
-    "moe_shared", "moe_dense_layers", "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp", "mbs", "gbs",
-    "zero_stage", "core",
+    "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk",
+    "moe_ffn", "moe_shared", "moe_dense_layers", "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp",
+    "mbs", "gbs", "zero_stage", "core",
 )  # fmt: skip
 """Whole numbers."""
 MEASURES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gib")
@@ -28,16 +28,16 @@ MEASURES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gib")
 NUMBERS = COUNTS + MEASURES
 TRUTHS = ("gated_mlp", "tied_embeddings", "seq_parallel", "fsdp")
 TEXTS = (
-    "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute", "dtype",
-    "mem_kind", "status", "notes", "group", "split", "completeness",
+    "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute",
+    "dtype", "mem_kind", "status", "notes", "group", "split", "completeness",
 )  # fmt: skip
 MAY_BE_ZERO = frozenset({"moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "zero_stage", "core"})
 LARGEST = 1e9
 
 VTRAIN = {
-    "# GPUs": "num_gpus", "global batch": "gbs", "micro batch": "mbs", "hidden size": "hidden", "attention heads": "heads",
-    "# layers": "layers", "sequence length": "seq_len", "tensor parallelism": "tp", "data parallelism": "dp",
-    "pipeline parallelism": "pp",
+    "# GPUs": "num_gpus", "global batch": "gbs", "micro batch": "mbs", "hidden size": "hidden",
+    "attention heads": "heads", "# layers": "layers", "sequence length": "seq_len", "tensor parallelism": "tp",
+    "data parallelism": "dp", "pipeline parallelism": "pp",
 }  # fmt: skip
 VTRAIN_TIME = "iteration time (ms)"
 VTRAIN_FACTS: dict[str, object] = {
@@ -84,7 +84,9 @@ def read_runs(path: str | os.PathLike[str]) -> Runs:
         raise RunsFileError(f"{shown} does not exist; give a CSV file of measured runs.") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as problem:
         first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise RunsFileError(f"{shown} cannot be read as CSV ({first}); give a comma-separated table in UTF-8.") from None
+        raise RunsFileError(
+            f"{shown} cannot be read as CSV ({first}); give a comma-separated table in UTF-8."
+        ) from None
     name = os.path.splitext(os.path.basename(shown))[0]
     return typed(_plain(raw, name))
 
@@ -102,8 +104,8 @@ def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
         if not {"hardware", "hidden", "layers"} <= set(raw.columns):
             known = ", ".join(raw.columns[:8]) or "none"
             raise RunsFileError(
-                f"{name} has the columns {known}, which are no table of runs; it must have at least hardware, hidden and "
-                "layers as in runs.csv, or vTrain's columns."
+                f"{name} has the columns {known}, which are no table of runs; it must have at least hardware, hidden "
+                "and layers as in runs.csv, or vTrain's columns."
             )
         return raw
     table = raw.rename(columns=VTRAIN)[list(VTRAIN.values())].copy()
@@ -141,9 +143,9 @@ def typed(raw: pd.DataFrame) -> Runs:
         columns[name] = _texts(table[name]) if name in table else np.full(size, "", object)
     for name in COUNTS + MEASURES:
         check = _count if name in COUNTS else _measure
-        columns[name] = _parse(table, name, lambda text, n=name, f=check: f(n, text), faults)
+        columns[name] = _parse(table, name, check, faults)
     for name in TRUTHS:
-        columns[name] = _parse(table, name, lambda text, n=name: _truth(n, text), faults)
+        columns[name] = _parse(table, name, _truth, faults)
     ids = np.asarray(columns["id"], object)
     columns["id"] = np.array([ids[i] or f"row-{i + 1}" for i in range(size)], object)
     for name in table.columns:
@@ -157,7 +159,7 @@ def _texts(values: pd.Series) -> npt.NDArray[np.object_]:
 
 
 def _parse(
-    table: pd.DataFrame, name: str, read: Callable[[str], float], faults: list[list[str]]
+    table: pd.DataFrame, name: str, read: Callable[[str, str], float], faults: list[list[str]]
 ) -> npt.NDArray[np.float64]:
     values = np.full(len(table), np.nan)
     if name not in table:
@@ -166,7 +168,7 @@ def _parse(
         if text == "":
             continue
         try:
-            values[position] = read(text)
+            values[position] = read(name, text)
         except ValueError as problem:
             faults[position].append(str(problem))
     return values

@@ -24,8 +24,9 @@ __all__ = ["SEEDS", "TwoFold", "fit_all", "leave_one_source_out", "start_paramet
 SEEDS = (0, 1, 2, 3, 4)
 """Seeds of the random halves that two-fold errors are averaged over."""
 ROUND_START: dict[str, float] = {
-    "sustained_ampere": 0.75, "sustained_hopper": 0.65, "sustained_blackwell": 0.5, "power_exponent": 1.0, "eight_bit": 0.9,
-    "attention": 0.6, "launch": 30e-6, "overlap_data": 0.75, "overlap_tensor": 0.75, "immaturity": 0.15,
+    "sustained_ampere": 0.75, "sustained_hopper": 0.65, "sustained_blackwell": 0.5, "power_exponent": 1.0,
+    "eight_bit": 0.9, "attention": 0.6, "launch": 30e-6, "overlap_data": 0.75, "overlap_tensor": 0.75,
+    "immaturity": 0.15,
 }  # fmt: skip
 """Where every fit starts and its prior is centred: round values from microbenchmarks and papers, not the last fit."""
 
@@ -34,8 +35,8 @@ ROUND_START: dict[str, float] = {
 class TwoFold:
     """Errors on rows that had no part in the fit, for several random halves.
 
-    `errors`: one row per seed and set with `seed`, `set`, `rows`, `mean`, `median`, `bias` [%]. `predicted`: seconds per
-    step of every row when it was not fitted, from the first seed [rows]; NaN where unsupported.
+    `errors`: one row per seed and set with `seed`, `set`, `rows`, `mean`, `median`, `bias` [%]. `predicted`: seconds
+    per step of every row when it was not fitted, from the first seed [rows]; NaN where unsupported.
     """
 
     errors: pd.DataFrame
@@ -43,7 +44,9 @@ class TwoFold:
 
     def means(self) -> dict[str, float]:
         """Mean error of every set, averaged over seeds [%]."""
-        return {str(name): float(value) for name, value in self.errors.groupby("set", sort=False)["mean"].mean().items()}
+        return {
+            str(name): float(value) for name, value in self.errors.groupby("set", sort=False)["mean"].mean().items()
+        }
 
 
 def start_parameters(p: Parameters | None = None) -> Parameters:
@@ -59,7 +62,11 @@ def _prepared(runs: Runs | None) -> tuple[Mapped, npt.NDArray[np.float64], npt.N
 
 
 def _fit(
-    mapped: Mapped, measured: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], rows: npt.NDArray[np.bool_], names: Sequence[str]
+    mapped: Mapped,
+    measured: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.bool_],
+    names: Sequence[str],
 ) -> Fit:
     index = np.flatnonzero(rows & (weights > 0))
     return fit_parameters(
@@ -123,7 +130,14 @@ def _tested(
                 continue
             size = 100.0 * np.abs(found)
             rows.append(
-                {"seed": seed, "set": name, "rows": len(found), "mean": size.mean(), "median": np.median(size), "bias": 100.0 * np.median(found)}
+                {
+                    "seed": seed,
+                    "set": name,
+                    "rows": len(found),
+                    "mean": size.mean(),
+                    "median": np.median(size),
+                    "bias": 100.0 * np.median(found),
+                }
             )
     assert kept is not None
     return TwoFold(pd.DataFrame(rows), kept)

@@ -63,13 +63,13 @@ RULES: tuple[Rule, ...] = (
     Rule("vTrain", r"vTrain", "Megatron-LM of 2022; the paper states no overlap", {"attention_kernel": "unfused"}),
     Rule(
         "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM\+DeepSpeed",
-        "ZeRO-3 of 2021 gathers tensor by tensor without prefetch: twelve tensors per block; a third of the network rate "
-        "chosen on the six rows",
+        "ZeRO-3 of 2021 gathers tensor by tensor without prefetch: twelve tensors per block; a third of the network "
+        "rate chosen on the six rows",
         {"attention_kernel": "unfused", "gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
     ),
     Rule(
         "DeepSpeed pipeline", r"Megatron-DeepSpeed|DeepSpeed\+Megatron|MT-NLG|BigScience",
-        "the pipeline engine sends and receives in separate, blocking steps, whole tensors, and reduces 32-bit gradients",
+        "the pipeline engine sends and receives whole tensors in separate, blocking steps; gradients are 32-bit",
         {"attention_kernel": "unfused", "gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
     ),
     Rule(
@@ -82,14 +82,18 @@ RULES: tuple[Rule, ...] = (
         "NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models",
         {**EAGER, "attention_kernel": "flash2", "pytorch_native": 1.0, "shard_gradient_bytes": 4.0},
     ),
-    Rule("NeMo", r"NeMo|dgxc|PaXML", "distributed optimizer and tensor-parallel overlap on in the performance recipes", NVIDIA),
+    Rule("NeMo", r"NeMo|dgxc|PaXML", "distributed optimizer and overlap on in the performance recipes", NVIDIA),
     Rule(
         "Composer", r"llm-foundry|Composer",
-        "FlashAttention of the 1.x generation: fitted alone, these rows want its rates", {**EAGER, "attention_kernel": "flash1"},
+        "FlashAttention of the 1.x generation: fitted alone, these rows want its rates",
+        {**EAGER, "attention_kernel": "flash1"},
     ),
     Rule(
         "torchtitan", r"torchtitan", "compiled, FlashAttention 2 through PyTorch, 32-bit gradient reduction",
-        {"attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0, "pytorch_native": 1.0},
+        {
+            "attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0,
+            "pytorch_native": 1.0,
+        },
     ),
     Rule(
         "Hugging Face with DeepSpeed", r"HF \+ DeepSpeed", "plain Llama modules",
@@ -124,7 +128,9 @@ def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> t
     """
     text = {name: runs[name].astype(str) for name in ("framework", "source", "notes", "hardware", "date")}
     where = text["framework"] + " | " + text["source"]
-    facts = pd.DataFrame({name: [value] * len(runs) for name, value in DEFAULTS.items()}, index=runs.index, dtype=object)
+    facts = pd.DataFrame(
+        {name: [value] * len(runs) for name, value in DEFAULTS.items()}, index=runs.index, dtype=object
+    )
     named = np.full(len(runs), "default", object)
     still_open = np.ones(len(runs), bool)
     for rule in RULES:
@@ -149,7 +155,9 @@ def _refine(facts: pd.DataFrame, text: dict[str, pd.Series], generation: npt.NDA
         return text[column].str.contains(pattern, regex=True).to_numpy(bool)
 
     # No kernel written for Ampere is faster than FlashAttention 2.
-    facts.loc[noted(AMPERE, "hardware") & (facts["attention_kernel"] == "native").to_numpy(bool), "attention_kernel"] = "flash2"
+    facts.loc[
+        noted(AMPERE, "hardware") & (facts["attention_kernel"] == "native").to_numpy(bool), "attention_kernel"
+    ] = "flash2"
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
     facts.loc[noted(r"MP mode DEFAULT"), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
     facts.loc[noted(r"(?i)async ?tp"), "overlap_tensor"] = 1.0
@@ -175,14 +183,16 @@ def _override(facts: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
     for name in SOFTWARE_COLUMNS:
         if name not in runs:
             continue
+        values = facts[name].tolist()
         for position, value in enumerate(runs[name]):
             word = "" if value is None or value != value else str(value).strip()
             if word == "":
                 continue
             try:
-                facts.iloc[position, facts.columns.get_loc(name)] = _fact(name, word)
+                values[position] = _fact(name, word)
             except ValueError as problem:
                 faults[position] = str(problem)
+        facts[name] = pd.Series(values, index=facts.index, dtype=object)
     return faults
 
 

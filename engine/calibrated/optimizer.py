@@ -1,0 +1,51 @@
+"""What a processor holds, and the time to update it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.pipeline import Blocks
+from engine.calibrated.rates import Rates
+from engine.calibrated.weights import local_weights
+
+__all__ = ["optimizer_time", "shares"]
+
+OPTIMIZER_BYTES = 38.0
+"""Bytes per owned parameter of an Adam step: gradient, master weight and two moments in and out, 16-bit weight out."""
+LOCAL_BYTES = 6.0
+"""Bytes per local parameter for zeroing and scaling gradients."""
+OPTIMIZER_LAUNCHES = 50.0
+
+
+def shares(case: Case, blocks: Blocks) -> tuple[Floats, Floats]:
+    """Parameters on one processor of the stage with most, outside and inside experts [elements].
+
+    Every stage waits for the exchange and the update of that one.
+    """
+    model, layout = case.model, case.layout
+    routed, alone = model.experts > 0, layout.pipeline_par == 1
+    local = local_weights(case)
+    plain = np.where(routed, model.dense_blocks, model.num_blocks)
+    most = np.maximum(np.where(layout.pipeline_par > 2, blocks.middle, blocks.first), blocks.first)
+    held = most * np.where(routed, local.sparse, local.dense)
+    held = held + np.where(routed, np.minimum(plain, most) * (local.dense - local.sparse), 0.0)
+    held = held + local.vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
+    inside = np.where(routed, np.maximum(most - np.where(alone, plain, 0.0), 0.0) * local.experts, 0.0)
+    return held, inside
+
+
+def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats, host: Floats) -> Floats:
+    """Seconds of the optimizer's update per step [s], bound by memory.
+
+    Args:
+        held, held_experts: parameters on one processor [elements]. host: host time per kernel [s].
+    """
+    layout = case.layout
+    replicas = layout.data_par * layout.context_par
+    expert_replicas = replicas * layout.tensor_par / (layout.expert_par * layout.expert_tensor_par)
+    sharded = layout.zero_stage >= 1
+    owned = held / np.where(sharded, replicas, 1.0)
+    owned = owned + held_experts / np.where(sharded, np.maximum(expert_replicas, 1.0), 1.0)
+    local = np.where(layout.fully_sharded > 0, 0.0, held + held_experts)
+    return (OPTIMIZER_BYTES * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host
