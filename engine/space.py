@@ -204,11 +204,11 @@ class Space:
                         if m * model.seq_size % tensor == 0 and allow["microbatch_size"](m)
                     )
                     kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
-                    assignments = len(self.assignments[kind])
-                    if interleavings and microbatches and assignments:
-                        cells.append(
-                            Cell(tensor, pipeline, data, batch, interleavings, microbatches, kind, assignments)
-                        )
+                    cell = Cell(
+                        tensor, pipeline, data, batch, interleavings, microbatches, kind, len(self.assignments[kind])
+                    )
+                    if interleavings and microbatches and cell.assignments and len(self.modes[mode_kind(cell)]):
+                        cells.append(cell)
         return tuple(cells)
 
     def _batches(self, data_par: int) -> Sequence[int]:

@@ -71,10 +71,10 @@ def _draw(random: Random, largest: int) -> Drawn:
     heads = shape["attn_heads"]
     shape["hidden"] = random.choice((heads * shape["attn_size"], heads * shape["attn_size"], 1, 7, 24, 4096))
     shape["feedforward"] = random.choice((4 * shape["hidden"], 4 * shape["hidden"], 5461, 1))
-    shape["num_blocks"] = random.choice((1, 2, 3, 4, 5, 6, 12, 24))
+    shape["num_blocks"] = random.choice((1, 2, 3, 5, 6, 7, 11, 12, 24))
     machine = worlds.system(random)
     known = sorted(set(machine["matrix"]) & set(worlds.KNOWN_DATATYPES))
-    machine["mem1"]["GiB"] = random.choice((1e-6, 1e-3, 0.01, 0.1, 0.3, 1, 8, 80, 1e6))
+    machine["mem1"]["GiB"] = random.choice((1e-5, 1e-3, 0.03, 0.3, 8, 80, 80, 1e6, 1e6, 1e6))
     if machine["mem2"]["GiB"] and random.random() < 0.6:
         machine["mem2"]["GiB"] = random.choice((1e-3, 0.01, 0.1, 1))
     num_procs = random.choice((1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16, 64, 101))
@@ -108,11 +108,11 @@ def _limits(random: Random, tiers: int) -> dict[str, Any]:
         "activation_recompute": ("none", ["none", "full"], {"attn_only"}),
         "tensor_par_comm_type": ("rs_ag", ["p2p_rs_ag", "ar"]),
         "tensor_par_overlap": ("none", ["pipe", "ring"], ("none", "ring")),
-        "uneven_pipelines": (True, False),
+        "uneven_pipelines": (True, True, True, False),
         **{name: (True, False, [False, True]) for name in flags},
     }
     chosen = random.sample(sorted(options), random.choice((0, 1, 3, 3, 5)))
-    if random.random() < 0.4:  # what widens a space is drawn more often
+    if random.random() < 0.5:  # what widens a space is drawn more often
         chosen += random.sample(("uneven_pipelines", "attention_type", "training", "batch_size"), 2)
     return {name: random.choice(options[name]) for name in chosen}
 

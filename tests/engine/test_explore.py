@@ -1,0 +1,409 @@
+"""Exploring against evaluating every listed execution, and against Calculon's exhaustive searches."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import engine
+import engine.steps
+import models
+from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, reasons
+from engine.columns import HEADLINE
+from engine.store import Store
+from tests import reference
+from tests.engine.small_spaces import FIELDS, Drawn, draw
+
+EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name
+METRICS = [column.name for column in HEADLINE]
+BETTER = {column.name: column.better for column in HEADLINE}
+CELL = ["tensor_par", "pipeline_par", "data_par", "batch_size"]
+
+
+def assert_rows(found: Exploration, executions: pd.DataFrame) -> None:
+    """The rows are the executions that run, with the very figures that evaluating them gives."""
+    runs = executions[executions["status"] == "ok"]
+    rows = found.rows.table().to_pandas().sort_values("id")
+    assert rows["id"].tolist() == runs.index.tolist()
+    for name in FIELDS:
+        assert rows[name].astype(object).tolist() == runs[name].astype(object).tolist(), name
+    for name in METRICS:
+        differs = np.flatnonzero(rows[name].to_numpy() != runs[name].to_numpy())
+        assert not len(differs), (name, rows.iloc[differs[:1]].to_dict("records"), runs[name].iloc[differs[:1]])
+
+
+def assert_counts(found: Exploration, executions: pd.DataFrame) -> None:
+    by_reason = Counter(executions["reason"].astype(str))
+    assert found.total == len(executions)
+    assert found.feasible == by_reason.pop("", 0)
+    assert found.infeasible_by_reason == dict(by_reason)
+    assert list(found.infeasible_by_reason.values()) == sorted(by_reason.values(), reverse=True)
+
+
+def assert_best(found: Exploration, executions: pd.DataFrame) -> None:
+    runs = executions[executions["status"] == "ok"]
+    if runs.empty:
+        assert found.best is None
+        return
+    best = found.best
+    assert best is not None
+    assert best["id"] == runs["sample_rate"].idxmax()
+    assert best["sample_rate"] == runs["sample_rate"].max()
+    assert {name: best[name] for name in FIELDS} == {name: runs.loc[best["id"], name] for name in FIELDS}
+    assert best["block_fw_flops"] == runs.loc[best["id"], "block_fw_flops"]
+
+
+def needs(drawn: Drawn, executions: pd.DataFrame) -> pd.DataFrame:
+    """Memory that the executions need, also those that do not get it: of a system that has enough."""
+    plenty = drawn.on(
+        {
+            "mem1": {**drawn.machine["mem1"], "GiB": 1e15},
+            "mem2": {**drawn.machine["mem2"], "GiB": 1e15, "GBps": drawn.machine["mem2"]["GBps"] or 1},
+        }
+    )
+    found = engine.evaluate(drawn.scenario.model, plenty, executions[FIELDS])
+    assert (found["status"] == "ok").all()
+    return found
+
+
+def assert_cells(found: Exploration, executions: pd.DataFrame, drawn: Drawn, random: Random) -> None:
+    groups = dict(list(executions.groupby(CELL, sort=False)))
+    metric = random.choice(METRICS)
+    for name in ("sample_rate", metric):
+        table = found.by_cell(name)
+        assert [tuple(row) for row in table[CELL].to_numpy().tolist()] == list(groups)
+        for row, (cell, inside) in zip(table.to_dict("records"), groups.items(), strict=True):
+            runs = inside[inside["status"] == "ok"]
+            assert (row["total"], row["feasible"]) == (len(inside), len(runs)), cell
+            if runs.empty:
+                assert row["value"] != row["value"]
+                assert row["id"] == -1
+                assert_obstacle(row, inside, drawn)
+                continue
+            values = runs[name]
+            assert row["value"] == (values.max() if BETTER[name] == "higher" else values.min()), (name, cell)
+            assert values[row["id"]] == row["value"], (name, cell)
+            assert (row["reason"], row["reason_text"]) == ("", "")
+            assert row["shortfall_bytes"] != row["shortfall_bytes"]
+            if name == "sample_rate":
+                assert row["id"] == values.idxmax()
+
+
+def assert_obstacle(row: dict[str, Any], inside: pd.DataFrame, drawn: Drawn) -> None:
+    """The reason nearest to being overcome, and exactly what the least demanding execution lacks."""
+    by_reason = Counter(inside["reason"].astype(str))
+    for code, memory in (("memory_tier2", "mem2"), ("memory_tier1", "mem1")):
+        if by_reason[code]:
+            needed = needs(drawn, inside[inside["reason"] == code])[f"proc_mem_{code[7:]}_cap_req"].min()
+            assert row["reason"] == code
+            assert row["shortfall_bytes"] == needed - drawn.machine[memory]["GiB"] * 2**30
+            assert f"{needed / 2**30:,.1f} GiB" in row["reason_text"]
+            return
+    most = max(by_reason.values())
+    assert row["reason"] == next(reason.code for reason in reasons.REASONS if by_reason[reason.code] == most)
+    assert row["shortfall_bytes"] != row["shortfall_bytes"]
+    assert f"{most:,} of {len(inside):,} executions" in row["reason_text"]
+
+
+def assert_step_times(found: Exploration, executions: pd.DataFrame) -> None:
+    table = found.reductions.step_times()
+    times = executions.loc[executions["status"] == "ok", "total_time"].to_numpy()
+    assert (table["low"] < table["high"]).all()
+    assert (table["low"].to_numpy()[1:] >= table["high"].to_numpy()[:-1]).all()
+    inside = [int(((times >= low) & (times < high)).sum()) for low, high in table[["low", "high"]].to_numpy()]
+    assert inside == table["count"].tolist()
+    assert sum(inside) == len(times)
+
+
+@settings(max_examples=60)
+@given(random=st.randoms(use_true_random=False))
+def test_an_exploration_says_what_evaluating_everything_says(random: Random) -> None:
+    drawn = draw(random, largest=6_000)
+    # few at a time, so that results come together from many plans and chunks
+    sites, rows = random.choice((1, 5, 4096)), random.choice((3, 100, 8192))
+    with (
+        mock.patch.object(EXPLORE, "SITES_PER_PLAN", sites),
+        mock.patch.object(engine.steps, "ROWS_PER_CHUNK", rows),
+    ):
+        found = engine.explore_scenario(drawn.scenario)
+        assert_counts(found, executions := evaluated(drawn))
+        assert_rows(found, executions)
+    assert_best(found, executions)
+    assert_cells(found, executions, drawn, random)
+    assert_step_times(found, executions)
+
+
+def evaluated(drawn: Drawn) -> pd.DataFrame:
+    return engine.evaluate(drawn.scenario.model, drawn.scenario.system, drawn.listed)
+
+
+def test_draws_reach_every_case() -> None:
+    """A property over draws that never reach a case says nothing about it."""
+    seen: Counter[str] = Counter()
+    for seed in range(120):
+        drawn = draw(Random(seed), largest=1_500)
+        found = engine.explore_scenario(drawn.scenario)
+        executions = found.evaluate_ids(np.arange(found.total))
+        seen.update(found.infeasible_by_reason.keys())
+        seen.update(executions.loc[executions["status"] == "ok", "attention_type"].unique())
+        seen["nothing in it"] += found.total == 0
+        seen["nothing runs"] += found.total > 0 and found.feasible == 0
+        seen["all runs"] += found.total > 0 and found.feasible == found.total
+        seen["some run"] += 0 < found.feasible < found.total
+        runs = executions[executions["status"] == "ok"]
+        seen["inference"] += (~runs["training"]).any()
+        seen["roofline"] += drawn.machine["processing_mode"] == "roofline" and found.feasible > 0
+        seen["three tiers"] += runs["data_par_net"].max() >= 2
+        seen["no second tier"] += drawn.machine["mem2"]["GiB"] == 0 and found.feasible > 0
+        seen["offload"] += runs["activations_offload"].any()
+        seen["uneven"] += (drawn.shape["num_blocks"] % runs["pipeline_par"] != 0).any()
+        seen["interleaved"] += (runs["pipeline_interleaving"] > 1).any()
+        seen["batches"] += runs.groupby(CELL[:3])["batch_size"].nunique().max() > 1
+        seen["ties"] += runs["sample_rate"].eq(runs["sample_rate"].max()).sum() > 1
+    expected = {"network_too_small", "network_not_filled", "offload_needs_three_blocks", "feedforward_not_divisible"}
+    assert set(seen) >= expected | {"memory_tier1", "memory_tier2", "multihead", "multiquery"}
+    assert min(seen.values()) >= 5, seen
+
+
+SEARCHES = [each for each in reference.spaces() if "best_sample_rate" in each]
+REASON_OF_ERROR = {
+    "isn't big enough": "network_too_small",
+    "isn't fully used": "network_not_filled",
+    "Mem tier1": "memory_tier1",
+    "Mem tier2": "memory_tier2",
+    "Offloading requires": "offload_needs_three_blocks",
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: f"{search['model']} {search['num_procs']}")
+def test_an_exploration_finds_what_the_exhaustive_search_finds(search: dict[str, Any]) -> None:
+    asked = {name: search[name] for name in ("num_procs", "max_batch_size", "datatype")}
+    found = engine.explore(search["model"], search["system"], **asked)
+    errors: Counter[str] = Counter()
+    for text, number in search["errors"].items():
+        errors[next(reason for part, reason in REASON_OF_ERROR.items() if part in text)] += number
+    assert (found.total, found.feasible) == (search["total"], search["feasible"])
+    assert found.infeasible_by_reason == errors
+    best = found.best
+    assert best is not None
+    assert best["sample_rate"] == search["best_sample_rate"]
+    assert [best["id"], best["sample_rate"]] == search["top10"][0]
+    assert found.top(10)[["id", "sample_rate"]].to_numpy().tolist() == search["top10"]
+    assert found.rows.count([("sample_rate", "=", best["sample_rate"])]) == search["n_tied_at_best"]
+
+
+SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
+NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "tensor_par": [1, 2], "data_par": [1, 2]}}
+
+
+def assert_identical(one: Exploration, other: Exploration) -> None:
+    for name in ("key", "total", "feasible", "infeasible_by_reason", "best"):
+        assert getattr(one, name) == getattr(other, name), name
+    for metric in METRICS:
+        pd.testing.assert_frame_equal(one.by_cell(metric), other.by_cell(metric), check_exact=True)
+    pd.testing.assert_frame_equal(one.reductions.step_times(), other.reductions.step_times(), check_exact=True)
+    assert one.rows.table().schema == other.rows.table().schema
+    # as pandas: words may be numbered differently
+    columns = [each.rows.table().to_pandas().astype(dict.fromkeys(FIELDS, object)) for each in (one, other)]
+    pd.testing.assert_frame_equal(*columns, check_exact=True)
+    pd.testing.assert_frame_equal(one.frontier("sample_rate", METRICS[-2]), other.frontier("sample_rate", METRICS[-2]))
+
+
+def without_evaluating() -> Any:
+    """Makes any attempt to evaluate a space fail."""
+    return mock.patch.object(EXPLORE, "prepare", side_effect=AssertionError("evaluated again"))
+
+
+def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
+    drawn = [draw(Random(seed), largest=12_000) for seed in range(12)]
+    in_memory = [engine.explore_scenario(each.scenario) for each in drawn]
+    sizes = [each.feasible for each in in_memory]
+    assert min(sizes) == 0 < 2000 < max(sizes)  # nothing at all, some in the database, and some in shards
+    with Store(store_path) as store:
+        for each, wanted in zip(drawn, in_memory, strict=True):
+            assert_identical(engine.explore_scenario(each.scenario, store=store), wanted)
+    with Store(store_path) as store, without_evaluating():
+        for each, wanted in zip(drawn, in_memory, strict=True):
+            assert_identical(engine.explore_scenario(each.scenario, store=store), wanted)
+
+
+def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
+    """Neither under another name of the model, nor with limits written differently, nor by threads at once."""
+    model, system = "megatron-126M", "a100_80g"
+    copy = models.load(model).model_copy(update={"name": "another", "title": "Another"})
+    with Store(store_path) as store:
+        runs = []
+        with mock.patch.object(EXPLORE, "_run", side_effect=EXPLORE._run) as run:
+            ask = lambda: runs.append(engine.explore(model, system, **NARROW, store=store))  # noqa: E731
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert run.call_count == 1
+        assert len(runs) == 4
+        with without_evaluating():
+            limits = {"tensor_par": (2, 1), "data_par": {1, 2}, "tensor_par_overlap": ["none"], "training": None}
+            same = engine.explore(copy, system, **{**NARROW, "limits": limits}, store=store)
+            assert_identical(same, runs[0])
+            with pytest.raises(AssertionError, match="evaluated again"):
+                engine.explore(model, system, **{**NARROW, "max_batch_size": 4}, store=store)
+
+
+@pytest.mark.parametrize("checks", [0, 1, 3, 8])
+def test_stopping_leaves_the_store_as_it_was(store_path: Path, checks: int) -> None:
+    with Store(store_path) as store:
+        engine.explore("megatron-126M", "a100_80g", **NARROW, store=store)
+        before = store.records()
+        files = sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*"))
+        turn = count()
+        with (
+            mock.patch.object(engine.steps, "ROWS_PER_CHUNK", 1000),
+            pytest.raises(ExplorationCancelled),
+        ):
+            engine.explore(
+                "megatron-126M", "h100_80g_nvl8", **NARROW, store=store, cancel=lambda: next(turn) >= checks
+            )
+        assert next(turn) == checks + 1  # stopped at once
+        assert store.records() == before
+        assert sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*")) == files
+        found = engine.explore("megatron-126M", "h100_80g_nvl8", **NARROW, store=store, cancel=threading.Event())
+        assert_identical(found, engine.explore("megatron-126M", "h100_80g_nvl8", **NARROW))
+
+
+def test_an_event_stops_an_exploration_in_memory() -> None:
+    event = threading.Event()
+    event.set()
+    with pytest.raises(ExplorationCancelled, match=r"^The exploration was stopped\.$"):
+        engine.explore("megatron-126M", "a100_80g", **SMALL, cancel=event)
+
+
+@pytest.mark.parametrize("limits", [{}, {"tensor_par": 3}], ids=["some", "none"])
+def test_progress_rises_to_the_total(limits: dict[str, Any]) -> None:
+    told: list[Progress] = []
+    clock = map(float, count())  # every look at the clock is a second later: each chunk is worth telling
+    with mock.patch.object(EXPLORE._Clock, "seconds", side_effect=clock):
+        found = engine.explore("megatron-126M", "a100_80g", **SMALL, limits=limits, progress=told.append)
+    assert [each.done for each in told] == sorted(each.done for each in told)
+    assert [each.feasible for each in told] == sorted(each.feasible for each in told)
+    assert all(each.feasible <= each.done <= each.total == found.total for each in told)
+    assert (told[-1].done, told[-1].feasible) == (found.total, found.feasible)
+    if found.total:
+        assert len(told) > 5
+        assert told[-1].seconds_left == 0
+        halfway = told[len(told) // 2]
+        assert halfway.rate == halfway.done / halfway.seconds
+        assert halfway.seconds_left == pytest.approx((halfway.total - halfway.done) / halfway.rate)
+
+
+def test_spaces_too_large_to_explore_are_refused_before_any_work() -> None:
+    both = {"fused_activation": [True, False], "attention_type": ["multihead", "multiquery"], "training": [True, False]}
+    asked = {"num_procs": 4096, "max_batch_size": 4096, "datatype": "float16"}
+    limits = {**both, "batch_size": {"min": 1024}}
+    with (
+        without_evaluating(),
+        pytest.raises(ExplorationTooLarge, match=r"^The space has [0-9,]{13,} executions; up to 2,000,.*\.$"),
+    ):
+        engine.explore("gpt3-175B", "h100_80g_nvl8", **asked, limits=limits)
+
+
+def test_more_rows_than_memory_holds_are_refused() -> None:
+    with (
+        mock.patch.object(EXPLORE, "LARGEST_IN_MEMORY", 1000),
+        pytest.raises(ExplorationTooLarge, match=r"^[0-9,]+ executions are feasible, more than the 1,000 .*\.$"),
+    ):
+        engine.explore("megatron-126M", "a100_80g", **NARROW)
+
+
+def test_several_processes_say_what_one_says() -> None:
+    asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16"}
+    told: list[Progress] = []
+    with mock.patch.object(EXPLORE, "SITES_PER_PLAN", 8):
+        one = engine.explore("megatron-5B", "a100_80g", **asked)
+        two = engine.explore("megatron-5B", "a100_80g", **asked, workers=2, progress=told.append)
+    assert two.infeasible_by_reason == one.infeasible_by_reason
+    for metric in METRICS:
+        pd.testing.assert_frame_equal(one.by_cell(metric), two.by_cell(metric), check_exact=True)
+    pd.testing.assert_frame_equal(one.reductions.step_times(), two.reductions.step_times(), check_exact=True)
+    assert (told[-1].done, told[-1].feasible) == (one.total, one.feasible)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.0, True, "2"])
+def test_impossible_numbers_of_processes_are_refused(workers: Any) -> None:
+    with pytest.raises(ValueError, match=r"^workers is .*; it must be a whole number of at least 1\.$"):
+        engine.explore("megatron-126M", "a100_80g", **NARROW, workers=workers)
+
+
+def test_threads_explore_and_evaluate_beside_each_other() -> None:
+    drawn = [draw(Random(seed), largest=6_000) for seed in range(40, 52)]
+    wanted = [(found.feasible, found.by_cell("total_time")) for found in _each(drawn)]
+    results: dict[int, list[Any]] = {}
+
+    def work(number: int) -> None:
+        order = drawn[number:] + drawn[:number]
+        found = [(each.feasible, each.by_cell("total_time")) for each in _each(order)]
+        results[number] = found[-number:] + found[:-number] if number else found
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    for found in results.values():
+        for (feasible, table), (feasible_alone, table_alone) in zip(found, wanted, strict=True):
+            assert feasible == feasible_alone
+            pd.testing.assert_frame_equal(table, table_alone, check_exact=True)
+
+
+def _each(drawn: list[Drawn]) -> list[Exploration]:
+    # scenarios made anew: nothing is shared but what the engine itself keeps
+    return [engine.explore_scenario(engine.Scenario(**vars_of(each.scenario))) for each in drawn]
+
+
+def vars_of(scenario: engine.Scenario) -> dict[str, Any]:
+    names = ("model", "system", "num_procs", "max_batch_size", "datatype", "limits")
+    return {name: getattr(scenario, name) for name in names}
+
+
+@pytest.mark.parametrize("metric", ["tensor_par", "block_fw_flops", "no such thing", ""])
+def test_cells_are_compared_by_headline_metrics_only(metric: str) -> None:
+    found = engine.explore("megatron-126M", "a100_80g", **NARROW)
+    ask: Callable[[], Any]
+    for ask in (lambda: found.by_cell(metric), lambda: found.frontier(metric, "total_time")):
+        with pytest.raises(ValueError, match=metric or "headline|column"):
+            ask()
+
+
+def test_cells_without_any_execution_are_not_listed() -> None:
+    """Limits that only some cells can meet leave out the others, rather than giving them a reason to fail."""
+    found = engine.explore("megatron-126M", "a100_80g", **SMALL, limits={"optimizer_sharding": True})
+    table = found.by_cell("sample_rate")
+    assert table["data_par"].min() > 1
+    assert table["total"].min() > 0
+    assert table["total"].sum() == found.total
+
+
+def test_top_is_what_sorting_gives() -> None:
+    found = engine.explore("megatron-126M", "a100_80g", **NARROW)
+    rows = found.rows.table().to_pandas()
+    for by in ("sample_rate", "proc_mem_tier1_cap_req", "offload_mem_bw_req"):
+        ordered = rows.sort_values([by, "id"], ascending=[BETTER[by] == "lower", True])
+        for k in (0, 1, 7, 10):
+            top = found.top(k, by)
+            assert top["id"].tolist() == ordered["id"].tolist()[:k]
+            assert top[by].tolist() == ordered[by].tolist()[:k]
+    assert len(engine.explore("megatron-126M", "a100_80g", **{**NARROW, "limits": {"tensor_par": 3}}).top(5)) == 0
