@@ -103,4 +103,4 @@ def exists(name: str) -> bool:
 
 def path(name: str) -> str:
     """The script of a page, as `st.page_link` and `st.switch_page` want it."""
-    return f"dashboard/pages/{name}.py"
+    return str(_FOLDER / f"{name}.py")

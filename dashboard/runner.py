@@ -227,7 +227,7 @@ class Runner:
         try:
             try:
                 job.in_memory = self.store is None
-                found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop)
+                found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop, workers=1)
             except StoreInterruptedError:
                 raise
             except StoreError as problem:
@@ -235,7 +235,7 @@ class Runner:
                     raise
                 self._warn(f"The result could not be stored and is kept in memory. {problem}")
                 job.in_memory = True
-                found = explore_scenario(job.scenario, progress=tell, cancel=stop)
+                found = explore_scenario(job.scenario, progress=tell, cancel=stop, workers=1)
             self._end(job, "done", exploration=found)
         except ExplorationCancelled:
             if job.stop.is_set():
