@@ -14,7 +14,7 @@ from engine import Scenario
 from engine.columns import FIELDS, Column, by_name, choice_label
 from engine.space import divisors
 
-__all__ = ["describe", "opener"]
+__all__ = ["describe", "in_words", "opener"]
 
 _GROUPS: Final = (
     (
@@ -54,15 +54,20 @@ def describe(limits: Mapping[str, Any]) -> str:
     """What is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest free"."""
     if not limits:
         return "every choice free"
+    words = in_words(limits)
+    more = len(words) - 3
+    shown = [f"**{literal(word)}**" for word in words[:3]] + ([f"{more} more limits"] if more > 0 else [])
+    return f"{', '.join(shown)}, the rest free"
+
+
+def in_words(limits: Mapping[str, Any]) -> list[str]:
+    """Every limit in plain words: "TP 8", "no offload"."""
     left = dict(limits)
     words = []
     if all(left.get(name) == [False] for name in _OFFLOADS):
         words.append("no offload")
         left = {name: limit for name, limit in left.items() if name not in _OFFLOADS}
-    words += [_in_words(name, limit) for name, limit in left.items()]
-    more = len(words) - 3
-    shown = [f"**{literal(word)}**" for word in words[:3]] + ([f"{more} more limits"] if more > 0 else [])
-    return f"{', '.join(shown)}, the rest free"
+    return [*words, *(_in_words(name, limit) for name, limit in left.items())]
 
 
 def _in_words(name: str, limit: Any) -> str:

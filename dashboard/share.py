@@ -1,47 +1,81 @@
-"""Sharing: a link to exactly what is shown, and the scenario as a file."""
+"""Sharing: a link to exactly what is shown, the scenario as a file, a report, and saving it under a title."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from dashboard import state
+from dashboard import links, report, state
+from dashboard.scenarios_data import name_of
+from dashboard.server import runner, user_files
+from dashboard.text import literal
+from dashboard.untrusted import Refused
+from dashboard.user_files import LONGEST_TITLE
 from engine import Scenario
 
-__all__ = ["document", "file_name", "link", "opener"]
+__all__ = ["LONGEST", "document", "file_name", "link", "link_to", "offer_link", "opener"]
 
-LONGEST: Final = 8_000
-"""Characters of a link that browsers, proxies and chat programs pass on."""
+LONGEST: Final = 2_000
+"""Characters of a link that every browser, proxy and chat program passes on."""
 
 
 def opener() -> None:
     """Draws Share and Save."""
+    scenario = state.current_scenario()
     with st.popover("Share", type="tertiary", icon=":material/link:", help="A link to exactly what is shown."):
-        text = link()
-        if len(text) <= LONGEST:
-            st.caption("Whoever opens this link against a Shardscape server sees what you see.")
-            st.code(text, language=None, wrap_lines=True)
-        else:
-            st.caption(f"The link would have {len(text):,} characters, too many to travel safely. Send the file.")
-        _download("Scenario file", "share_file")
-    with st.popover("Save", type="tertiary", icon=":material/bookmark:", help="Keep this scenario."):
-        st.caption("The file holds model, system and limits whole; any Shardscape can open it.")
-        _download("Save scenario file", "save_file")
+        offer_link(link())
+        with st.container(horizontal=True):
+            _download(scenario, "Scenario file", "share_file")
+            _report(scenario)
+    with st.popover("Save", type="tertiary", icon=":material/bookmark:", help="Keep this scenario on the server."):
+        if user_files().folder is None:
+            st.caption("This server keeps nothing. The file holds model, system and limits whole.")
+            _download(scenario, "Scenario file", "save_file")
+            return
+        if "save_title" not in st.session_state:
+            st.session_state["save_title"] = name_of(scenario)[:LONGEST_TITLE]
+        st.text_input("Title", key="save_title", max_chars=LONGEST_TITLE)
+        st.caption("It appears on the Scenarios page, for everybody who uses this server, with the view you see now.")
+        st.button("Save", key="save_now", type="primary", on_click=_save, icon=":material/bookmark_add:")
+
+
+def offer_link(text: str) -> None:
+    """Shows a link to copy, or says that it is too long and what to do instead."""
+    if len(text) <= LONGEST:
+        st.caption("Whoever opens this link on a Shardscape server sees what you see; it holds the whole scenario.")
+        st.code(text, language=None, wrap_lines=True)
+    else:
+        st.caption(
+            f"The link would have {len(text):,} characters; beyond {LONGEST:,} not every program passes it on. "
+            "Send the scenario file instead: the Scenarios page opens it."
+        )
 
 
 def link() -> str:
     """The address of what is shown."""
+    return _address(None, state.link_parameters())
+
+
+def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
+    """The address of a scenario on a page, with parameters of that page's own."""
+    return _address(page, {**(view or {}), **links.parameters_of(scenario)})
+
+
+def _address(page: str | None, parameters: Mapping[str, str]) -> str:
     parts = urlsplit(st.context.url or "http://localhost/")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(state.link_parameters()), ""))
+    path = parts.path if page is None else parts.path.rpartition("/")[0] + "/" + page
+    return urlunsplit((parts.scheme, parts.netloc, path, urlencode(parameters), ""))
 
 
 def document(scenario: Scenario) -> bytes:
     """The scenario as a JSON file."""
-    return (json.dumps(scenario.to_document(), indent=2, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(scenario.to_document(), indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "replace")
 
 
 def file_name(scenario: Scenario, suffix: str) -> str:
@@ -50,9 +84,34 @@ def file_name(scenario: Scenario, suffix: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text)[:100] + suffix
 
 
-def _download(label: str, key: str) -> None:
-    scenario = state.current_scenario()
+def _download(scenario: Scenario, label: str, key: str) -> None:
     st.download_button(
         label, lambda: document(scenario), file_name(scenario, ".json"), "application/json", key=key,
-        on_click="ignore", icon=":material/download:",
+        on_click="ignore", icon=":material/data_object:",
+        help="Model, system and limits whole, as JSON; the Scenarios page of any Shardscape opens it.",
     )  # fmt: skip
+
+
+def _report(scenario: Scenario) -> None:
+    job = runner().find(scenario.key)
+    exploration = None if job is None else job.exploration
+    if exploration is None:
+        return
+    address = link()
+    st.download_button(
+        "Report", lambda: report.build(exploration, address), file_name(scenario, ".html"), "text/html",
+        key="share_report", on_click="ignore", icon=":material/description:",
+        help="Figures, tables, assumptions and the scenario in one HTML file that opens offline.",
+    )  # fmt: skip
+
+
+def _save() -> None:
+    title = str(st.session_state["save_title"])
+    view = {name: value for name, value in state.link_parameters().items() if name not in links.NAMES}
+    try:
+        user_files().keep(title, state.current_scenario(), state.page(), view)
+    except Refused as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+    else:
+        st.session_state.pop("save_title", None)
+        st.toast(f"Saved as **{literal(' '.join(title.split()))}**.", icon=":material/bookmark_added:")

@@ -1,0 +1,83 @@
+"""How much of a peak rate operations of each size reach: the step functions of a system's efficiency tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, note
+from dashboard.format import percent, plain
+from dashboard.palette import TIME_KINDS, palette
+
+__all__ = ["Curve", "efficiency_curve"]
+
+Curve = tuple[str, Sequence[tuple[float, float]]]
+"""A name, and (threshold, efficiency) pairs: the first listed threshold that a size reaches counts."""
+
+HEIGHT: Final = 210
+_DASHES: Final = ("solid", "dash", "dot", "dashdot")
+_ORDER: Final = (1, 6, 3, 2, 7, 0)
+"""Kinds whose colours are told apart best as lines."""
+
+
+def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *, height: int = HEIGHT) -> Chart:
+    """Draw efficiency over size, on a logarithmic axis; equal tables share one line.
+
+    curves: thresholds in `unit`, efficiencies as shares of 1.
+    """
+    colours = palette(mode)
+    merged: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for name, table in curves:
+        merged.setdefault(tuple((float(size), float(share)) for size, share in table), []).append(name)
+    if not merged:
+        return empty(colours, height, "There is no efficiency table to draw.")
+    sizes = sorted({size for table in merged for size, _ in table if size > 0}) or [1.0]
+    low, high = math.floor(math.log10(sizes[0])) - 1, math.ceil(math.log10(sizes[-1])) + 1
+    figure = base(colours, height)
+    kinds = [kind.dark if mode == "dark" else kind.light for kind in TIME_KINDS]
+    for index, (table, names) in enumerate(merged.items()):
+        x, y = _steps(table, 10.0**low, 10.0**high)
+        colour = kinds[_ORDER[index % len(_ORDER)]] or colours.text
+        label = ", ".join(names)
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=y, mode="lines", name=label,
+                line={"shape": "hv", "width": 2, "color": colour, "dash": _DASHES[index % len(_DASHES)]},
+                hovertemplate=f"<b>{_plain(label)}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
+            )
+        )  # fmt: skip
+        note(figure, _plain(label), colours, x=high, y=y[-1], xanchor="right", yanchor="bottom", colour=colours.text)
+    top = max(share for table in merged for _, share in table)
+    figure.update_xaxes(type="log", range=[low, high], ticksuffix=f" {unit}", dtick=1)
+    figure.update_yaxes(range=[0, max(1.0, top) * 1.12], tickformat=".0%", showgrid=True,
+                        tickvals=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
+    return Chart(figure, _alt(merged, unit))
+
+
+def _plain(text: str) -> str:
+    """A name without what Plotly would take for markup."""
+    return text.replace("<", "‹").replace(">", "›").replace("%{", "% {")
+
+
+def _reached(table: Sequence[tuple[float, float]], size: float) -> float:
+    return next((share for threshold, share in table if size >= threshold), 0.0)
+
+
+def _steps(table: Sequence[tuple[float, float]], low: float, high: float) -> tuple[list[float], list[float]]:
+    """Corners of a step function from low to high."""
+    edges = sorted({low, *(size for size, _ in table if low < size < high), high})
+    return edges, [_reached(table, edge) for edge in edges]
+
+
+def _alt(merged: dict[tuple[tuple[float, float], ...], list[str]], unit: str) -> str:
+    sentences = []
+    for table, names in merged.items():
+        largest = max(size for size, _ in table)
+        sentences.append(
+            f"{', '.join(names)}: {percent(_reached(table, 0.0), 0)} for the smallest, "
+            f"{percent(_reached(table, largest), 0)} from {plain(largest)} {unit} on."
+        )
+    return "Efficiency by size of the operation. " + " ".join(sentences)

@@ -1,0 +1,236 @@
+"""Every value of a model or system that a person reads or edits: where it is, what it is called, its unit, its help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from hardware import System
+from models import Model
+from models.editing import marked, within
+
+__all__ = ["Field", "Mark", "fields_of", "marks_of", "model_fields", "system_fields", "value_at"]
+
+Kind = Literal["number", "whole", "switch", "choice", "table", "text"]
+
+OPERATION_NAMES: Final = {
+    "p2p": "Point to point", "reduce_scatter": "Reduce-scatter", "all_gather": "All-gather", "all_reduce": "All-reduce",
+}  # fmt: skip
+
+_REACHED: Final = "How much of the peak an operation reaches: from this many GFLOP on, this share."
+_VOLUME: Final = "Bytes moved = size · factor · (1 + offset ÷ processors)."
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value: its path in the document, and how it is shown."""
+
+    path: str
+    label: str
+    section: str
+    unit: str = ""
+    help: str = ""
+    kind: Kind = "number"
+    factor: float = 1.0
+    """Value in the document = shown value · factor."""
+    options: tuple[str, ...] = ()
+    editable: bool = True
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something a reader has to know of a value: that it was assumed, recalled or changed."""
+
+    kind: Literal["assumed", "unverified", "changed"]
+    text: str
+
+
+def fields_of(thing: Model | System) -> list[Field]:
+    """The fields of a model or system, in the order of its sheet."""
+    return list(model_fields(thing) if isinstance(thing, Model) else system_fields(thing))
+
+
+def value_at(thing: Any, path: str) -> Any:
+    """The value at a dotted path; None where the path leads nowhere."""
+    for part in path.split("."):
+        if isinstance(thing, Mapping):
+            thing = thing.get(part)
+        elif isinstance(thing, tuple):
+            thing = thing[int(part)] if int(part) < len(thing) else None
+        else:
+            thing = getattr(thing, part, None)
+        if thing is None:
+            return None
+    return thing
+
+
+def marks_of(thing: Model | System) -> dict[str, list[Mark]]:
+    """The marks of every field of a model or system, by path."""
+    assumed = thing.assumed_values() if isinstance(thing, System) else ()
+    found: dict[str, list[Mark]] = {}
+    for field in fields_of(thing):
+        marks = [Mark("assumed", basis) for path, _, basis in assumed if within(field.path, path)]
+        marks += [
+            Mark("unverified", text.partition(":")[2].strip() or "not seen in the cited source")
+            for text in thing.unverified_fields
+            if within(field.path, marked(text))
+        ]
+        marks += [
+            Mark("changed", f"was {'none' if change.old is None else change.old} in {thing.derived_from}")
+            for change in thing.changes
+            if within(field.path, change.field)
+        ]
+        if marks:
+            found[field.path] = marks
+    return found
+
+
+def system_fields(system: System) -> Iterator[Field]:
+    """The fields of a system."""
+    yield from _compute(system)
+    mode = "Whether computing and moving data within an operation overlap, so that the longer counts, or add up."
+    yield Field("processing_mode", "Compute and memory traffic", "Compute", "", mode, "choice",
+                options=("roofline", "no_overlap"))  # fmt: skip
+    yield from _memory("mem1", "Memory, HBM", "HBM", "The memory beside each processor.")
+    yield from _memory("mem2", "Memory, host", "Host memory", "The memory to offload to, per processor; 0 for none.")
+    for tier in range(len(system.networks)):
+        yield from _network(tier)
+    yield from _facts(system)
+
+
+def _compute(system: System) -> Iterator[Field]:
+    for name in system.matrix:
+        yield Field(f"matrix.{name}.tflops", f"Matrix peak, {name}", "Compute", "TFLOP/s",
+                    "Dense peak rate of matrix multiplications on one processor.")  # fmt: skip
+        yield Field(f"matrix.{name}.gflops_efficiency", f"Matrix efficiency, {name}", "Compute", "GFLOP: share",
+                    _REACHED, "table")  # fmt: skip
+    for name in system.vector:
+        yield Field(f"vector.{name}.tflops", f"Vector peak, {name}", "Compute", "TFLOP/s",
+                    "Peak rate of everything that is no matrix multiplication.")  # fmt: skip
+        yield Field(f"vector.{name}.gflops_efficiency", f"Vector efficiency, {name}", "Compute", "GFLOP: share",
+                    _REACHED, "table")  # fmt: skip
+
+
+def _memory(name: str, section: str, word: str, what: str) -> Iterator[Field]:
+    yield Field(f"{name}.capacity_gib", f"{word} capacity", section, "GiB", what)
+    yield Field(f"{name}.bandwidth_gb_per_s", f"{word} bandwidth", section, "GB/s",
+                "Peak rate, for host memory that of the link per direction.")  # fmt: skip
+    yield Field(f"{name}.mb_efficiency", f"{word} efficiency", section, "MB: share",
+                "How much of the bandwidth a transfer reaches: from this many MB on, this share.", "table")  # fmt: skip
+
+
+def _network(tier: int) -> Iterator[Field]:
+    section, path = f"Network tier {tier}", f"networks.{tier}"
+    yield Field(f"{path}.size", "Processors within it", section, "",
+                "How many processors one such network links at equal rates.", "whole")  # fmt: skip
+    yield Field(f"{path}.bandwidth_gb_per_s", "Bandwidth", section, "GB/s", "Rate per processor and direction.")
+    yield Field(f"{path}.efficiency", "Efficiency", section, "", "Share of the bandwidth that collectives reach.")
+    yield Field(f"{path}.latency_s", "Latency", section, "µs", "Time before the first byte of any operation.",
+                factor=1e-6)  # fmt: skip
+    yield Field(f"{path}.must_be_filled", "Must be filled", section, "",
+                "Whether the parallelism placed here has to divide the size.", "switch")  # fmt: skip
+    yield Field(f"{path}.processor_usage", "Processor share while overlapping", section, "",
+                "Share of the compute that communication takes while it overlaps with computation.")  # fmt: skip
+    for name, word in OPERATION_NAMES.items():
+        at = f"{path}.operations.{name}"
+        yield Field(f"{at}.scalar", f"{word}, factor", section, "",
+                    _VOLUME)  # fmt: skip
+        yield Field(f"{at}.offset", f"{word}, offset", section, "",
+                    f"{_VOLUME} None counts as 0.", optional=True)  # fmt: skip
+
+
+def _facts(system: System) -> Iterator[Field]:
+    if system.accelerator is None:
+        return
+    section = "Facts that the cost model does not read"
+    for name, label, unit, kind in (
+        ("name", "Processor", "", "text"), ("generation", "Generation", "", "text"),
+        ("tdp_w", "Design power", "W", "number"), ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),
+        ("multiprocessors", "Multiprocessors", "", "whole"), ("clock_ghz", "Boost clock", "GHz", "number"),
+        ("usd_per_h", "Cloud price", "USD/h", "text"),
+    ):  # fmt: skip
+        if value_at(system, f"accelerator.{name}") is not None:
+            yield Field(f"accelerator.{name}", label, section, unit, kind=kind, editable=False)  # type: ignore[arg-type]
+
+
+_BLOCK: Final = (
+    ("hidden", "Hidden width", "elements", "Width of the residual stream."),
+    ("feedforward", "Feedforward width", "elements", "Width of the MLP between its two matrices."),
+    ("attn_heads", "Attention heads", "", "Heads, each with its own key and value."),
+    ("attn_size", "Head width", "elements", "Width of one head."),
+    ("num_blocks", "Blocks", "", "Transformer blocks."),
+)
+MIRRORED: Final = {
+    "hidden": "architecture.hidden", "attn_heads": "architecture.heads", "attn_size": "architecture.head_dim",
+    "num_blocks": "architecture.layers",
+}  # fmt: skip
+"""Block numbers that a recorded architecture states too; an edit changes both."""
+
+_ARCHITECTURE: Final = {
+    "hidden": ("Hidden width", "elements", ""),
+    "ffn": ("MLP width", "elements", "Of each of the two branches where it is gated."),
+    "layers": ("Layers", "", ""),
+    "heads": ("Query heads", "", ""),
+    "kv_heads": ("Key and value heads", "", "Fewer than query heads: grouped-query attention; 1: multi-query."),
+    "head_dim": ("Head width", "elements", ""),
+    "gated_mlp": ("Gated MLP", "", "Whether the MLP multiplies two branches, with three matrices instead of two."),
+    "vocab": ("Vocabulary", "tokens", ""),
+    "vocab_padded": ("Vocabulary as stored", "tokens", "Rows of the embedding matrix."),
+    "tied_embeddings": ("Tied embeddings", "", "Whether the LM head is the embedding matrix."),
+    "norm": ("Norm", "", ""),
+    "norms_per_block": ("Norms in a block", "", ""),
+    "parallel_residual": ("Attention and MLP in parallel", "", ""),
+    "qkv_bias": ("Query, key, value biases", "", ""),
+    "linear_bias": ("Other biases", "", ""),
+    "qk_norm": ("Queries and keys normalised", "", ""),
+    "positions": ("Positions", "", ""),
+    "rope_theta": ("Rotary base", "", ""),
+    "max_seq": ("Longest context", "tokens", ""),
+    "sliding_window": ("Attention window", "tokens", ""),
+    "window_kind": ("Kind of window", "", ""),
+    "full_attention_every": ("Full attention every", "layers", ""),
+    "prediction_layers": ("Prediction layers", "", "Further blocks for multi-token prediction."),
+    "params_published_b": ("Parameters, published", "billion", ""),
+    "params_active_published_b": ("Active parameters, published", "billion", ""),
+}
+_PARTS: Final = {
+    "experts": "Mixture of experts",
+    "latent_attention": "Latent attention",
+    "sparse_attention": "Sparse attention",
+}
+
+
+def model_fields(model: Model) -> Iterator[Field]:
+    """The fields of a model."""
+    section = "What the cost model reads"
+    yield Field("seq_size", "Sequence", section, "tokens", "Length of one training sample.", "whole")
+    if model.block is not None:
+        for name, label, unit, text in _BLOCK:
+            yield Field(name, label, section, unit, text, "whole", editable=model.calculon is not None)
+    architecture = model.architecture
+    if architecture is None:
+        return
+    free = model.calculon is None
+    for name, (label, unit, text) in _ARCHITECTURE.items():
+        value = getattr(architecture, name)
+        if value is not None:
+            editable = free or f"architecture.{name}" not in MIRRORED.values()
+            yield Field(f"architecture.{name}", label, "Published architecture", unit, text, _kind(value),
+                        editable=editable and not isinstance(value, str))  # fmt: skip
+    for part, title in _PARTS.items():
+        inner = getattr(architecture, part)
+        for name in type(inner).model_fields if inner is not None else ():
+            value = getattr(inner, name)
+            if value is not None and not isinstance(value, tuple):
+                label = name.replace("_", " ").capitalize()
+                yield Field(f"architecture.{part}.{name}", label, title, "", "", _kind(value))
+
+
+def _kind(value: object) -> Kind:
+    if isinstance(value, bool):
+        return "switch"
+    if isinstance(value, int):
+        return "whole"
+    return "number" if isinstance(value, float) else "text"

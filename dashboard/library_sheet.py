@@ -1,0 +1,80 @@
+"""The sheet of a model or system: every value with its unit and its marks, as HTML that the report uses too."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import groupby
+from typing import Any, Final
+
+from dashboard.format import ABSENT, plain
+from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
+from hardware import System
+from models import Model
+
+__all__ = ["lineage", "not_represented", "sheet", "shown_value"]
+
+_WORDS: Final = {"assumed": "assumed", "unverified": "not verified", "changed": "edited"}
+_CHOICES: Final = {"roofline": "overlap; the longer counts", "no_overlap": "add up"}
+
+
+def shown_value(field: Field, value: Any) -> str:
+    """A value as the sheet prints it, without its unit."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if field.kind == "table":
+        return ", ".join(f"{plain(threshold)}: {plain(share)}" for threshold, share in value)
+    if isinstance(value, tuple):
+        return " to ".join(plain(each) for each in value)
+    if isinstance(value, int | float):
+        number = float(f"{value / field.factor:.12g}")
+        return f"{int(number):,}" if number == int(number) and abs(number) < 1e15 else plain(number, 4)
+    return _CHOICES.get(str(value), str(value))
+
+
+def sheet(thing: Model | System) -> str:
+    """Sections of rows: what, value with unit, and what a reader has to know of it."""
+    marks = marks_of(thing)
+    parts = []
+    for section, found in groupby(fields_of(thing), key=lambda field: field.section):
+        rows = "".join(_row(field, value_at(thing, field.path), marks.get(field.path, [])) for field in found)
+        parts.append(
+            f'<table class="ss-sheet"><caption>{escape(section)}</caption><thead><tr><th>Value of</th><th>Value</th>'
+            f"<th>Mark</th></tr></thead><tbody>{rows}</tbody></table>"
+        )
+    return "".join(parts)
+
+
+def _row(field: Field, value: Any, marks: list[Mark]) -> str:
+    known = value is not None and field.unit and field.kind != "table"
+    unit = f' <span class="ss-unit">{escape(field.unit)}</span>' if known else ""
+    tooltip = f' title="{escape(field.help)}"' if field.help else ""
+    label = f"{field.label} [{field.unit}]" if field.kind == "table" else field.label
+    notes = "".join(
+        f'<span class="ss-mark ss-mark-{mark.kind}">{_WORDS[mark.kind]}</span> {escape(mark.text)} ' for mark in marks
+    )
+    text = escape(shown_value(field, value))
+    return f"<tr><th{tooltip}>{escape(label)}</th><td>{text}{unit}</td><td>{notes}</td></tr>"
+
+
+def not_represented(thing: Model | System) -> list[str]:
+    """What of the real thing the cost model leaves out or changes, in sentences."""
+    if isinstance(thing, Model):
+        return [*thing.not_represented, *thing.notes]
+    found = list(thing.notes)
+    if thing.accelerator is not None and thing.accelerator.tdp_w is not None:
+        found.append("Power, price, clock and multiprocessors are recorded, but enter no time.")
+    found.append(
+        "Contention between collectives, network topology within a tier, host processors, storage and failures are "
+        "not modelled."
+    )
+    return found
+
+
+def lineage(thing: Model | System) -> str:
+    """What an edited copy was made from; empty for an original."""
+    if not thing.derived_from:
+        return ""
+    number = len(thing.changes)
+    return f"Edited copy of {thing.derived_from}; {number} value{'s' if number != 1 else ''} changed."

@@ -1,0 +1,177 @@
+"""A report of an exploration: one HTML file that opens offline, with interactive figures, tables and the scenario.
+
+Every text is escaped. The page forbids itself to load anything, and to run any script but the two it brings.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import importlib.metadata
+import json
+from html import escape
+from typing import Any, Final
+
+import plotly.offline
+
+from dashboard.charts.markup import figure_strip, head, stylesheet
+from dashboard.charts.template import CONFIG
+from dashboard.library_sheet import lineage, not_represented, sheet
+from dashboard.limits_editor import in_words
+from dashboard.report_parts import best_table, figures, formulas, key_figures, top_table
+from dashboard.scenarios_data import name_of
+from engine import Exploration, Scenario
+from engine.columns import choice_label
+from engine.scenario import PHYSICS
+
+__all__ = ["build"]
+
+_SCRIPT: Final = """
+const figures = JSON.parse(document.getElementById("figures").textContent);
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const config = JSON.parse(document.getElementById("config").textContent);
+function draw() {
+  for (const [key, modes] of Object.entries(figures)) {
+    const figure = modes[dark.matches ? "dark" : "light"];
+    Plotly.react("figure-" + key, figure.data, figure.layout, config);
+  }
+}
+draw();
+dark.addEventListener("change", draw);
+"""
+_STYLE: Final = """
+:root { color-scheme: light dark; }
+body { margin: 0 auto; max-width: 1180px; padding: 24px 28px 64px; font: 14px/1.5 Inter, system-ui, sans-serif;
+       color: light-dark(#1B2430, #E4E9F0); background: light-dark(#FFFFFF, #11151C); }
+h1 { font-size: 20px; margin: 0 0 4px; } h2 { font-size: 16px; margin: 36px 0 8px; }
+p, li { max-width: 90ch; } .muted, footer { color: light-dark(#66707D, #9AA5B3); font-size: 12px; }
+section { margin: 20px 0 28px; break-inside: avoid; }
+.wide { overflow-x: auto; } pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
+  background: light-dark(#F4F6F8, #1A2029); border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
+.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(460px, 1fr)); gap: 28px; }
+"""
+
+
+def build(exploration: Exploration, address: str = "", title: str = "") -> bytes:
+    """The report of an exploration as a UTF-8 HTML document.
+
+    address: link to the scenario, printed as text. title: instead of one made from model and system.
+    """
+    scenario = exploration.scenario
+    best = exploration.best
+    shown = figures(exploration, best)
+    drawn = {figure.key: {mode: figure.draw(mode) for mode in ("light", "dark")} for figure in shown}
+    data = {
+        key: {mode: json.loads(chart.figure.to_json()) for mode, chart in modes.items()} for key, modes in drawn.items()
+    }
+    for modes in data.values():
+        for figure in modes.values():
+            figure["layout"].pop("template", None)
+    places = "".join(
+        f'<section>{head(figure.title, figure.scope)}<div id="figure-{figure.key}" role="img" '
+        f'aria-label="{escape(drawn[figure.key]["light"].alt)}"></div>{figure.note}'
+        f'<p class="muted">{escape(drawn[figure.key]["light"].alt)}</p></section>'
+        for figure in shown
+    )
+    name = title or name_of(scenario)
+    body = (
+        f"<h1>{escape(name)}</h1><p>{escape(_sentence(scenario))}</p>"
+        f"{figure_strip(key_figures(exploration, best))}"
+        f"{_answer(exploration, best)}<h2>Figures</h2>{places}"
+        f"{_tables(exploration, best)}{_subjects(scenario)}{_account(exploration, address)}"
+    )
+    return _page(name, body, data).encode("utf-8", "replace")
+
+
+def _page(name: str, body: str, data: dict[str, Any]) -> str:
+    """The HTML document around a body."""
+    library = f"\n{plotly.offline.get_plotlyjs()}\n"
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
+    policy = (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(name)} · Shardscape</title>{stylesheet()}<style>{_STYLE}</style></head><body>{body}"
+        f'<script type="application/json" id="figures">{_json(data)}</script>'
+        f'<script type="application/json" id="config">{_json({**CONFIG, "responsive": True})}</script>'
+        f"<script>{library}</script><script>{_SCRIPT}</script></body></html>\n"
+    )
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _sentence(scenario: Scenario) -> str:
+    model = scenario.model.title or scenario.model.name
+    system = scenario.system.title or scenario.system.name
+    return (
+        f"Train {model} on {scenario.num_procs:,} × {system} in {choice_label('datatype', scenario.datatype)} with a "
+        f"batch of up to {scenario.max_batch_size:,} × {scenario.model.seq_size:,} tokens; "
+        f"{', '.join(in_words(scenario.limits)) or 'every choice free'}."
+    )
+
+
+def _answer(exploration: Exploration, best: dict[str, Any] | None) -> str:
+    if best is None:
+        return (
+            f"<p><b>Nothing fits.</b> None of the {exploration.total:,} executions can run on this system; the map "
+            "says how far each cell is from fitting.</p>"
+        )
+    return f"<h2>The best execution</h2>{best_table(best)}"
+
+
+def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:
+    if best is None:
+        return ""
+    return f'<h2>The best executions</h2><div class="wide">{top_table(exploration)}</div>'
+
+
+def _subjects(scenario: Scenario) -> str:
+    """Model and system with every value, its marks, and what is left out."""
+    parts = ['<h2>Model and system</h2><div class="two">']
+    for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
+        limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
+        made = f"<p>{escape(lineage(thing))}</p>" if thing.derived_from else ""
+        parts.append(
+            f"<div><h3>{noun}: {escape(thing.title or thing.name)}</h3>"
+            f'<p class="muted">Source: {escape(thing.source or "not stated")}</p>{made}{sheet(thing)}'
+            f"<p><b>Not represented</b></p><ul>{limits}</ul></div>"
+        )
+    return "".join(parts) + "</div>"
+
+
+def _account(exploration: Exploration, address: str) -> str:
+    """Formulas, versions, the scenario whole."""
+    scenario = exploration.scenario
+    rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas())
+    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    seconds = exploration.timings.get("explore")
+    took = f", in {seconds:.2g} s" if seconds else ""
+    where = f"<p>Link: <code>{escape(address)}</code></p>" if address else ""
+    return (
+        f"<h2>Assumptions and versions</h2><ul>{rules}<li>Cost model {escape(PHYSICS)}: analytical, one step at steady "
+        "state; failures, data loading and contention between collectives are not in it.</li>"
+        f"<li>Shardscape {escape(_version())}, report of {made}. All {exploration.total:,} executions of the space "
+        f"were settled{took}; scenario {exploration.key}.</li></ul>{where}<h2>Scenario</h2>"
+        "<p>Saved as a file, this opens on the Scenarios page.</p>"
+        f'<pre id="scenario">{escape(json.dumps(scenario.to_document(), indent=1, ensure_ascii=False))}</pre>'
+    )
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("shardscape")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,184 @@
+"""What the Scenarios page lists: saved scenarios, and explorations in the store or in memory, with their best."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+
+from dashboard.format import plain
+from dashboard.library import system_name
+from dashboard.runner import Job, Runner
+from dashboard.untrusted import Refused, scenario_of
+from dashboard.user_files import Saved, UserFiles
+from engine import Exploration, Scenario
+from engine.columns import choice_label
+from engine.explore import from_store
+from engine.store import Record, Store, StoreError
+
+__all__ = ["Best", "Entry", "age", "best_of", "entries", "name_of", "searched", "sentence_of", "size"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the page: a saved scenario, an exploration, or both."""
+
+    ident: str
+    """Of the saved scenario, else the key of the exploration."""
+    title: str
+    scenario: Scenario | None
+    """None where the store's record cannot be read any more."""
+    saved: Saved | None = None
+    record: Record | None = None
+    job: Job | None = None
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """Content hash of the scenario."""
+        if self.record is not None:
+            return self.record.key
+        return self.scenario.key if self.scenario is not None else ""
+
+    @property
+    def seconds(self) -> float:
+        """When it was saved, else explored [s since 1970]; 0 for what is only in memory."""
+        if self.saved is not None:
+            return self.saved.saved_at
+        return self.record.created_at.timestamp() if self.record is not None else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What an exploration found."""
+
+    total: int
+    feasible: int
+    rate: float | None
+    """Highest throughput [samples/s]; None where nothing runs."""
+    degrees: tuple[int, int, int] = (0, 0, 0)
+    id: int = -1
+
+
+def entries(files: UserFiles, runner: Runner) -> list[Entry]:
+    """Everything there is to list: saved scenarios first, each newest first."""
+    records = {record.key: record for record in _records(runner.store)}
+    jobs = {job.key: job for job in runner.jobs() if not (job.ended and job.exploration is None)}
+    found, shown = [], set()
+    for saved in files.saved():
+        key = saved.scenario.key
+        shown.add(key)
+        found.append(Entry(saved.ident, saved.title, saved.scenario, saved, records.get(key), jobs.get(key)))
+    for job in reversed(jobs.values()):
+        if job.key not in shown and job.key not in records:
+            shown.add(job.key)
+            found.append(Entry(job.key, name_of(job.scenario), job.scenario, job=job))
+    for record in records.values():
+        if record.key in shown:
+            continue
+        try:
+            scenario = _scenario(json.dumps(record.scenario))
+        except Refused as refusal:
+            found.append(Entry(record.key, f"Exploration {record.key[:8]}", None, record=record, problem=str(refusal)))
+        else:
+            problem = record.damage or ("" if scenario.key == record.key else "Made with another cost model.")
+            found.append(Entry(record.key, name_of(scenario), scenario, None, record, jobs.get(record.key), problem))
+    return found
+
+
+def _records(store: Store | None) -> list[Record]:
+    if store is None:
+        return []
+    try:
+        return store.records()
+    except StoreError:
+        return []
+
+
+@lru_cache(maxsize=1_024)
+def _scenario(text: str) -> Scenario:
+    return scenario_of(json.loads(text), "The stored scenario")
+
+
+def name_of(scenario: Scenario) -> str:
+    """A title for a scenario that nobody gave one: "GPT-3 175B on 512 × H100 80 GB"."""
+    model = scenario.model.title or scenario.model.name
+    return f"{model} on {scenario.num_procs:,} × {system_name(scenario.system)}"
+
+
+def sentence_of(scenario: Scenario) -> str:
+    """The rest of a scenario in a few words: "FP16 · batch 512 · 3 limits"."""
+    words = [choice_label("datatype", scenario.datatype), f"batch {scenario.max_batch_size:,}"]
+    if scenario.limits:
+        words.append(f"{len(scenario.limits)} limit{'s' if len(scenario.limits) != 1 else ''}")
+    return " · ".join(words)
+
+
+def searched(found: Iterable[Entry], text: str) -> list[Entry]:
+    """The entries whose title, model or system contain every word of a search."""
+    words = text.lower().split()
+
+    def content(entry: Entry) -> str:
+        names = () if entry.scenario is None else (entry.scenario.model.name, entry.scenario.system.name)
+        more = "" if entry.scenario is None else f"{name_of(entry.scenario)} {sentence_of(entry.scenario)}"
+        return " ".join((entry.title, more, *names)).lower()
+
+    return [entry for entry in found if all(word in content(entry) for word in words)]
+
+
+def best_of(entry: Entry, runner: Runner) -> Best | None:
+    """The best of an entry's exploration; None where it was not explored, or its results cannot be read."""
+    job = entry.job
+    if job is not None and job.exploration is not None:
+        return _best(job.exploration)
+    if entry.record is None or entry.scenario is None or entry.problem or runner.store is None:
+        return None
+    found = _stored_best(runner.store, entry.scenario, entry.key)
+    return None if found is None else Best(**found)
+
+
+@st.cache_data(show_spinner=False, max_entries=2_048)
+def _stored_best(_store: Store, _scenario: Scenario, key: str) -> dict[str, Any] | None:
+    try:
+        found = from_store(_scenario, _store)
+    except (StoreError, KeyError, ValueError):
+        return None
+    if found is None:
+        return None
+    best = _best(found)
+    return {"total": best.total, "feasible": best.feasible, "rate": best.rate, "degrees": best.degrees, "id": best.id}
+
+
+def _best(exploration: Exploration) -> Best:
+    found = exploration.reductions.best()
+    if found is None:
+        return Best(exploration.total, exploration.feasible, None)
+    row = exploration.scenario.space.table([found[0]]).iloc[0]
+    degrees = (int(row["tensor_par"]), int(row["pipeline_par"]), int(row["data_par"]))
+    return Best(exploration.total, exploration.feasible, found[1], degrees, found[0])
+
+
+def age(seconds: float, now: float | None = None) -> str:
+    """How long ago a time [s since 1970] was: "just now", "12 min", "3 h", "5 days"."""
+    passed = max(0.0, (time.time() if now is None else now) - seconds)
+    if passed < 60:
+        return "just now"
+    for unit, length, last in (("min", 60, 60), ("h", 3_600, 48), ("days", 86_400, 730)):
+        if passed < last * length:
+            return f"{int(passed // length):,} {unit} ago"
+    return f"{passed / 31_557_600:.0f} years ago"
+
+
+def size(number: int | None) -> str:
+    """Room that results take [bytes], decimal as disks are sold: "12.3 MB"."""
+    if number is None:
+        return "–"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= factor:
+            return f"{plain(number / factor)} {unit}"
+    return f"{number:,} B"

@@ -1,0 +1,290 @@
+"""The Scenarios page: what was saved and explored on this server, and what can be done with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import frame, report, scenarios_data, share, state
+from dashboard.charts.markup import chips, facts, head
+from dashboard.charts.template import degrees
+from dashboard.controls import segments
+from dashboard.derived import utilisation
+from dashboard.format import count, format_value, percent
+from dashboard.limits_editor import describe
+from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
+from dashboard.scenarios_open import opener
+from dashboard.server import runner, user_files
+from dashboard.text import literal
+from dashboard.untrusted import Refused
+from dashboard.user_files import LONGEST_TITLE
+from engine.store import StoreError
+
+__all__ = ["render"]
+
+PER_PAGE: Final = 20
+_SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored"}
+MOST_COMPARED: Final = 4
+_IDENTS: Final = re.compile(r"[0-9a-f.]{0,200}")
+
+
+def render() -> None:
+    """Draws the page."""
+    server, files = runner(), user_files()
+    for problem in files.problems:
+        st.warning(literal(problem), icon=":material/draft:")
+    with st.container(horizontal=True, vertical_alignment="center", key="scenarios_bar"):
+        wanted = st.text_input(
+            "Search", key="scenarios_search", placeholder="Search titles, models, systems", width=300, max_chars=200,
+            label_visibility="collapsed", icon=":material/search:",
+        )  # fmt: skip
+        kind = segments("Which", _SHOWN, "scenarios_kind")
+        st.space("stretch")
+        opener()
+    found = scenarios_data.entries(files, server)
+    if not found:
+        st.info(
+            "Nothing here yet. Every exploration appears on this page by itself; Save, above any map, gives one a "
+            "title. A scenario file that somebody sent you opens with Open a file.",
+            icon=":material/bookmarks:",
+        )
+        return
+    shown = [entry for entry in scenarios_data.searched(found, wanted or "") if _is(entry, kind)]
+    if not shown:
+        st.info(f"None of the {len(found):,} entries matches.", icon=":material/search_off:")
+        return
+    page = _page(len(shown))
+    here = shown[(page - 1) * PER_PAGE : page * PER_PAGE]
+    left, right = st.columns([1.86, 1], gap="medium")
+    with left:
+        _table(here)
+        _tally(found, shown)
+    picked = [entry for ident in _picked() for entry in found if entry.ident == ident] or here[:1]
+    with right.container(border=True, gap="small", key="scenarios_panel"):
+        if len(picked) > 1:
+            _several(picked)
+        else:
+            _one(picked[0])
+
+
+def _is(entry: Entry, kind: str) -> bool:
+    if kind == "saved":
+        return entry.saved is not None
+    return kind == "all" or entry.record is not None or entry.job is not None
+
+
+def _page(rows: int) -> int:
+    pages = -(-rows // PER_PAGE)
+    if pages == 1:
+        return 1
+    return min(pages, int(st.pagination(pages, key=f"scenarios_page_{pages}")))
+
+
+def _picked() -> list[str]:
+    text = state.url_value("scenarios_pick", "", _IDENTS)
+    return [part for part in text.split(".") if part][:MOST_COMPARED]
+
+
+def _pick(idents: Sequence[str]) -> None:
+    state.set_url_value("scenarios_pick", ".".join(idents) or None)
+
+
+def _table(here: Sequence[Entry]) -> None:
+    """The page of the list; rows that are picked are shown beside it."""
+    found = [best_of(entry, runner()) for entry in here]
+    frame_shown = pd.DataFrame(
+        {
+            "Title": [entry.title for entry in here],
+            "Scenario": [sentence_of(entry.scenario) if entry.scenario is not None else "cannot be read"
+                         for entry in here],
+            "samples/s": [None if best is None else best.rate for best in found],
+            "Best execution": [_degrees(best) for best in found],
+            "Executions": [best.total if best is not None else entry.record.total if entry.record else None
+                           for entry, best in zip(here, found, strict=True)],
+            "Size": [size(entry.record.bytes) if entry.record is not None else _state(entry) for entry in here],
+            "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
+        }
+    )  # fmt: skip
+    idents = [entry.ident for entry in here]
+    key = f"scenarios_table_{hash(tuple(idents)) & 0xFFFFFFFF:x}"
+
+    def chosen() -> None:
+        rows = st.session_state[key]["selection"]["rows"]
+        _pick([idents[row] for row in rows][:MOST_COMPARED])
+
+    now = [index for index, ident in enumerate(idents) if ident in _picked()]
+    st.dataframe(
+        frame_shown, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
+        selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
+        height=min(38 + 35 * len(here), 738), placeholder="–",
+        column_config={
+            "Title": st.column_config.TextColumn(width=270, help="Given by whoever saved it, else model and system."),
+            "Scenario": st.column_config.TextColumn(width=165, help="Datatype, largest batch, limits."),
+            "samples/s": st.column_config.NumberColumn(format="%.4g", width=80, help="Throughput of the best."),
+            "Best execution": st.column_config.TextColumn(width=155, help="Degrees of the best execution."),
+            "Executions": st.column_config.NumberColumn(format="localized", width=90, help="In the space."),
+            "Size": st.column_config.TextColumn(width=80, help="Room that the results take in the store."),
+            "Age": st.column_config.TextColumn(width=90, help="Since it was saved, else explored."),
+        },
+        alt=f"{len(here)} scenarios with their best throughput, size and age",
+    )  # fmt: skip
+
+
+def _degrees(best: Best | None) -> str | None:
+    if best is None:
+        return None
+    return degrees(*best.degrees) if best.rate is not None else "nothing fits"
+
+
+def _state(entry: Entry) -> str:
+    if entry.job is None:
+        return "not explored"
+    return "in memory" if entry.job.ended else entry.job.state
+
+
+def _tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
+    records = {entry.key: entry.record for entry in found if entry.record is not None}
+    room = size(sum(record.bytes for record in records.values()))
+    saved = sum(entry.saved is not None for entry in found)
+    words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
+    st.caption(f"{words}{saved:,} saved · {len(records):,} explorations in the store, {room}. "
+               f"Pick up to {MOST_COMPARED} to compare. Everybody who uses this server sees this list.")  # fmt: skip
+
+
+def _one(entry: Entry) -> None:
+    """What is known of an entry, and what can be done with it."""
+    st.html(head(entry.title, "saved" if entry.saved is not None else "explored"))
+    if entry.problem:
+        st.warning(literal(entry.problem), icon=":material/error:")
+    scenario = entry.scenario
+    if scenario is None:
+        _delete(entry)
+        return
+    best = best_of(entry, runner())
+    if best is not None and best.rate is not None:
+        mfu = percent(utilisation(scenario, best.rate))
+        st.html(facts([("best", format_value("sample_rate", best.rate)), ("MFU", mfu),
+                       ("feasible", percent(best.feasible / best.total if best.total else 0))]))  # fmt: skip
+        st.caption(f"{degrees(*best.degrees)} is the best of {count(best.total)} executions.")
+    elif best is not None:
+        st.caption(f"None of the {count(best.total)} executions fits.")
+    else:
+        st.caption(f"Not explored here: {count(scenario.space.total)} executions. Opening it explores them.")
+    pairs = [("model", scenario.model.title or scenario.model.name), ("GPUs", f"{scenario.num_procs:,}"),
+             ("system", scenario.system.title or scenario.system.name), ("for", sentence_of(scenario))]  # fmt: skip
+    if entry.record is not None:
+        pairs += [("size", size(entry.record.bytes)), ("explored", age(entry.record.created_at.timestamp()))]
+    st.html(chips(pairs))
+    if scenario.limits:
+        st.markdown(f":gray[Limits: {describe(scenario.limits)}]")
+    for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
+        if thing.changes:
+            changed = ", ".join(f"{change.field} {change.old} → {change.new}" for change in thing.changes[:4])
+            st.caption(literal(f"{noun} edited from {thing.derived_from}: {changed}"))
+    _actions(entry)
+
+
+def _actions(entry: Entry) -> None:
+    scenario = entry.scenario
+    assert scenario is not None
+    saved = entry.saved
+    view = None if saved is None else saved.view
+    with st.container(horizontal=True):
+        if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
+            state.open_scenario(scenario, view)
+            page = saved.page if saved is not None and frame.exists(saved.page or "explore") else ""
+            st.switch_page(frame.path(page or "explore"))
+        with st.popover("Share", icon=":material/link:"):
+            share.offer_link(share.link_to(scenario, saved.page if saved is not None else "", view))
+        _rename(entry)
+        st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
+                  args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
+    with st.container(horizontal=True):
+        st.download_button(
+            "File", lambda: share.document(scenario), share.file_name(scenario, ".json"), "application/json",
+            key="scenarios_file", on_click="ignore", icon=":material/data_object:",
+            help="Model, system and limits whole, as JSON.",
+        )  # fmt: skip
+        exploration = runner().request(scenario, state.watcher()).exploration if _explored(entry) else None
+        if exploration is not None:
+            st.download_button(
+                "Report", lambda: report.build(exploration, share.link_to(scenario), entry.title),
+                share.file_name(scenario, ".html"), "text/html", key="scenarios_report", on_click="ignore",
+                icon=":material/description:", help="One HTML file that opens offline.",
+            )  # fmt: skip
+        _delete(entry)
+
+
+def _explored(entry: Entry) -> bool:
+    return not entry.problem and (entry.record is not None or (entry.job is not None and entry.job.state == "done"))
+
+
+def _several(picked: Sequence[Entry]) -> None:
+    st.html(head(f"{len(picked)} scenarios", "picked"))
+    for entry in picked:
+        best = best_of(entry, runner())
+        rate = format_value("sample_rate", best.rate) if best is not None and best.rate is not None else "–"
+        st.html(chips([(entry.title, rate)]))
+
+
+def _rename(entry: Entry) -> None:
+    with st.popover("Rename" if entry.saved is not None else "Save", icon=":material/edit:"):
+        key = f"scenarios_title_{entry.ident}"
+        if key not in st.session_state:
+            st.session_state[key] = entry.title[:LONGEST_TITLE]
+        st.text_input("Title", key=key, max_chars=LONGEST_TITLE)
+        st.button("Keep this title", key="scenarios_rename", on_click=_safely, args=(lambda: _title(entry, key),))
+
+
+def _title(entry: Entry, key: str) -> None:
+    title = str(st.session_state[key])
+    if entry.saved is not None:
+        user_files().rename(entry.ident, title)
+    elif entry.scenario is not None:
+        _pick([user_files().keep(title, entry.scenario)])
+
+
+def _duplicate(entry: Entry) -> None:
+    if entry.saved is not None:
+        _pick([user_files().duplicate(entry.ident)])
+    elif entry.scenario is not None:
+        _pick([user_files().keep(f"{name_of(entry.scenario)[: LONGEST_TITLE - 7]} (copy)", entry.scenario)])
+
+
+def _delete(entry: Entry) -> None:
+    with st.popover("Delete", icon=":material/delete:"):
+        if entry.saved is not None:
+            st.caption("The title goes; results in the store stay.")
+            st.button("Delete the saved scenario", key="scenarios_forget", on_click=_safely,
+                      args=(lambda: _forget(entry),))  # fmt: skip
+        if entry.record is not None:
+            st.caption(f"Frees {size(entry.record.bytes)}; opening the scenario explores it again.")
+            st.button("Delete the results", key="scenarios_delete", on_click=_safely, args=(lambda: _drop(entry),))
+        if entry.saved is None and entry.record is None:
+            st.caption("It is in memory only and goes when the server stops.")
+
+
+def _forget(entry: Entry) -> None:
+    user_files().forget(entry.ident)
+    _pick([])
+
+
+def _drop(entry: Entry) -> None:
+    server = runner()
+    if server.store is not None and entry.record is not None:
+        server.store.delete(entry.record.key)
+        server.forget(entry.record.key)
+    if entry.saved is None:
+        _pick([])
+
+
+def _safely(action: Callable[[], None]) -> None:
+    """Runs what a button stands for; a refusal becomes a note instead of an error."""
+    try:
+        action()
+    except (Refused, StoreError) as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
