@@ -1,0 +1,127 @@
+"""Two scenarios cell by cell: how much better or worse the second one's best execution of every cell is."""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.surface import MOST_LABELS, ink_on
+from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, unfading
+from dashboard.format import column_of, format_value, signed_percent
+from dashboard.palette import palette
+from engine.columns import Column
+
+HEIGHT: Final = 420
+_SIDE: Final = 0.95
+_LEAST_SPAN: Final = 0.05
+
+Cell = tuple[int, int]
+
+
+def difference_map(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    metric: Column | str,
+    mode: str = "light",
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    axes: tuple[list[int], list[int]] | None = None,
+    height: int = HEIGHT,
+) -> Chart:
+    """Draw the map.
+
+    first, second: columns tensor_par, pipeline_par and value (NaN where nothing fits), one row per cell. axes: tensor
+    and pipeline degrees to show, those of both by default. A cell that only one of them can run says so in words.
+    """
+    column, colours = column_of(metric), palette(mode)
+    a, b = _values(first), _values(second)
+    cells = sorted({*a, *b})
+    if not cells:
+        return empty(colours, height, "Neither scenario has a cell.")
+    tensors, pipelines = axes or (sorted({cell[0] for cell in cells}), sorted({cell[1] for cell in cells}))
+    lower = column.better == "lower"
+    gains = {cell: _gain(a.get(cell, math.nan), b.get(cell, math.nan), lower) for cell in cells}
+    span = max([_LEAST_SPAN, *(abs(gain) for gain in gains.values() if math.isfinite(gain))])
+    # A few cells that are many times better would leave the others without colour.
+    span = min(span, 1.0)
+    fills, labels, hatched = [], [], []
+    for cell in cells:
+        only = _only(a, b, cell, names)
+        labels.append(only or signed_percent(gains[cell]).removesuffix(" %"))
+        hatched.append(bool(only))
+        fills.append(colours.muted if only else colours.diverge(gains[cell] / span))
+    figure = base(colours, height)
+    x = [pipelines.index(cell[1]) for cell in cells]
+    y = [tensors.index(cell[0]) for cell in cells]
+    figure.add_trace(
+        go.Bar(
+            x=x,
+            y=[_SIDE] * len(cells),
+            base=[row - _SIDE / 2 for row in y],
+            width=_SIDE,
+            marker={"color": fills, "line": {"width": 0}, "pattern": colours.hatch_some(hatched)},
+            hovertext=[_hover(cell, a, b, column, gains[cell], names) for cell in cells],
+            hovertemplate="%{hovertext}<extra></extra>",
+            customdata=[list(cell) for cell in cells],
+            **unfading(),
+        )
+    )
+    if len(cells) <= MOST_LABELS:
+        for index, label in enumerate(labels):
+            ink = colours.muted if hatched[index] else ink_on(fills[index], colours)
+            figure.add_annotation(x=x[index], y=y[index], text=label, showarrow=False,
+                                  font={"size": TICK_SIZE, "color": ink})  # fmt: skip
+    figure.update_xaxes(
+        tickvals=list(range(len(pipelines))), ticktext=[f"{value:,}" for value in pipelines],
+        range=[-0.52, len(pipelines) - 0.48], title_text="Pipeline parallel (PP)",
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickvals=list(range(len(tensors))), ticktext=[f"{value:,}" for value in tensors],
+        range=[-0.52, len(tensors) - 0.48], title_text="Tensor parallel (TP)",
+    )  # fmt: skip
+    figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
+    return Chart(figure, _finding(gains, names, column))
+
+
+def _values(cells: pd.DataFrame) -> dict[Cell, float]:
+    rows = zip(cells["tensor_par"], cells["pipeline_par"], cells["value"], strict=True)
+    return {(int(tensor), int(pipeline)): float(value) for tensor, pipeline, value in rows}
+
+
+def _gain(before: float, after: float, lower_is_better: bool) -> float:
+    """Return how much better `after` is, as a fraction of `before`."""
+    if not (math.isfinite(before) and math.isfinite(after)) or before == 0:
+        return math.nan
+    return before / after - 1 if lower_is_better and after else after / before - 1
+
+
+def _only(a: Mapping[Cell, float], b: Mapping[Cell, float], cell: Cell, names: tuple[str, str]) -> str:
+    """Return "" where both run, else who does: "only B", or "–" for nobody."""
+    runs = [math.isfinite(values.get(cell, math.nan)) for values in (a, b)]
+    if all(runs):
+        return ""
+    return f"only {names[runs.index(True)]}" if any(runs) else "–"
+
+
+def _hover(
+    cell: Cell, a: Mapping[Cell, float], b: Mapping[Cell, float], column: Column, gain: float, names: tuple[str, str]
+) -> str:
+    lines = [f"<b>{degrees(*cell)}</b>"]
+    for name, values in zip(names, (a, b), strict=True):
+        value = values.get(cell)
+        told = "no such cell" if value is None else "nothing fits" if math.isnan(value) else format_value(column, value)
+        lines.append(f"{name}: {told}")
+    if math.isfinite(gain):
+        lines.append(f"{names[1]} is {signed_percent(gain)} against {names[0]}")
+    return "<br>".join(lines)
+
+
+def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column) -> str:
+    known = [gain for gain in gains.values() if math.isfinite(gain)]
+    better, worse = sum(gain > 5e-4 for gain in known), sum(gain < -5e-4 for gain in known)
+    return (
+        f"{column.label}, {names[1]} against {names[0]}: better in {better} cells, worse in {worse}, equal in "
+        f"{len(known) - better - worse}; {len(gains) - len(known)} cells run in at most one of them."
+    )

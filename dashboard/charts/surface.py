@@ -1,0 +1,194 @@
+"""Two parameters swept: the gain of the best execution at every pair of values, as a map."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import TICK_SIZE, Chart, base, empty, unfading
+from dashboard.format import format_value, plain, signed_percent
+from dashboard.palette import Palette, contrast, palette
+
+HEIGHT: Final = 330
+MOST_LABELS: Final = 130
+_SIDE: Final = 0.95
+_LEAST_SPAN: Final = 0.05
+_RATE: Final = "sample_rate"
+
+
+class Spot(NamedTuple):
+    """One pair of values; `rate` in samples/s, NaN where nothing runs."""
+
+    x: float
+    y: float
+    rate: float
+    name: str = ""
+    """The kind of execution that is best there."""
+
+
+class Side(NamedTuple):
+    """One axis: name of the parameter, its unit, all values in order, the base's, and that of the what-if if any."""
+
+    label: str
+    unit: str
+    values: Sequence[float]
+    at_base: float
+    whatif: float | None = None
+
+
+def gain_map(spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light") -> Chart:
+    """Draw the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays blank.
+
+    Points carry customdata (x, y). Values are printed where there is room for them.
+    """
+    colours = palette(mode)
+    if not spots:
+        return empty(colours, HEIGHT, "Nothing has been computed yet.")
+    columns = {value: index for index, value in enumerate(x.values)}
+    rows = {value: index for index, value in enumerate(y.values)}
+    gains = [spot.rate / base_rate - 1 if base_rate else math.nan for spot in spots]
+    known = [abs(gain) for gain in gains if math.isfinite(gain)]
+    span = max([_LEAST_SPAN, *known])
+    figure = base(colours, HEIGHT)
+    labelled = len(columns) * len(rows) <= MOST_LABELS
+    places = [(columns[spot.x], rows[spot.y]) for spot in spots]
+    hovers = [_hover(spot, gain, x, y) for spot, gain in zip(spots, gains, strict=True)]
+    custom = [[spot.x, spot.y] for spot in spots]
+    if labelled:
+        _cells(figure, places, gains, span, hovers, custom, colours)
+    else:
+        _pixels(figure, places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
+    figure.add_trace(_colour_bar(span, colours))
+    for at, dash in (((x.at_base, y.at_base), "dot"), ((x.whatif, y.whatif), "solid")):
+        place = columns.get(at[0]), rows.get(at[1])  # type: ignore[arg-type]
+        if None not in place and not (dash == "solid" and at == (x.at_base, y.at_base)):
+            _frame(figure, place, dash, colours)
+    figure.update_xaxes(**_axis(x, 9), range=[-0.52, len(columns) - 0.48], title_text=f"{x.label}, {x.unit}")
+    figure.update_yaxes(**_axis(y, 10), range=[-0.52, len(rows) - 0.48], title_text=f"{y.label}, {y.unit}")
+    figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
+    return Chart(figure, _finding(spots, gains, x, y))
+
+
+def _cells(
+    figure: go.Figure, places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
+    custom: Sequence[Sequence[float]], colours: Palette,
+) -> None:  # fmt: skip
+    fills = [colours.diverge(gain / span) if math.isfinite(gain) else colours.muted for gain in gains]
+    figure.add_trace(
+        go.Bar(
+            x=[place[0] for place in places],
+            y=[_SIDE] * len(places),
+            base=[place[1] - _SIDE / 2 for place in places],
+            width=_SIDE,
+            marker={"color": fills, "line": {"width": 0},
+                    "pattern": colours.hatch_some([not math.isfinite(gain) for gain in gains])},
+            hovertext=list(hovers),
+            hovertemplate="%{hovertext}<extra></extra>",
+            customdata=[list(each) for each in custom],
+            **unfading(),
+        )
+    )  # fmt: skip
+    inks = [ink_on(fill, colours) for fill in fills]
+    for ink in dict.fromkeys(inks):
+        mine = [index for index, other in enumerate(inks) if other == ink]
+        figure.add_trace(
+            go.Scatter(
+                x=[places[index][0] for index in mine],
+                y=[places[index][1] for index in mine],
+                mode="text",
+                text=[_label(gains[index]) for index in mine],
+                textfont={"size": TICK_SIZE, "color": ink},
+                hoverinfo="skip",
+                **unfading(text=ink),
+            )
+        )
+
+
+def _pixels(
+    figure: go.Figure, places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
+    custom: Sequence[Sequence[float]], size: tuple[int, int], colours: Palette,
+) -> None:  # fmt: skip
+    """Draw many spots as a heatmap without labels; an invisible scatter over it answers hovers and clicks."""
+    grid: list[list[float | None]] = [[None] * size[0] for _ in range(size[1])]
+    for (column, row), gain in zip(places, gains, strict=True):
+        grid[row][column] = gain if math.isfinite(gain) else None
+    figure.add_trace(
+        go.Heatmap(z=grid, zmin=-span, zmax=span, colorscale=_scale(colours), showscale=False, hoverinfo="skip",
+                   xgap=0.5, ygap=0.5)
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=[place[0] for place in places], y=[place[1] for place in places], mode="markers",
+            marker={"symbol": "square", "size": 13, "opacity": 0, "color": colours.text}, hovertext=list(hovers),
+            hovertemplate="%{hovertext}<extra></extra>", customdata=[list(each) for each in custom], **unfading(0),
+        )
+    )  # fmt: skip
+
+
+def _scale(colours: Palette) -> list[list[float | str]]:
+    stops = colours.diverging
+    return [[index / (len(stops) - 1), colour] for index, colour in enumerate(stops)]
+
+
+def _colour_bar(span: float, colours: Palette) -> go.Scatter:
+    ticks = [-span, -span / 2, 0, span / 2, span]
+    return go.Scatter(
+        x=[None], y=[None], mode="markers", hoverinfo="skip",
+        marker={
+            "color": [0], "cmin": -span, "cmax": span, "colorscale": _scale(colours), "showscale": True,
+            "colorbar": {
+                "thickness": 8, "outlinewidth": 0, "len": 0.98, "xpad": 8, "ypad": 0, "tickvals": ticks,
+                "ticktext": [_label(tick) for tick in ticks], "tickfont": {"size": TICK_SIZE, "color": colours.muted},
+                "title": {"text": "% against the base", "side": "right",
+                          "font": {"size": TICK_SIZE, "color": colours.muted}},
+            },
+        },
+    )  # fmt: skip
+
+
+def _frame(figure: go.Figure, place: Any, dash: str, colours: Palette) -> None:
+    column, row = place
+    figure.add_shape(
+        type="rect", x0=column - 0.485, x1=column + 0.485, y0=row - 0.485, y1=row + 0.485, layer="above",
+        line={"color": colours.text, "width": 2.5 if dash == "solid" else 1.6, "dash": dash},
+    )  # fmt: skip
+
+
+def _axis(side: Side, most: int) -> dict[str, Any]:
+    """Return ticks at some of the values, the base's among them where it is one."""
+    every = max(1, math.ceil(len(side.values) / most))
+    start = list(side.values).index(side.at_base) % every if side.at_base in side.values else 0
+    shown = range(start, len(side.values), every)
+    return {"tickvals": list(shown), "ticktext": [plain(side.values[index]) for index in shown]}
+
+
+def ink_on(fill: str, colours: Palette) -> str:
+    """Return the colour of text that is easier to read on a fill."""
+    return max((colours.text, colours.background), key=lambda ink: contrast(ink, fill))
+
+
+def _label(gain: float) -> str:
+    if not math.isfinite(gain):
+        return "–"
+    return signed_percent(gain).removesuffix(" %")
+
+
+def _hover(spot: Spot, gain: float, x: Side, y: Side) -> str:
+    lines = [f"<b>{x.label} {plain(spot.x)} {x.unit}</b>", f"<b>{y.label} {plain(spot.y)} {y.unit}</b>"]
+    if not math.isfinite(gain):
+        return "<br>".join([*lines, "nothing runs"])
+    return "<br>".join([*lines, f"{format_value(_RATE, spot.rate)}, {signed_percent(gain)}", spot.name])
+
+
+def _finding(spots: Sequence[Spot], gains: Sequence[float], x: Side, y: Side) -> str:
+    known = [(gain, index) for index, gain in enumerate(gains) if math.isfinite(gain)]
+    if not known:
+        return f"{x.label} by {y.label}: nothing runs anywhere."
+    low, high = min(known), max(known)
+
+    def told(which: tuple[float, int]) -> str:
+        spot = spots[which[1]]
+        return f"{signed_percent(which[0])} at {plain(spot.x)} {x.unit} and {plain(spot.y)} {y.unit}"
+
+    return f"Best throughput against the base over {x.label} by {y.label}: from {told(low)} to {told(high)}."

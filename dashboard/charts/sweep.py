@@ -1,0 +1,197 @@
+"""One parameter swept: the best throughput along it, the same execution kept, and where the best changes."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, note
+from dashboard.format import format_value, plain, relative, scale_for
+from dashboard.palette import Palette, palette
+
+HEIGHT: Final = 316
+RATE: Final = "sample_rate"
+
+
+class Stop(NamedTuple):
+    """One value of the parameter; rates in samples/s, NaN where nothing runs."""
+
+    value: float
+    best: float
+    kept: float
+    name: str
+    """The kind of execution that is best, such as "8·4·16"; stops of one name share a band."""
+    words: str = ""
+    """The best execution in words, for the hover box."""
+
+
+def sweep_line(
+    stops: Sequence[Stop],
+    label: str,
+    unit: str,
+    mode: str = "light",
+    *,
+    at_base: float,
+    whatif: tuple[float, float] | None = None,
+    logarithmic: bool = True,
+) -> Chart:
+    """Draw the line.
+
+    at_base: value of the parameter in the base. whatif: (value, rate) to ring. Points carry customdata (value,).
+    """
+    colours = palette(mode)
+    shown = sorted(stops, key=lambda stop: stop.value)
+    if not any(math.isfinite(stop.best) for stop in shown):
+        sentence = "Nothing runs anywhere along this parameter." if shown else "Nothing has been computed yet."
+        return empty(colours, HEIGHT, sentence)
+    logarithmic = logarithmic and all(stop.value > 0 for stop in shown)
+    figure = base(colours, HEIGHT)
+    rates = [rate for stop in shown for rate in (stop.best, stop.kept) if math.isfinite(rate)]
+    rates += [whatif[1]] if whatif is not None and math.isfinite(whatif[1]) else []
+    scale = scale_for(RATE, rates)
+    place = math.log10 if logarithmic else float
+    bands = _bands(shown)
+    _draw_bands(figure, bands, colours, logarithmic)
+    _line(figure, shown, "kept", scale.factor, colours)
+    _line(figure, shown, "best", scale.factor, colours)
+    low, high = min(rates), max(rates)
+    pad = 0.08 * (high - low or high)
+    bottom = 0.0 if low < 0.25 * high else low - pad
+    figure.update_yaxes(
+        range=[bottom / scale.factor, (high + pad) / scale.factor], title_text=scale.unit, showgrid=True, nticks=6
+    )
+    first, last = shown[0].value, shown[-1].value
+    margin = 0.02 * (place(last) - place(first)) or 0.1
+    figure.update_xaxes(
+        type="log" if logarithmic else "linear", range=[place(first) - margin, place(last) + margin],
+        title_text=f"{label}, {unit}", showgrid=False, **_ticks(shown, logarithmic),
+    )  # fmt: skip
+    if first <= at_base <= last:
+        figure.add_shape(type="line", x0=at_base, x1=at_base, y0=0, y1=1, yref="paper", layer="below",
+                         line={"color": colours.text, "width": 1, "dash": "dot"})  # fmt: skip
+        note(figure, "base", colours, x=place(at_base), y=0, yref="paper", xanchor="right", yanchor="bottom", xshift=-3)
+    if whatif is not None and math.isfinite(whatif[1]) and first <= whatif[0] <= last:
+        _ring(figure, whatif, scale.factor, place(whatif[0]), colours)
+    _names(figure, shown, scale.factor, place, colours)
+    figure.update_layout(margin={"t": 24})
+    return Chart(figure, _finding(shown, label, unit, bands))
+
+
+def _line(figure: go.Figure, shown: Sequence[Stop], which: str, factor: float, colours: Palette) -> None:
+    best = which == "best"
+    rates = [float(getattr(stop, which)) for stop in shown]
+    figure.add_trace(
+        go.Scatter(
+            x=[stop.value for stop in shown],
+            y=[rate / factor if math.isfinite(rate) else None for rate in rates],
+            mode="lines+markers" if best else "lines",
+            line={"color": colours.accent if best else colours.muted, "width": 2.2 if best else 1.6,
+                  "dash": "solid" if best else "dash"},
+            marker={"size": 6, "color": colours.accent},
+            hovertext=[_hover(stop) for stop in shown] if best else None,
+            hovertemplate="%{hovertext}<extra></extra>" if best else None,
+            hoverinfo=None if best else "skip",
+            customdata=[[stop.value] for stop in shown],
+        )
+    )  # fmt: skip
+
+
+def _hover(stop: Stop) -> str:
+    if not math.isfinite(stop.best):
+        return f"<b>{plain(stop.value)}</b><br>nothing runs"
+    kept = "the same execution does not run"
+    if math.isfinite(stop.kept):
+        kept = f"{format_value(RATE, stop.kept)} with the same execution ({relative(stop.best, stop.kept)} by changing)"
+    words = f"<br>{stop.words}" if stop.words else ""
+    return f"<b>{plain(stop.value)}</b><br>{format_value(RATE, stop.best)} re-optimised<br>{kept}{words}"
+
+
+def _bands(shown: Sequence[Stop]) -> list[tuple[float, float, str]]:
+    """(from, to, name) of the stretches in which the same kind of execution is best."""
+    known = [stop for stop in shown if math.isfinite(stop.best)]
+    bands: list[tuple[float, float, str]] = []
+    for index, stop in enumerate(known):
+        if bands and bands[-1][2] == stop.name:
+            bands[-1] = (bands[-1][0], stop.value, stop.name)
+            continue
+        # Somewhere between two stops the best changes; the middle stands for it.
+        start = stop.value
+        if bands:
+            before = known[index - 1].value
+            start = math.sqrt(before * stop.value) if before > 0 else (before + stop.value) / 2
+            bands[-1] = (bands[-1][0], start, bands[-1][2])
+        bands.append((start, stop.value, stop.name))
+    return bands
+
+
+def _draw_bands(
+    figure: go.Figure, bands: Sequence[tuple[float, float, str]], colours: Palette, logarithmic: bool
+) -> None:
+    first, last = bands[0][0], bands[-1][1]
+    whole = math.log(last / first) if logarithmic and first > 0 else last - first
+    for index, (start, end, name) in enumerate(bands):
+        if index % 2 == 0:
+            figure.add_shape(type="rect", x0=start, x1=end, y0=0, y1=1, yref="paper", layer="below",
+                             line={"width": 0}, fillcolor=colours.panel)  # fmt: skip
+        span = (math.log(end / start) if logarithmic and start > 0 else end - start) / whole if whole else 1.0
+        if span > 0.075 or len(bands) == 1:
+            middle = (math.log10(start) + math.log10(end)) / 2 if logarithmic else (start + end) / 2
+            note(figure, name, colours, x=middle, y=1, yref="paper", yanchor="bottom", yshift=2)
+
+
+def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
+    """Ticks at values that were computed, not at powers of ten."""
+    if not logarithmic:
+        return {"nticks": 6}
+    most = 7
+    values = [stop.value for stop in shown]
+    ratio = values[-1] / values[0]
+    chosen: list[float] = []
+    for value in values:
+        if not chosen or math.log(value / chosen[-1]) > math.log(ratio) / most * 0.98:
+            chosen.append(value)
+    return {"tickvals": chosen, "ticktext": [plain(value) for value in chosen]}
+
+
+def _ring(
+    figure: go.Figure, whatif: tuple[float, float], factor: float, place: float, colours: Palette
+) -> None:
+    figure.add_trace(
+        go.Scatter(
+            x=[whatif[0]], y=[whatif[1] / factor], mode="markers", hoverinfo="skip",
+            marker={"size": 12, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
+        )
+    )  # fmt: skip
+    note(figure, "what-if", colours, x=place, y=whatif[1] / factor, yanchor="top", yshift=-8, colour=colours.text)
+
+
+def _names(figure: go.Figure, shown: Sequence[Stop], factor: float, place: Any, colours: Palette) -> None:
+    """Name both lines where they are farthest apart."""
+    both = [stop for stop in shown if math.isfinite(stop.best) and math.isfinite(stop.kept)]
+    if not both:
+        return
+    inner = both[1:-1] or both
+    apart = max(inner, key=lambda stop: stop.best - stop.kept)
+    if apart.best - apart.kept < 0.03 * apart.best:
+        apart = inner[len(inner) // 3]
+        note(figure, "re-optimised, and the same execution", colours, x=place(apart.value), y=apart.best / factor,
+             yanchor="top", yshift=-10, xanchor="left", colour=colours.accent)  # fmt: skip
+        return
+    note(figure, "re-optimised", colours, x=place(apart.value), y=apart.best / factor, yanchor="bottom", yshift=6,
+         xanchor="right" if apart.value > both[0].value * 2 else "left", colour=colours.accent)  # fmt: skip
+    note(figure, "same execution", colours, x=place(apart.value), y=apart.kept / factor, yanchor="top", yshift=-4,
+         xanchor="left")  # fmt: skip
+
+
+def _finding(
+    shown: Sequence[Stop], label: str, unit: str, bands: Sequence[tuple[float, float, str]]
+) -> str:
+    known = [stop for stop in shown if math.isfinite(stop.best)]
+    low, high = known[0], known[-1]
+    changes = len(bands) - 1
+    return (
+        f"{label} from {plain(low.value)} to {plain(high.value)} {unit}: best throughput goes from "
+        f"{format_value(RATE, low.best)} to {format_value(RATE, high.best)}; the best execution changes "
+        f"{changes} time{'s' if changes != 1 else ''}."
+    )
