@@ -24,7 +24,7 @@ def shown_value(field: Field, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if field.kind == "table":
-        return ", ".join(f"{plain(threshold)}: {plain(share)}" for threshold, share in value)
+        return ", ".join(f"{threshold:g}: {share:g}" for threshold, share in value)
     if isinstance(value, tuple):
         return " to ".join(plain(each) for each in value)
     if isinstance(value, int | float):

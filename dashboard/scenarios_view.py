@@ -120,15 +120,15 @@ def _table(here: Sequence[Entry]) -> None:
     st.dataframe(
         frame_shown, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
-        height=min(38 + 35 * len(here), 738), placeholder="–",
+        height=min(40 + 31 * len(here), 738), row_height=31, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=270, help="Given by whoever saved it, else model and system."),
-            "Scenario": st.column_config.TextColumn(width=165, help="Datatype, largest batch, limits."),
-            "samples/s": st.column_config.NumberColumn(format="%.4g", width=80, help="Throughput of the best."),
-            "Best execution": st.column_config.TextColumn(width=155, help="Degrees of the best execution."),
-            "Executions": st.column_config.NumberColumn(format="localized", width=90, help="In the space."),
-            "Size": st.column_config.TextColumn(width=80, help="Room that the results take in the store."),
-            "Age": st.column_config.TextColumn(width=90, help="Since it was saved, else explored."),
+            "Title": st.column_config.TextColumn(width=184, help="Given by whoever saved it, else model and system."),
+            "Scenario": st.column_config.TextColumn(width=122, help="Datatype, largest batch, limits."),
+            "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
+            "Best execution": st.column_config.TextColumn(width=142, help="Degrees of the best execution."),
+            "Executions": st.column_config.NumberColumn(format="localized", width=84, help="In the space."),
+            "Size": st.column_config.TextColumn(width=72, help="Room that the results take in the store."),
+            "Age": st.column_config.TextColumn(width=78, help="Since it was saved, else explored."),
         },
         alt=f"{len(here)} scenarios with their best throughput, size and age",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, note
+from dashboard.charts.template import Chart, base, empty
 from dashboard.format import percent, plain
 from dashboard.palette import TIME_KINDS, palette
 
@@ -41,20 +41,28 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
     for index, (table, names) in enumerate(merged.items()):
         x, y = _steps(table, 10.0**low, 10.0**high)
         colour = kinds[_ORDER[index % len(_ORDER)]] or colours.text
-        label = ", ".join(names)
+        label = _plain(_together(names))
         figure.add_trace(
             go.Scatter(
                 x=x, y=y, mode="lines", name=label,
                 line={"shape": "hv", "width": 2, "color": colour, "dash": _DASHES[index % len(_DASHES)]},
-                hovertemplate=f"<b>{_plain(label)}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
+                hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
             )
         )  # fmt: skip
-        note(figure, _plain(label), colours, x=high, y=y[-1], xanchor="right", yanchor="bottom", colour=colours.text)
-    top = max(share for table in merged for _, share in table)
     figure.update_xaxes(type="log", range=[low, high], ticksuffix=f" {unit}", dtick=1)
-    figure.update_yaxes(range=[0, max(1.0, top) * 1.12], tickformat=".0%", showgrid=True,
-                        tickvals=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
+    figure.update_yaxes(range=[0, 1.04], showgrid=True, tickvals=[0, 0.25, 0.5, 0.75, 1],
+                        ticktext=["0", "25 %", "50 %", "75 %", "100 %"])  # fmt: skip
+    figure.update_layout(showlegend=True, margin={"t": 26})
     return Chart(figure, _alt(merged, unit))
+
+
+def _together(names: Sequence[str]) -> str:
+    """Names of equal curves as one: "matrix float8, float16"."""
+    kinds: dict[str, list[str]] = {}
+    for name in names:
+        kind, _, rest = name.partition(" ")
+        kinds.setdefault(kind, []).append(rest)
+    return " · ".join(f"{kind} {', '.join(filter(None, rest))}".strip() for kind, rest in kinds.items())
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,189 @@
+"""Editing a copy of a model or system: a field per value, checked as it is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from typing import Any
+
+import streamlit as st
+
+import hardware
+import models
+from dashboard import frame, state
+from dashboard.charts.markup import head
+from dashboard.library_fields import MIRRORED, Field, fields_of, value_at
+from dashboard.library_sheet import shown_value
+from dashboard.library_use import scenario_with
+from dashboard.server import user_files
+from dashboard.text import literal
+from dashboard.untrusted import PROBLEMS, Refused, sentence
+from dashboard.user_files import LONGEST_TITLE
+from hardware import System
+from models import Model
+
+__all__ = ["copy_of", "editor", "table_from_text"]
+
+
+def editor(thing: Model | System, done: Callable[[], None]) -> None:
+    """Draws the editor. done: called when it is closed."""
+    st.html(head(f"Edit a copy of {thing.title or thing.name}", "nothing is saved until you keep it"))
+    names = st.columns(2, gap="medium")
+    suggested = thing.name if thing.derived_from else f"{thing.name} (edited)"
+    name = names[0].text_input("Name", suggested[:LONGEST_TITLE], key="library_value__name", max_chars=LONGEST_TITLE)
+    title = names[1].text_input("Title", thing.title, key="library_value__title", max_chars=LONGEST_TITLE)
+    place = st.container()
+    changes, faults = _fields(thing)
+    with place:
+        copied = _verdict(thing, changes, faults, name or suggested, title or "")
+        _buttons(copied, bool(changes), done)
+
+
+def _fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
+    """Draws a widget per value; returns what differs from the original, and what cannot be read."""
+    changes: dict[str, Any] = {}
+    faults: list[str] = []
+    shown = [field for field in fields_of(thing) if field.editable and field.kind != "text"]
+    for section, found in groupby(shown, key=lambda field: field.section):
+        st.html(head(section))
+        columns = st.columns(3, gap="medium")
+        for index, field in enumerate(found):
+            base = value_at(thing, field.path)
+            with columns[index % 3]:
+                try:
+                    value = _widget(field, base)
+                except Refused as problem:
+                    faults.append(str(problem))
+                    continue
+            if value != base and not (value is None and not field.optional):
+                changes[field.path] = value
+            elif value is None and base is not None and not field.optional:
+                faults.append(f"{field.label} is empty; give a value.")
+    return changes, faults
+
+
+def _widget(field: Field, base: Any) -> Any:
+    """The widget of one value, and the value in it in the document's unit. Raises `Refused`."""
+    key = f"library_value_{field.path}"
+    shown = st.session_state.get(key)
+    label = f"{field.label} [{field.unit}]" if field.unit else field.label
+    if field.kind == "switch":
+        return st.toggle(label, bool(base), key=key, help=field.help or None)
+    if field.kind == "choice":
+        return st.selectbox(label, field.options, field.options.index(base), key=key, help=field.help or None,
+                            format_func=lambda value: shown_value(field, value))  # fmt: skip
+    if field.kind == "table":
+        text = st.text_input(label, _text_of_table(base), key=key, help=field.help, max_chars=2_000)
+        if text == _text_of_table(base):
+            return base
+        return table_from_text(text or "", field.label)
+    start = None if base is None else base if field.kind == "whole" else _scaled(float(base) / field.factor)
+    if shown is not None and shown != start:
+        label = f":primary[**{label} · was {shown_value(field, base)}**]"
+    more: dict[str, Any] = {"step": 1} if field.kind == "whole" else {"format": "%.10g"}
+    value = st.number_input(label, value=start, key=key, help=field.help or None, placeholder="none", **more)
+    if value is None or value == start:
+        return None if value is None else base
+    return int(value) if field.kind == "whole" else _scaled(float(value) * field.factor)
+
+
+def _scaled(value: float) -> float:
+    """A number without the last digits that a change of unit leaves behind."""
+    return float(f"{value:.12g}")
+
+
+def _text_of_table(table: Any) -> str:
+    return ", ".join(f"{threshold:g}: {share:g}" for threshold, share in table)
+
+
+def table_from_text(text: str, label: str) -> tuple[tuple[float, float], ...]:
+    """An efficiency table from "128: 0.95, 16: 0.9, 0: 0.1". Raises `Refused`."""
+    pairs = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        size, colon, share = piece.partition(":")
+        try:
+            if not colon:
+                raise ValueError
+            pairs.append((float(size), float(share)))
+        except ValueError:
+            raise Refused(
+                f"{label}: {piece[:40]!r} cannot be read; write sizes and shares such as 128: 0.95, 16: 0.9, 0: 0.1."
+            ) from None
+    if not pairs:
+        raise Refused(f"{label} is empty; write sizes and shares such as 128: 0.95, 0: 0.1.")
+    return tuple(pairs)
+
+
+def copy_of(thing: Model | System, changes: Mapping[str, Any], name: str, title: str) -> Model | System:
+    """An edited copy that remembers what it was made from. Raises `Refused`.
+
+    A block number that the recorded architecture states too is changed in both.
+    """
+    every = {path: [list(pair) for pair in value] if isinstance(value, tuple) else value
+             for path, value in changes.items()}  # fmt: skip
+    try:
+        if isinstance(thing, System):
+            return hardware.edited(thing, every, name=name, title=title)
+        if thing.calculon is not None and thing.architecture is not None:
+            every |= {MIRRORED[path]: value for path, value in changes.items() if path in MIRRORED}
+            if "attn_heads" in changes and thing.architecture.kv_heads == thing.architecture.heads:
+                every["architecture.kv_heads"] = changes["attn_heads"]
+        return models.edited(thing, every, name=name, title=title)
+    except PROBLEMS as problem:
+        raise Refused(sentence(problem)) from None
+
+
+def _verdict(
+    thing: Model | System, changes: Mapping[str, Any], faults: list[str], name: str, title: str
+) -> Model | System | None:
+    """Says whether the copy is possible; returns it if so."""
+    copied = None
+    if not faults:
+        try:
+            copied = copy_of(thing, changes, " ".join(name.split()), title)
+        except Refused as problem:
+            faults = [str(problem)]
+    if copied is None:
+        st.error(literal(faults[0]), icon=":material/error:")
+    elif not changes:
+        st.info("Nothing differs from the original yet.", icon=":material/info:")
+    else:
+        number = len(copied.changes)
+        st.success(f"{number} value{'s' if number != 1 else ''} will differ from "
+                   f"{literal(copied.derived_from)}; the copy remembers which.", icon=":material/check:")  # fmt: skip
+    return copied
+
+
+def _buttons(copied: Model | System | None, changed: bool, done: Callable[[], None]) -> None:
+    keeps = user_files().folder is not None
+    with st.container(horizontal=True):
+        if st.button("Use in the scenario", type="primary", key="library_use_copy", icon=":material/play_arrow:",
+                     disabled=copied is None or not changed):  # fmt: skip
+            assert copied is not None
+            try:
+                state.set_scenario(scenario_with(state.current_scenario(), copied))
+            except Refused as problem:
+                st.error(literal(str(problem)), icon=":material/error:")
+            else:
+                done()
+                st.switch_page(frame.path("explore"))
+        why_not = None if keeps else "This server keeps no files; use the copy in a scenario instead."
+        if st.button("Keep in the library", key="library_keep_copy", icon=":material/save:",
+                     disabled=copied is None or not keeps, help=why_not):  # fmt: skip
+            assert copied is not None
+            _keep(copied, done)
+        st.button("Close", key="library_close", type="tertiary", on_click=done, icon=":material/close:")
+
+
+def _keep(copied: Model | System, done: Callable[[], None]) -> None:
+    try:
+        if isinstance(copied, Model):
+            user_files().keep_model(copied)
+        else:
+            user_files().keep_system(copied)
+    except Refused as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    done()
+    state.set_url_value("library_item", copied.name)
+    st.rerun()

@@ -1,0 +1,81 @@
+"""Uploading a model or system: Calculon's JSON, our own, or a Hugging Face config.json."""
+
+from __future__ import annotations
+
+from html import escape
+
+import streamlit as st
+
+from dashboard import frame, state
+from dashboard.library_sheet import not_represented
+from dashboard.library_use import scenario_with
+from dashboard.server import user_files
+from dashboard.text import literal
+from dashboard.untrusted import Refused, read
+from dashboard.user_files import LONGEST_TITLE
+from engine import Scenario
+from hardware import System
+from models import Model
+
+__all__ = ["uploader"]
+
+MOST_MEGABYTES = 1
+
+
+def uploader() -> None:
+    """Draws the button that takes a file."""
+    with st.popover("Upload", icon=":material/upload_file:", help="A model or system of your own, as JSON."):
+        st.caption("Calculon's model and system files, this dashboard's own, and config.json of Hugging Face are read.")
+        file = st.file_uploader("Model or system", type="json", key="library_upload", max_upload_size=MOST_MEGABYTES,
+                                help="It is checked before anything is done with it.")  # fmt: skip
+        if file is None:
+            return
+        try:
+            found = read(file.getvalue(), file.name)
+        except Refused as problem:
+            st.error(literal(str(problem)), icon=":material/error:")
+            return
+        if isinstance(found, Scenario):
+            st.info("This file is a scenario; the Scenarios page opens it.")
+            st.page_link(frame.path("scenarios"), label="Scenarios", icon=":material/bookmarks:")
+            return
+        _offer(found, file.file_id)
+
+
+def _offer(found: Model | System, ident: str) -> None:
+    """What was read, what is left out, and what can be done with it."""
+    noun = "model" if isinstance(found, Model) else "system"
+    key = f"library_upload_name_{ident}"
+    if key not in st.session_state:
+        st.session_state[key] = found.name[:LONGEST_TITLE]
+    st.text_input(f"Name of the {noun}", key=key, max_chars=LONGEST_TITLE)
+    lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(found))
+    st.html(f"<b>Not represented in the cost model</b><ul class=\"ss-list\">{lines}</ul>")
+
+    def keep() -> None:
+        name = " ".join(str(st.session_state[key]).split())
+        thing = found.model_copy(update={"name": name, "title": found.title if found.title != found.name else name})
+        try:
+            if isinstance(thing, Model):
+                user_files().keep_model(thing)
+            else:
+                user_files().keep_system(thing)
+        except Refused as problem:
+            st.toast(literal(str(problem)), icon=":material/error:")
+            return
+        state.set_url_value("library_kind", None if noun == "model" else "systems")
+        state.set_url_value("library_item", name)
+        st.toast(f"Kept as **{literal(name)}**.", icon=":material/check:")
+
+    with st.container(horizontal=True):
+        st.button("Keep in the library", type="primary", key="library_keep_upload", on_click=keep,
+                  disabled=user_files().folder is None, icon=":material/save:")  # fmt: skip
+        if st.button("Use in the scenario", key="library_use_upload", icon=":material/play_arrow:"):
+            try:
+                state.set_scenario(scenario_with(state.current_scenario(), found))
+            except Refused as problem:
+                st.error(literal(str(problem)), icon=":material/error:")
+            else:
+                st.switch_page(frame.path("explore"))
+    if user_files().folder is None:
+        st.caption("This server keeps no files; the scenario carries the whole document in its link.")

@@ -1,0 +1,206 @@
+"""The Library page: models and systems with the source of every value; edit copies, upload, use."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Final
+
+import streamlit as st
+
+import hardware
+import models
+from dashboard import frame, library_list, state
+from dashboard.charts.efficiency_curve import efficiency_curve
+from dashboard.charts.markup import facts, head
+from dashboard.controls import segments, show
+from dashboard.format import count, plain
+from dashboard.library_edit import editor
+from dashboard.library_list import Item
+from dashboard.library_sheet import lineage, not_represented, sheet
+from dashboard.library_upload import uploader
+from dashboard.library_use import scenario_with
+from dashboard.server import user_files
+from dashboard.text import literal
+from dashboard.untrusted import Refused
+from hardware import System
+from models import Model
+from models.documents import DocumentError
+
+__all__ = ["render"]
+
+_KINDS: Final = {"models": "Models", "systems": "Systems"}
+_ANY: Final = re.compile(r".{0,255}", re.DOTALL)
+EDITING: Final = "library_editing"
+
+
+def render() -> None:
+    """Draws the page."""
+    for problem in user_files().problems:
+        st.warning(literal(problem), icon=":material/draft:")
+    with st.container(horizontal=True, vertical_alignment="center", key="library_bar"):
+        kind = segments("What", _KINDS, "library_kind")
+        wanted = st.text_input(
+            "Search", key="library_search", placeholder=f"Search {kind}", width=300, max_chars=200,
+            label_visibility="collapsed", icon=":material/search:",
+        )  # fmt: skip
+        st.space("stretch")
+        uploader()
+    found = library_list.items(kind)
+    shown = library_list.searched(found, wanted or "")
+    now = state.current_scenario()
+    in_use = now.model.name if kind == "models" else now.system.name
+    chosen = _chosen(found, state.url_value("library_item", "", _ANY), in_use)
+    left, right = st.columns([1, 2.3], gap="medium")
+    with left:
+        if shown:
+            library_list.table(shown, chosen.name, kind)
+            st.caption(f"{len(shown):,} of {len(found):,} {kind}. In the scenario now: {literal(in_use)}.")
+        else:
+            st.info(f"None of the {len(found):,} {kind} contains these words.", icon=":material/search_off:")
+    with right.container(border=True, gap="small", key="library_sheet"):
+        if st.session_state.get(EDITING) == (kind, chosen.name):
+            editor(chosen.thing, done=_stop_editing)
+        else:
+            _sheet(chosen, kind)
+
+
+def _chosen(found: Sequence[Item], name: str, in_use: str) -> Item:
+    """The item that the link names, else the one in use, else the first."""
+    by_name = {item.name: item for item in found}
+    return by_name.get(name) or by_name.get(in_use) or found[0]
+
+
+def _stop_editing() -> None:
+    st.session_state.pop(EDITING, None)
+
+
+def _sheet(item: Item, kind: str) -> None:
+    thing = item.thing
+    st.html(head(thing.title or thing.name, f"{thing.name}{' · own' if item.own else ''}"))
+    st.caption(f"Source: {literal(thing.source or 'not stated')}.")
+    if thing.derived_from:
+        st.caption(literal(lineage(thing)))
+    st.html(facts(_key_facts(thing)))
+    _actions(item, kind)
+    if isinstance(thing, System):
+        _curves(thing)
+        values, rest = st.container(), st.container()
+    else:
+        rest, values = st.container(), st.container()
+    with rest:
+        st.html(head("What is not represented", "in the cost model"))
+        lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
+        st.html(f'<ul class="ss-list">{lines}</ul>')
+    with values:
+        st.html(head("Every value", "assumed, recalled and edited ones are marked"))
+        st.html(sheet(thing))
+
+
+def _key_facts(thing: Model | System) -> list[tuple[str, str]]:
+    if isinstance(thing, System):
+        first = next(iter(thing.matrix))
+        name = "float16" if "float16" in thing.matrix else first
+        host = f"{plain(thing.mem2.capacity_gib)} GiB" if thing.mem2.capacity_gib else "none"
+        inner = thing.networks[0]
+        return [
+            (f"matrix peak, {name}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
+            ("HBM", f"{plain(thing.mem1.capacity_gib)} GiB at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
+            ("host memory", host),
+            ("inner network", f"{inner.size:,} at {plain(inner.bandwidth_gb_per_s)} GB/s"),
+        ]
+    found = [("parameters", "not recorded" if thing.parameters is None else count(thing.parameters))]
+    if thing.active_parameters is not None and thing.active_parameters != thing.parameters:
+        found.append(("used by a token", count(thing.active_parameters)))
+    if thing.block is not None:
+        block = thing.block
+        found += [("blocks", f"{block.num_blocks:,}"), ("hidden", f"{block.hidden:,}"),
+                  ("heads", f"{block.attn_heads:,} × {block.attn_size:,}")]  # fmt: skip
+    return [*found, ("sequence", f"{thing.seq_size:,} tokens")]
+
+
+def _actions(item: Item, kind: str) -> None:
+    thing = item.thing
+    usable = isinstance(thing, System) or thing.block is not None
+    with st.container(horizontal=True):
+        if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use",
+                     disabled=not usable):  # fmt: skip
+            try:
+                state.set_scenario(scenario_with(state.current_scenario(), thing))
+            except Refused as problem:
+                st.error(literal(str(problem)), icon=":material/error:")
+            else:
+                st.switch_page(frame.path("explore"))
+        st.button("Edit a copy" if not item.own else "Edit", icon=":material/edit:", key="library_edit",
+                  on_click=_edit, args=(kind, item.name))  # fmt: skip
+        with st.popover("File", icon=":material/download:"):
+            _downloads(thing)
+        if item.own:
+            with st.popover("Delete", icon=":material/delete:"):
+                st.caption("Scenarios that were saved with it keep their own copy.")
+                st.button("Delete it", key="library_delete", on_click=_safely, args=(lambda: _delete(thing),))
+    if not usable and isinstance(thing, Model):
+        st.caption("Mixtures of experts and latent attention are listed, but the cost model in use cannot run them.")
+
+
+def _edit(kind: str, name: str) -> None:
+    for key in [key for key in st.session_state if str(key).startswith("library_value_")]:
+        del st.session_state[key]
+    st.session_state[EDITING] = (kind, name)
+    state.set_url_value("library_item", name)
+
+
+def _delete(thing: Model | System) -> None:
+    if isinstance(thing, Model):
+        user_files().drop_model(thing.name)
+    else:
+        user_files().drop_system(thing.name)
+    state.set_url_value("library_item", None)
+
+
+def _safely(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except Refused as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+
+
+def _downloads(thing: Model | System) -> None:
+    """Our own format, which keeps sources and marks, and Calculon's."""
+    stem = re.sub(r"[^\w.-]+", "-", thing.name)[:80]
+    own = models.to_document(thing) if isinstance(thing, Model) else hardware.to_document(thing)
+    st.download_button("With sources and marks", _json(own), f"{stem}.json", "application/json", on_click="ignore",
+                       key="library_file", icon=":material/data_object:")  # fmt: skip
+    try:
+        calculon = models.to_calculon(thing) if isinstance(thing, Model) else hardware.to_calculon(thing)
+    except DocumentError as problem:
+        st.caption(literal(str(problem)))
+    else:
+        st.download_button("For Calculon", _json(calculon), f"{stem}.json", "application/json", on_click="ignore",
+                           key="library_calculon", icon=":material/data_object:")  # fmt: skip
+
+
+def _json(document: object) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+
+
+def _curves(system: System) -> None:
+    """Both kinds of efficiency tables as curves."""
+    compute = [
+        (f"{kind} {name}", engine.gflops_efficiency)
+        for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
+        for name, engine in engines.items()
+    ]
+    memory = [("HBM", system.mem1.mb_efficiency)]
+    if system.mem2.capacity_gib:
+        memory.append(("host memory", system.mem2.mb_efficiency))
+    left, right = st.columns(2, gap="medium")
+    mode = state.theme_mode()
+    with left:
+        st.html(head("How much of the peak", "by size of the operation"))
+        show(efficiency_curve(compute, "GFLOP", mode), "library_compute")
+    with right:
+        st.html(head("How much of the bandwidth", "by size of the transfer"))
+        show(efficiency_curve(memory, "MB", mode), "library_traffic")
