@@ -153,10 +153,12 @@ def pipeline_part(
 ) -> PipelinePart:
     """Everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
     piped = s.pipeline_par > 1
-    fw_bytes = np.where(piped, b.pipeline_payload, 0.0)
+    fw_bytes = b.pipeline_payload * piped
     # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference (Q6).
     fw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes, 2.0)
-    bw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes * training, 2.0)
+    bw_p2p = fw_p2p
+    if not np.all(training):
+        bw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes * training, 2.0)
     times = BlockTimes(b.fw_base, b.fw_edge, b.bw_base, b.bw_edge, b.fw_mem, b.agrad_mem, b.wgrad_mem)
     c = chunks(s, times, fw_p2p, bw_p2p, moved)
     m = s.block_microbatches
@@ -168,7 +170,7 @@ def pipeline_part(
     tp_exposed = s.edges * (s.base_blocks * b.base_fw_tp + b.edge_fw_tp) + s.edges * (
         s.base_blocks * b.base_bw_tp + b.edge_bw_tp
     )
-    transfers = s.microbatches * np.where(piped, s.interleaving, 0.0)
+    transfers = s.microbatches * (s.interleaving * piped)
     pp_exposed = transfers * fw_p2p + transfers * training * bw_p2p
     fw_offload, bw_offload = c.fw_offload_exposed, c.bw_offload_exposed
     total = (
@@ -357,7 +359,8 @@ def offload_bandwidth(b: StepBlock, moved: Offload, part: PipelinePart, training
     """Second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s]."""
     forward = _per_second(moved.fw_bytes, _fw_window(b, part))
     backward = _per_second(moved.bw_bytes, _bw_window(b, part))
-    return np.where(training, np.maximum(forward, backward), forward)
+    both = np.maximum(forward, backward)
+    return both if np.all(training) else np.where(training, both, forward)
 
 
 def _fw_window(b: StepBlock, part: PipelinePart) -> Floats:
@@ -373,4 +376,5 @@ def _bw_window(b: StepBlock, part: PipelinePart) -> Floats:
 def _per_second(size: Floats, window: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         result = size / window
-    return np.where(window == 0.0, np.inf, result)
+    nothing = window == 0.0
+    return np.where(nothing, np.inf, result) if nothing.any() else result

@@ -77,13 +77,13 @@ def overlapped_exchange(
     """
     blocks = s.base_blocks + 1.0
     unsharded = ~sharded
-    optimizer_window = np.where(unsharded, backward.optimizer_time - backward.optimizer_mem, 0.0)
+    optimizer_window = (backward.optimizer_time - backward.optimizer_mem) * unsharded
     base = chunk.bw_base - backward.mem + optimizer_window
     edge = chunk.bw_edge - backward.mem + optimizer_window
     if np.any(same_as_tensor):
         base = base - np.where(same_as_tensor, backward.base_tp_link, 0.0)
         edge = edge - np.where(same_as_tensor, backward.edge_tp_link, 0.0)
-    compute = backward.flops + np.where(unsharded, backward.optimizer_flops, 0.0)
+    compute = backward.flops + backward.optimizer_flops * unsharded
 
     chunk_window = s.base_blocks * base + edge
     chunk_exchange = blocks * exchange
@@ -99,11 +99,7 @@ def overlapped_exchange(
     uncovered = chunk_exchange - met + slowed * busy
     further = s.interleaving - 1.0
     exposed_chunks = np.where(uncovered > 0, further * uncovered, further * chunk_exchange * busy)
-    last = np.where(
-        s.base_blocks > 0,
-        chunk_window - bw_p2p - (chunk.bw_base + chunk.bw_edge) / 2.0 + optimizer_window,
-        0.0,
-    )
+    last = (chunk_window - bw_p2p - (chunk.bw_base + chunk.bw_edge) / 2.0 + optimizer_window) * (s.base_blocks > 0)
     tail = s.base_blocks * exchange
     tail_uncovered = tail + (compute * busy - last)
     exposed_tail = np.where(tail_uncovered > 0, tail_uncovered, tail * busy)
@@ -124,6 +120,8 @@ def _collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) 
     """Pipeline transfers that meet an exchange on a shared network: a float floor division, as in the reference."""
     shape = np.broadcast_shapes(exchange.shape, bw_chunk.shape, possible.shape)
     result = np.zeros(shape)
+    # Floor division is slow, and zero wherever the exchange is clearly shorter than a chunk.
+    possible = possible & (exchange >= bw_chunk * (1.0 - 1e-9))
     if possible.any():
         where = np.broadcast_to(possible, shape)
         over = np.broadcast_to(s.microbatches % s.pipeline_par, shape)[where]

@@ -111,10 +111,12 @@ def chunks(s: Stages, times: BlockTimes, fw_p2p: Floats, bw_p2p: Floats, offload
     fw_chunk = s.base_blocks * fw_base + fw_edge
     bw_chunk = s.base_blocks * bw_base + bw_edge
     chunk = fw_chunk + bw_chunk
-    uneven = np.where(
-        s.base_blocks > 0,
-        s.missing_blocks * (fw_base + fw_edge + bw_base + bw_edge) / 2.0,
-        s.missing_blocks * (fw_edge + bw_edge),
-    )
-    bubble = (s.pipeline_par - 1.0) * chunk + (s.extra_chunks * chunk - uneven)
+    extra = s.extra_chunks * chunk
+    if s.missing_blocks.any():
+        extra = extra - np.where(
+            s.base_blocks > 0,
+            s.missing_blocks * (fw_base + fw_edge + bw_base + bw_edge) / 2.0,
+            s.missing_blocks * (fw_edge + bw_edge),
+        )
+    bubble = (s.pipeline_par - 1.0) * chunk + extra
     return Chunks(bw_base, bw_edge, bw_chunk, fw_edge_plain, bw_edge_plain, fw_offload, bw_offload, bubble)

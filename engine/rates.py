@@ -43,9 +43,10 @@ class StepTable:
 
     def at(self, size: Floats) -> Floats:
         """Efficiency at each size; sizes are at least 0, which every table reaches."""
-        result: Floats = np.asarray(self.efficiencies[0])
-        for threshold, efficiency in zip(self.thresholds[1:].tolist(), self.efficiencies[1:].tolist(), strict=True):
-            result = np.where(size >= threshold, efficiency, result)
+        reached = np.zeros(np.shape(size), np.int8)
+        for threshold in self.thresholds[1:].tolist():
+            reached += size >= threshold
+        result: Floats = self.efficiencies.take(reached)
         return result
 
 
@@ -88,7 +89,9 @@ class NetworkRates:
         moves 2 y (1 - 1/n) (Q27).
         """
         moved = payload * self.scalar[operation][tier]
-        moved = moved + (1.0 / members * moved) * self.offset[operation][tier]
+        offset = self.offset[operation][tier]
+        if np.any(offset):
+            moved = moved + (1.0 / members * moved) * offset
         return self.latency[tier] + moved / self.rate[tier]
 
 

@@ -75,7 +75,7 @@ class StepModes:
 
     `position[overlapped]` [4 kinds, modes] is the mode's place in the list of a kind of cell, -1 where the kind has no
     such mode. `time` says which block times a mode uses, `optimizer` which optimizer figures, `memory` which memory
-    mode it belongs to.
+    mode it belongs to. `offloaded` holds 1 or 0 per mode.
     """
 
     fields: Mapping[str, npt.NDArray[Any]]
@@ -86,6 +86,7 @@ class StepModes:
     time_modes: Mapping[str, npt.NDArray[Any]]
     optimizer_modes: Mapping[str, npt.NDArray[Any]]
     memory_modes: Mapping[str, npt.NDArray[Any]]
+    offloaded: Mapping[str, Floats]
 
 
 @lru_cache(maxsize=64)
@@ -111,7 +112,12 @@ def step_modes(kinds: tuple[Modes, ...]) -> StepModes:
     time_modes, time = part(TIME_FIELDS)
     optimizer_modes, optimizer = part(OPTIMIZER_FIELDS)
     memory_modes, memory = part(MEMORY_FIELDS)
-    return StepModes(fields, position, time, optimizer, memory, time_modes, optimizer_modes, memory_modes)
+    # As numbers: multiplying by a flag costs twice as much as by a number.
+    offloaded = {
+        name: fields[name].astype(np.float64)
+        for name in ("weight_offload", "activations_offload", "optimizer_offload")
+    }
+    return StepModes(fields, position, time, optimizer, memory, time_modes, optimizer_modes, memory_modes, offloaded)
 
 
 def cell_columns(space: Space, numbers: range) -> CellColumns:

@@ -90,16 +90,19 @@ def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
     optimizer_key = np.where(sharded, sharded_at[site], unsharded_at[site]) + plan.modes.optimizer[mode]
     o = take(plan.optimizer, optimizer_key)
     s = take(plan.sites.stages, site)
+    # What holds for every row is carried along once.
     training = modes["training"][mode]
+    if training.all():
+        training = np.asarray(True)
     kept = plan.kept[key]
     moved = offload(
         rate,
         weights=b.weights,
         activations=kept,
         optimizer=plan.optimizer_state[optimizer_key],
-        weight_offload=modes["weight_offload"][mode],
-        activations_offload=modes["activations_offload"][mode],
-        optimizer_offload=modes["optimizer_offload"][mode],
+        weight_offload=plan.modes.offloaded["weight_offload"][mode],
+        activations_offload=plan.modes.offloaded["activations_offload"][mode],
+        optimizer_offload=plan.modes.offloaded["optimizer_offload"][mode],
         training=training,
     )
     pipe = pipeline_part(
@@ -107,7 +110,7 @@ def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
     )
     computing = pipe.fw_time + pipe.bw_time + pipe.optim_step_time
     perfect = s.block_microbatches * (plan.useful[key] + plan.optimizer_flops[optimizer_key]) / rate.matrix.peak
-    memory_mode = plan.modes.memory[mode]
+    memory = plan.modes.memory[mode] * plan.first_tier.shape[1] + site
     cell = plan.sites.cell[site]
     rows = RowChunk(
         group=group,
@@ -127,15 +130,16 @@ def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
             "fw_offload_exposed_time": pipe.fw_offload_exposed_time,
             "bw_offload_exposed_time": pipe.bw_offload_exposed_time,
             "offload_mem_bw_req": offload_bandwidth(b, moved, pipe, training),
-            "proc_mem_tier1_cap_req": plan.first_tier[memory_mode, site],
-            "proc_mem_tier2_cap_req": plan.second_tier[memory_mode, site],
+            "proc_mem_tier1_cap_req": plan.first_tier.ravel().take(memory),
+            "proc_mem_tier2_cap_req": plan.second_tier.ravel().take(memory),
         },
         variants=[],
     )
     batch = plan.cells.batch_size[cell].astype(np.float64)
     first = plan.sites.first[site]
     kind, stride = plan.sites.kind[site], plan.sites.stride[site]
-    positions = [table[kind, mode] for table in plan.modes.position]
+    listed = kind * plan.modes.position[0].shape[1] + mode
+    positions = [table.ravel().take(listed) for table in plan.modes.position]
     for data_net in group.data_nets:
         exposed = _exposed(plan, group, data_net, s, b, o, pipe, sharded, training, cell)
         assignment = group.assignment[data_net][place]
