@@ -111,10 +111,10 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
     show(memory_bars(bars, capacities(exploration), mode), "memory_one")
     st.html(markup.legend(MEMORY_KINDS))
     st.html(markup.chips(choices(row)))
-    st.caption(_offload_sentence(exploration, row))
+    st.caption(offload_sentence(exploration, row))
 
 
-def _offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:
+def offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:
     """What offloading asks of the link to host memory."""
     system = exploration.scenario.system
     if not any(bool(row[name]) for name in ("weight_offload", "activations_offload", "optimizer_offload")):

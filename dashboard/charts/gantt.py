@@ -1,0 +1,187 @@
+"""The pipeline schedule: what every stage does from the start of a step to its end, idle time hatched."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, nice_steps, note
+from dashboard.format import Scale, format_value, percent, scale_for
+from dashboard.palette import TIME_KINDS, Palette, palette
+from engine.schedule import Schedule
+
+MOST_STAGES: Final = 16
+MOST_BARS: Final = 1500
+_UNIT: Final = "total_time"
+_ROW: Final = 21
+_KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
+_TASKS: Final = (
+    ("forward", "Forward", _KINDS["forward"]),
+    ("backward", "Backward", _KINDS["backward"]),
+    ("exchange", "Gradient exchange", _KINDS["data"]),
+    ("optimizer", "Optimizer step", _KINDS["optimizer"]),
+)
+
+
+def gantt(schedule: Schedule, mode: str = "light") -> Chart:
+    """Draw a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
+
+    Later chunks of an interleaved pipeline are fainter. Where there would be more than `MOST_BARS` bars, neighbours of
+    the same kind are joined. A schedule that leaves out repetitions has a break mark there, and ticks in true time.
+    """
+    colours = palette(mode)
+    stages = shown_stages(schedule.stages)
+    place = {stage: len(stages) - 1 - row for row, stage in enumerate(stages)}
+    tasks = schedule.tasks[schedule.tasks["stage"].isin(place)]
+    joined_up = len(tasks) > MOST_BARS
+    if joined_up:
+        tasks = joined(tasks)
+    idle = schedule.idle()
+    idle = idle[idle["stage"].isin(place)]
+    scale = scale_for(_UNIT, [schedule.step_time])
+    figure = base(colours, 60 + _ROW * len(stages))
+    _idle(figure, idle, place, scale, colours)
+    for kind, name, look in _TASKS:
+        chosen = tasks[tasks["kind"] == kind]
+        if len(chosen):
+            _bars(figure, schedule, chosen, place, scale, name, look.colour(colours) or colours.muted, colours)
+    _axis(figure, schedule, scale, colours)
+    figure.update_yaxes(
+        range=[-0.55, len(stages) - 0.45], tickvals=list(place.values()), ticktext=[f"stage {s}" for s in stages],
+        tickfont={"color": colours.text},
+    )  # fmt: skip
+    figure.update_layout(barmode="overlay", bargap=0, margin={"t": 20 if schedule.skipped else 6, "r": 8})
+    return Chart(figure, _finding(schedule, stages))
+
+
+def shown_stages(stages: int) -> list[int]:
+    """The stages that are drawn: all, or the first, the last and some evenly between."""
+    if stages <= MOST_STAGES:
+        return list(range(stages))
+    return [int(value) for value in np.unique(np.linspace(0, stages - 1, MOST_STAGES).round())]
+
+
+def joined(tasks: pd.DataFrame) -> pd.DataFrame:
+    """Tasks with neighbours of the same kind and chunk on the same stage made one, `microbatch` being the first's."""
+    tasks = tasks.sort_values(["stage", "start"], kind="stable")
+    before = tasks.shift()
+    apart = (tasks["start"] - before["end"]).abs() > 1e-9 * tasks["end"].max()
+    new = apart | (tasks[["stage", "kind", "chunk"]] != before[["stage", "kind", "chunk"]]).any(axis=1)
+    grouped = tasks.groupby(new.cumsum())
+    result: pd.DataFrame = grouped.agg(
+        stage=("stage", "first"), kind=("kind", "first"), chunk=("chunk", "first"), microbatch=("microbatch", "first"),
+        start=("start", "first"), end=("end", "last"), count=("stage", "size"),
+    ).reset_index(drop=True)  # fmt: skip
+    return result
+
+
+def true_time(schedule: Schedule, value: float) -> float:
+    """Time of the step [s] at a place of the shortened axis."""
+    return value + schedule.skipped if value > schedule.cut else value
+
+
+def _bars(
+    figure: go.Figure, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
+    colour: str, colours: Palette,
+) -> None:  # fmt: skip
+    start, end = tasks["start"].to_numpy(), tasks["end"].to_numpy()
+    chunk = tasks["chunk"].to_numpy()
+    step = min(0.16, 0.64 / max(1, schedule.chunks - 1))
+    counts = tasks["count"].to_numpy() if "count" in tasks else np.ones(len(tasks), int)
+    hovers = []
+    for row, times in zip(tasks.to_dict("records"), counts, strict=True):
+        head = f"<b>stage {row['stage']} · {name.lower()}</b>"
+        first = int(row["microbatch"])
+        late = schedule.skipped and row["start"] > schedule.cut
+        first += schedule.skipped_microbatches if late else 0
+        what = f"microbatch {first + 1}" if times == 1 else f"{times} microbatches from {first + 1}"
+        lines = [head] + ([what + (f", chunk {row['chunk'] + 1}" if schedule.chunks > 1 else "")] if first >= 0 else [])
+        lines.append(
+            f"{format_value(_UNIT, true_time(schedule, row['start']))} to "
+            f"{format_value(_UNIT, true_time(schedule, row['end']))}"
+        )
+        hovers.append("<br>".join(lines))
+    figure.add_trace(
+        go.Bar(
+            x=(end - start) / scale.factor,
+            base=start / scale.factor,
+            y=[place[int(stage)] for stage in tasks["stage"]],
+            orientation="h",
+            width=0.8,
+            name=name,
+            marker={
+                "color": colour,
+                "opacity": np.round(np.clip(1.0 - step * np.maximum(chunk, 0), 0.3, 1.0), 3).tolist(),
+                "line": {"color": colours.background, "width": 0.6},
+            },
+            hovertext=hovers,
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )
+
+
+def _idle(figure: go.Figure, idle: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
+    if not len(idle):
+        return
+    length = (idle["end"] - idle["start"]).to_numpy()
+    figure.add_trace(
+        go.Bar(
+            x=length / scale.factor,
+            base=idle["start"].to_numpy() / scale.factor,
+            y=[place[int(stage)] for stage in idle["stage"]],
+            orientation="h",
+            width=0.8,
+            name="Idle",
+            marker={"color": colours.muted, "line": {"width": 0}, "pattern": colours.hatch_some([True] * len(idle), 5)},
+            hovertext=[
+                f"<b>stage {stage} · idle</b><br>{format_value(_UNIT, gap)}"
+                for stage, gap in zip(idle["stage"], length, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )
+
+
+def _axis(figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette) -> None:
+    """The time axis, from 0 to exactly the end of the step, in true time on both sides of a break."""
+    end = schedule.end / scale.factor
+    if not schedule.skipped:
+        figure.update_xaxes(range=[0, end], nticks=8, ticksuffix=scale.suffix)
+        return
+    cut, skipped = schedule.cut / scale.factor, schedule.skipped / scale.factor
+    before = [value for value in nice_steps(0, cut, 3) if value < 0.93 * cut]
+    after = [value for value in nice_steps(cut + skipped, end + skipped, 3) if value > cut + skipped + 0.07 * cut]
+    figure.update_xaxes(
+        range=[0, end], tickvals=[*before, *(value - skipped for value in after)],
+        ticktext=[f"{value:,g}{scale.suffix}" for value in [*before, *after]],
+    )  # fmt: skip
+    figure.add_shape(type="line", x0=cut, x1=cut, y0=0, y1=1, yref="paper",
+                     line={"color": colours.text, "width": 1.5, "dash": "dash"})  # fmt: skip
+    note(
+        figure, f"{schedule.skipped_microbatches:,} microbatches, {format_value(_UNIT, schedule.skipped)} of the same",
+        colours, x=cut, y=1, yref="paper", yanchor="bottom", colour=colours.text,
+    )  # fmt: skip
+
+
+def _finding(schedule: Schedule, stages: list[int]) -> str:
+    idle = schedule.idle()
+    first = idle[idle["stage"] == 0]
+    waiting = float((first["end"] - first["start"]).sum())
+    name = "interleaved one-forward-one-backward" if schedule.chunks > 1 else "one-forward-one-backward"
+    some = f", {len(stages)} of them shown" if len(stages) < schedule.stages else ""
+    return (
+        f"A step of {format_value(_UNIT, schedule.step_time)}: {schedule.microbatches:,} microbatches through "
+        f"{schedule.stages} stages{some}, {name}. The first stage idles {format_value(_UNIT, waiting)}, "
+        f"{percent(waiting / schedule.step_time)} of the step."
+    )
+
+
+def summary(schedule: Schedule) -> dict[str, Any]:
+    """Facts for a heading: stages, chunks, microbatches and the share of idle time."""
+    idle = schedule.idle()
+    total = float((idle["end"] - idle["start"]).sum())
+    share = total / (schedule.step_time * schedule.stages) if schedule.step_time else 0.0
+    return {"stages": schedule.stages, "chunks": schedule.chunks, "microbatches": schedule.microbatches, "idle": share}

@@ -1,0 +1,136 @@
+"""Who talks to whom: the partners of one GPU by kind of parallelism, and what that costs on the links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, note
+from dashboard.format import format_value, scale_for
+from dashboard.palette import TIME_KINDS, palette
+
+_UNIT: Final = "total_time"
+_MOST: Final = 600
+_KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
+_LOOK: Final = {"TP": "tensor", "PP": "pipeline", "DP": "data"}
+
+
+class Group(NamedTuple):
+    """One kind of parallelism of an execution: its degree, network tier, and the GPUs that GPU 0 talks to in it."""
+
+    name: str
+    degree: int
+    tier: int
+    partners: tuple[int, ...]
+
+
+class Traffic(NamedTuple):
+    """Time of one step on the links of a kind of communication, and the part that nothing hides [s]."""
+
+    name: str
+    key: str
+    """Key of the kind of time that gives the colour."""
+    link: float
+    exposed: float
+    where: str
+    """Network in words."""
+
+
+def placement(execution: Mapping[Any, Any]) -> list[Group]:
+    """A placement that agrees with the network tiers: parallelism on inner tiers has neighbouring GPUs.
+
+    Within a tier tensor parallelism is innermost, then pipeline, then data. The cost model knows tiers and degrees
+    only, so any placement with the same tiers costs the same. GPU 0 is on the first stage of its pipeline, which hands
+    on to the next stage and, when interleaved, gets back from the last.
+    """
+    order = sorted(
+        (
+            ("TP", int(execution["tensor_par"]), int(execution["tensor_par_net"])),
+            ("PP", int(execution["pipeline_par"]), int(execution["pipeline_par_net"])),
+            ("DP", int(execution["data_par"]), int(execution["data_par_net"])),
+        ),
+        key=lambda one: one[2],
+    )
+    groups, stride = [], 1
+    for name, degree, tier in order:
+        members = tuple(stride * number for number in range(degree))
+        if name == "PP" and degree > 1:
+            last = (members[-1],) if int(execution["pipeline_interleaving"]) > 1 and degree > 2 else ()
+            members = (0, members[1], *last)
+        groups.append(Group(name, degree, tier, members))
+        stride *= degree
+    names = ["TP", "PP", "DP"]
+    return sorted(groups, key=lambda group: names.index(group.name))
+
+
+def partners(groups: Sequence[Group], num_procs: int, domain: int, mode: str = "light") -> Chart:
+    """Draw which GPUs GPU 0 exchanges data with. domain: GPUs of the innermost network, drawn as bands."""
+    colours = palette(mode)
+    figure = base(colours, 66 + 34 * len(groups))
+    if num_procs / domain <= 128:
+        for first in range(0, num_procs, 2 * domain):
+            figure.add_shape(type="rect", x0=first - 0.5, x1=min(first + domain, num_procs) - 0.5, y0=0, y1=1,
+                             yref="paper", layer="below", line={"width": 0}, fillcolor=colours.panel)  # fmt: skip
+    rows = list(range(len(groups) - 1, -1, -1))
+    for group, row in zip(groups, rows, strict=True):
+        shown = group.partners[:: max(1, -(-len(group.partners) // _MOST))]
+        if group.degree == 1:
+            note(figure, "no partners", colours, x=0, y=row, xanchor="left")
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=list(shown), y=[row] * len(shown), mode="markers",
+                marker={"symbol": "line-ns", "size": 17,
+                        "line": {"width": 2.5, "color": _KINDS[_LOOK[group.name]].colour(colours)}},
+                hovertext=[f"<b>{group.name}</b><br>GPU 0 and GPU {number:,}" for number in shown],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_yaxes(
+        range=[-0.6, len(groups) - 0.4], tickvals=rows, tickfont={"size": 12, "color": colours.text},
+        ticktext=[f"{group.name} {group.degree} · tier {group.tier}" for group in groups],
+    )  # fmt: skip
+    figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title_text="GPU number", tickformat=",d")
+    said = [
+        f"{group.name} over {group.degree} GPUs on tier {group.tier}" for group in groups if group.degree > 1
+    ]
+    return Chart(figure, f"GPU 0 exchanges data in {', '.join(said)}." if said else "No GPU talks to another.")
+
+
+def traffic(rows: Sequence[Traffic], mode: str = "light") -> Chart:
+    """Draw time on the links and the exposed part of it, one bar per kind of communication."""
+    colours = palette(mode)
+    if not rows:
+        return empty(colours, 80, "No GPU talks to another.")
+    scale = scale_for(_UNIT, [row.link for row in rows] + [row.exposed for row in rows])
+    figure = base(colours, 40 + 40 * len(rows))
+    places = list(range(len(rows) - 1, -1, -1))
+    longest = max(max(row.link, row.exposed) for row in rows) or scale.factor
+    for row, place in zip(rows, places, strict=True):
+        colour = _KINDS[row.key].colour(colours)
+        hidden = max(0.0, row.link - row.exposed)
+        for size, begin, opacity, word in ((row.exposed, 0.0, 1.0, "exposed"), (hidden, row.exposed, 0.35, "hidden")):
+            figure.add_trace(
+                go.Bar(
+                    x=[size / scale.factor], base=[begin / scale.factor], y=[place + 0.14], orientation="h", width=0.42,
+                    marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
+                    hovertext=f"<b>{row.name}, {word}</b><br>{format_value(_UNIT, size)}",
+                    hovertemplate="%{hovertext}<extra></extra>",
+                )
+            )  # fmt: skip
+        note(figure, row.where, colours, x=0, y=place - 0.27, xanchor="left")
+        text = f"<b>{format_value(_UNIT, row.exposed)}</b> of {format_value(_UNIT, row.link)}"
+        note(figure, text, colours, x=1, xref="paper", xanchor="right", xshift=134, y=place + 0.14,
+             colour=colours.text, font_size=12)  # fmt: skip
+    figure.update_yaxes(
+        range=[-0.6, len(rows) - 0.4], tickvals=[place + 0.14 for place in places], ticktext=[row.name for row in rows],
+        tickfont={"size": 12, "color": colours.text},
+    )  # fmt: skip
+    figure.update_xaxes(range=[0, 1.02 * longest / scale.factor], ticksuffix=scale.suffix, nticks=5)
+    figure.update_layout(barmode="overlay", margin={"r": 138})
+    said = ", ".join(
+        f"{row.name} {format_value(_UNIT, row.exposed)} of {format_value(_UNIT, row.link)} on the links" for row in rows
+    )
+    return Chart(figure, f"Exposed per step: {said}.")

@@ -1,0 +1,147 @@
+"""Which limit each layer meets: rate reached against operations per byte, under the roofs of the processor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, note
+from dashboard.format import format_value, plain, scale_for
+from dashboard.palette import TIME_KINDS, Palette, palette
+
+HEIGHT: Final = 430
+STAGES: Final = (("fw", "forward"), ("agrad", "backward, activations"), ("wgrad", "backward, weights"))
+_LARGEST: Final = 24
+_SMALLEST: Final = 6
+
+
+class Roofs(NamedTuple):
+    """Peak rates of the matrix and the vector unit [FLOP/s], and the memory's bandwidth [bytes/s]."""
+
+    matrix: float
+    vector: float
+    bandwidth: float
+
+
+def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height: int = HEIGHT) -> Chart:
+    """Draw one mark per layer and pass that computes anything; its area grows with the time it takes.
+
+    layers: columns label, engine, and for each stage of `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed`
+    [bytes] and `{stage}_processing_time` [s], as `engine.layer_table` gives them.
+    """
+    colours = palette(mode)
+    marks = points(layers)
+    if not marks:
+        return empty(colours, height, "No layer computes anything.")
+    figure = base(colours, height)
+    lowest = min(mark["intensity"] for mark in marks)
+    highest = max(max(mark["intensity"] for mark in marks), roofs.matrix / roofs.bandwidth)
+    left, right = lowest / 2.5, highest * 3
+    _roofs(figure, roofs, left, right, colours)
+    longest = max(mark["seconds"] for mark in marks)
+    kinds = {kind.key: kind for kind in TIME_KINDS}
+    looks: Mapping[str, tuple[str | None, str]] = {
+        "fw": (kinds["forward"].colour(colours), "circle"),
+        "agrad": (kinds["backward"].colour(colours), "circle"),
+        "wgrad": (kinds["backward"].colour(colours), "circle-open"),
+    }
+    for stage, name in STAGES:
+        chosen = [mark for mark in marks if mark["stage"] == stage]
+        colour, symbol = looks[stage]
+        figure.add_trace(
+            go.Scatter(
+                x=[mark["intensity"] for mark in chosen],
+                y=[mark["rate"] / 1e12 for mark in chosen],
+                mode="markers",
+                name=name,
+                marker={
+                    "size": [max(_SMALLEST, _LARGEST * math.sqrt(mark["seconds"] / longest)) for mark in chosen],
+                    "color": colour,
+                    "symbol": symbol,
+                    "opacity": 0.9,
+                    "line": {"color": colour if symbol.endswith("open") else colours.background, "width": 1.5},
+                },
+                hovertext=[_hover(mark, name) for mark in chosen],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
+        )
+    bottom = min(min(mark["rate"] for mark in marks) / 1e12, roofs.bandwidth * left / 1e12)
+    figure.update_xaxes(
+        type="log", title_text="Arithmetic intensity, FLOP/B", range=[math.log10(left), math.log10(right)],
+        dtick=1, tickformat=",~g",
+    )  # fmt: skip
+    figure.update_yaxes(
+        type="log", title_text="Rate reached, TFLOP/s", showgrid=True, dtick=1, tickformat=",~g",
+        range=[math.log10(bottom / 2), math.log10(roofs.matrix / 1e12 * 4)],
+    )  # fmt: skip
+    figure.update_layout(showlegend=True, margin={"t": 28})
+    return Chart(figure, _finding(marks, roofs))
+
+
+def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
+    """One mark per layer and pass: label, engine, stage, seconds [s], intensity [FLOP/byte], rate [FLOP/s]."""
+    found = []
+    for row in layers.to_dict("records"):
+        for stage, _ in STAGES:
+            flops, moved = float(row[f"{stage}_flops"]), float(row[f"{stage}_mem_accessed"])
+            seconds = float(row[f"{stage}_processing_time"])
+            if flops > 0 and moved > 0 and seconds > 0:
+                found.append(
+                    {"label": row["label"], "engine": row["engine"], "stage": stage, "seconds": seconds,
+                     "intensity": flops / moved, "rate": flops / seconds}
+                )  # fmt: skip
+    return found
+
+
+def bound(intensity: float, peak: float, bandwidth: float) -> str:
+    """Which limit a layer would meet at full efficiency: "compute" or "memory"."""
+    return "compute" if intensity * bandwidth >= peak else "memory"
+
+
+def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
+    """The slope of the memory and the two flat roofs, each named on its line."""
+    for peak, name, dash in ((roofs.matrix, "matrix", "solid"), (roofs.vector, "vector", "dash")):
+        knee = peak / roofs.bandwidth
+        figure.add_trace(
+            go.Scatter(x=[knee, right], y=[peak / 1e12] * 2, mode="lines", hoverinfo="skip", showlegend=False,
+                       line={"color": colours.muted, "width": 1.3, "dash": dash})
+        )  # fmt: skip
+        note(
+            figure, f"{name} {plain(peak / 1e12)} TFLOP/s", colours, x=math.log10(right), y=math.log10(peak / 1e12),
+            xanchor="right", yanchor="bottom", yshift=_LARGEST / 2 if dash == "solid" else 0, colour=colours.text,
+        )  # fmt: skip
+    knee = roofs.matrix / roofs.bandwidth
+    figure.add_trace(
+        go.Scatter(x=[left, knee], y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12], mode="lines",
+                   hoverinfo="skip", showlegend=False, line={"color": colours.muted, "width": 1.3})
+    )  # fmt: skip
+    scale = scale_for("offload_mem_bw_req", [roofs.bandwidth])
+    middle = math.sqrt(left * roofs.vector / roofs.bandwidth)
+    note(
+        figure, f"HBM {scale.number(roofs.bandwidth)}{scale.suffix}", colours, x=math.log10(middle),
+        y=math.log10(roofs.bandwidth * middle / 1e12), xanchor="right", yanchor="bottom", colour=colours.text,
+    )  # fmt: skip
+
+
+def _hover(mark: Mapping[str, Any], name: str) -> str:
+    return (
+        f"<b>{mark['label']} · {name}</b><br>{plain(mark['rate'] / 1e12)} TFLOP/s on the {mark['engine']} unit<br>"
+        f"{plain(mark['intensity'])} FLOP/B · {format_value('total_time', mark['seconds'])}"
+    )
+
+
+def _finding(marks: list[dict[str, Any]], roofs: Roofs) -> str:
+    total = sum(mark["seconds"] for mark in marks)
+    on_matrix = [mark for mark in marks if mark["engine"] == "matrix"]
+    if not on_matrix:
+        return "No layer runs on the matrix unit."
+    best = max(on_matrix, key=lambda mark: mark["rate"])
+    share = sum(mark["seconds"] for mark in on_matrix) / total
+    return (
+        f"{share * 100:.0f} % of the arithmetic time is on the matrix unit; {best['label']} comes closest to its roof "
+        f"with {plain(best['rate'] / 1e12)} of {plain(roofs.matrix / 1e12)} TFLOP/s."
+    )

@@ -1,0 +1,175 @@
+"""The lower half of the Execution page: schedule, networks, bandwidths, formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts import markup
+from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
+from dashboard.charts.networks import Traffic, partners, placement, traffic
+from dashboard.controls import choose, show
+from dashboard.format import format_value, percent
+from dashboard.formula_table import EXPRESSIONS
+from dashboard.formulas import Formula, formula, layer_sum
+from dashboard.palette import TIME_KINDS
+from dashboard.wording import network_name
+from engine import Exploration
+from engine.columns import STATISTICS, by_name
+from engine.schedule import Schedule, schedule
+
+__all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
+
+_KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
+_NEEDS: Final = (
+    ("act_offload_bw_req", "activations_offload"), ("weight_offload_bw_req", "weight_offload"),
+    ("optim_offload_bw_req", "optimizer_offload"),
+)  # fmt: skip
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _schedule(num_blocks: int, row: dict[str, Any]) -> Schedule:
+    few = int(row["pipeline_par"]) / len(shown_stages(int(row["pipeline_par"])))
+    return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few))
+
+
+def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
+    """The schedule, full width."""
+    found = _schedule(exploration.scenario.model.num_blocks, row)
+    facts = summary(found)
+    kind = "interleaved 1F1B" if facts["chunks"] > 1 else "1F1B"
+    parts = [kind, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
+    if facts["chunks"] > 1:
+        parts.append(f"{facts['chunks']} chunks")
+    parts += [f"{facts['microbatches']:,} microbatches", f"idle {percent(facts['idle'])}"]
+    st.html(markup.head("Pipeline schedule", " · ".join(parts)))
+    show(gantt(found, mode), "execution_gantt")
+    words = {"forward": "forward", "backward": "backward with recompute", "data": "gradient exchange, exposed",
+             "optimizer": "optimizer step", "bubble": "idle"}  # fmt: skip
+    st.html(markup.legend(replace(_KINDS[key], name=word) for key, word in words.items()))
+    notes = ["A bar is a chunk with everything of it that is exposed: communication, offload, recompute."]
+    if facts["chunks"] > 1:
+        notes.append("Fainter is a later chunk.")
+    hidden = facts["stages"] - len(shown_stages(facts["stages"]))
+    if hidden:
+        notes.append(f"{hidden} stages between are not drawn.")
+    st.caption(" ".join(notes))
+
+
+def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
+    """Who talks to whom, and what that costs."""
+    system = exploration.scenario.system
+    left, right = st.columns([1.45, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        domain = system.networks[0].size
+        st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
+        show(partners(placement(row), int(row["num_procs"]), domain, mode), "execution_partners")
+        tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
+        st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
+        st.caption(
+            "A placement that agrees with the tiers of this execution; the model knows tiers and degrees only, so any "
+            "other with the same tiers takes the same time."
+        )
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
+        show(traffic(_traffic(exploration, row), mode), "execution_traffic")
+
+
+def _traffic(exploration: Exploration, row: dict[str, Any]) -> list[Traffic]:
+    system = exploration.scenario.system
+    found = []
+    for name, key, link, exposed, degree, net in (
+        ("TP", "tensor", "tp_comm_link_time", "tp_comm_exposed_time", "tensor_par", "tensor_par_net"),
+        ("TP repeated", "tensor", "recomm_link_time", "recomm_exposed_time", "tensor_par", "tensor_par_net"),
+        ("PP", "pipeline", "pp_comm_link_time", "pp_comm_exposed_time", "pipeline_par", "pipeline_par_net"),
+        ("DP", "data", "dp_comm_link_time", "dp_comm_exposed_time", "data_par", "data_par_net"),
+    ):
+        times = float(row[link]), float(row[exposed])
+        if int(row[degree]) > 1 and (name != "TP repeated" or max(times) > 0):
+            found.append(Traffic(name, key, *times, network_name(system, int(row[net]))))
+    return found
+
+
+def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
+    """The bandwidths that would hide offload and overlapped communication, against what there is."""
+    system = exploration.scenario.system
+    st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
+    host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
+    rows = [
+        (by_name(name).label, float(row[name]), host, "in use" if row[flag] else "not offloaded")
+        for name, flag in _NEEDS
+    ]
+    if any(row[flag] for _, flag in _NEEDS):
+        together = by_name("offload_mem_bw_req")
+        rows.append((f"{together.label}, all of it", float(row["offload_mem_bw_req"]), host, "in use"))
+    for name, net, on in (
+        ("tp_bw_overlap_req", "tensor_par_net", row["tensor_par_overlap"] != "none"),
+        ("dp_bw_overlap_req_chunk", "data_par_net", bool(row["data_par_overlap"])),
+        ("dp_bw_overlap_req_tail", "data_par_net", bool(row["data_par_overlap"])),
+    ):
+        if on and float(row[name]) > 0:
+            there = system.networks[int(row[net])].bandwidth_gb_per_s * 1e9
+            rows.append((by_name(name).label, float(row[name]), there, "in use"))
+    table = pd.DataFrame(
+        {
+            "Bandwidth": [label for label, *_ in rows],
+            "needed": [format_value("offload_mem_bw_req", need) for _, need, _, _ in rows],
+            "available": [format_value("offload_mem_bw_req", there) if there else "none" for _, _, there, _ in rows],
+            "enough": ["yes" if need <= there else "no" for _, need, there, _ in rows],
+            "": [use for *_, use in rows],
+        }
+    )
+    st.dataframe(table, hide_index=True, height="content", key="execution_bandwidths",
+                 alt="Bandwidths that would hide offload and overlapped communication")  # fmt: skip
+
+
+def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
+    """Any figure with its expression, the numbers put in, units and source."""
+    st.html(markup.head("How a figure comes about", "expression, numbers, source"))
+    options = {column.name: f"{column.label} · {column.group}" for column in (*reversed(STATISTICS),)}
+    name = choose("Figure", options, "execution_figure", default="total_time")
+    column = by_name(name)
+    scenario = exploration.scenario
+    st.caption(column.description)
+    found = formula(name, row, scenario.model, scenario.system)
+    value = format_value(column, row[name])
+    if found is None:
+        _of_layers(name, value)
+        return
+    _written(found, value)
+    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
+    st.dataframe(
+        parts, hide_index=True, height="content", key="execution_parts",
+        alt=f"Everything that {column.label} is made of",
+        column_config={"name": st.column_config.TextColumn(width=220), "value": st.column_config.TextColumn(width=110)},
+    )  # fmt: skip
+    more = [part for part, _, _ in found.parts if part in options and part in EXPRESSIONS]
+    if more:
+        with st.container(horizontal=True, gap="xsmall"):
+            for part in more:
+                st.button(
+                    by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
+                    on_click=state.set_url_value, args=("execution_figure", part),
+                    help=f"How {by_name(part).label} comes about",
+                )  # fmt: skip
+    st.caption(f"Source: {found.source}.")
+
+
+def _written(found: Formula, value: str) -> None:
+    st.code(f"{found.column.name} = {found.expression}\n= {found.numbers}\n= {value}", language=None, wrap_lines=True)
+
+
+def _of_layers(name: str, value: str) -> None:
+    summed = layer_sum(name)
+    if summed is not None:
+        st.code(f"{name} = sum over the layers of {summed}\n= {value}", language=None, wrap_lines=True)
+        st.caption("The layers are in the table above, each with its own figure. Source: Calculon 0.1.0, llm.py, "
+                   "_compute_block_stats.")  # fmt: skip
+        return
+    st.code(f"{name} = {value}", language=None)
+    st.caption("This figure is put together layer by layer, each layer by its own rule, so one expression cannot tell "
+               "it; see the table of layers. Source: Calculon 0.1.0, llm.py, _compute_block_stats.")  # fmt: skip

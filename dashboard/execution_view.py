@@ -1,0 +1,250 @@
+"""The Execution page: everything about one execution, and why another is faster or slower."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts import markup
+from dashboard.charts.memory_bars import memory_bars
+from dashboard.charts.template import in_sentence
+from dashboard.charts.time_bar import time_pieces, waterfall
+from dashboard.controls import show
+from dashboard.derived import days_for, utilisation
+from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
+from dashboard.format import count, days, format_delta, format_value, gibibytes, percent, relative
+from dashboard.layer_view import layers
+from dashboard.memory_view import capacities, offload_sentence
+from dashboard.palette import MEMORY_KINDS, TIME_KINDS
+from dashboard.subject import Subject, evaluated, refusal, subject
+from dashboard.wording import choices, differences, title
+from engine import Exploration
+from engine.columns import FIELDS, by_name
+from engine.store import Condition
+
+_HBM: Final = "proc_mem_tier1_cap_req"
+_HOST: Final = "proc_mem_tier2_cap_req"
+_LINKS: Final = ("tp_comm_link_time", "recomm_link_time", "pp_comm_link_time", "dp_comm_link_time")
+_EXPOSED: Final = ("tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time")
+_OTHERS: Final = {
+    "": "nothing",
+    "best": "the best of all",
+    "cell": "the best of its cell",
+    "plain": "the best without offload",
+    "kept": "the best without recompute",
+}
+_OTHER: Final = re.compile(r"|best|cell|plain|kept|\d{1,18}")
+
+
+def render(exploration: Exploration, mode: str) -> None:
+    """Draw the page."""
+    chosen = subject(exploration)
+    if chosen is None:
+        st.info(
+            f"None of the {exploration.total:,} executions runs. Memory shows how far off they are, Explore why.",
+            icon=":material/deployed_code:",
+        )
+        return
+    row = chosen.row
+    other = _head(exploration, chosen)
+    refusal(chosen)
+    st.html(markup.chips(choices(row)))
+    if not chosen.has_figures:
+        st.caption("An execution that is rejected for another reason than memory has no figures.")
+        return
+    st.html(markup.figure_strip(_tiles(exploration, row, other)))
+    left, right = st.columns([1.45, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))
+        show(waterfall(row, mode, other=other), "execution_time")
+        st.markdown(_insight(row, other))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Where the memory goes", "per GPU, peak"))
+        bars = [("A", row), ("B", other)] if other else [("", row)]
+        show(memory_bars(bars, capacities(exploration), mode), "execution_memory")
+        st.html(markup.legend(MEMORY_KINDS))
+        if other:
+            _differences(row, other)
+        else:
+            st.caption(offload_sentence(exploration, row))
+    with st.container(border=True, gap="xsmall"):
+        pipeline(exploration, row, mode)
+    layers(exploration, row, mode)
+    networks(exploration, row, mode)
+    low, high = st.columns([1, 1.45], gap="medium")
+    with low.container(border=True, gap="xsmall", height="stretch"):
+        bandwidths(exploration, row)
+    with high.container(border=True, gap="xsmall", height="stretch"):
+        formula_panel(exploration, row)
+
+
+def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
+    """Title, comparison and export; returns the execution to compare with."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
+        other = _other(exploration, chosen)
+        _json(chosen)
+    return other
+
+
+def _rank(exploration: Exploration, chosen: Subject) -> str:
+    place = f"execution {chosen.id:,}, {chosen.why}"
+    if not chosen.runs:
+        return place
+    faster = _faster(exploration, exploration.key, float(chosen.row["sample_rate"]))
+    return f"{place} · rank {faster + 1:,} of {count(exploration.feasible)}"
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _faster(_exploration: Exploration, key: str, rate: float) -> int:
+    return _exploration.rows.count([Condition("sample_rate", ">", rate)])
+
+
+def _other(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
+    """The execution to compare with, chosen by the user; None without."""
+    name, key = "execution_b", "_execution_b"
+    given = state.url_value(name, "", _OTHER)
+    options = dict(_OTHERS) | ({given: f"execution {int(given):,}"} if given.isdecimal() else {})
+    st.session_state[key] = given
+
+    def changed() -> None:
+        state.set_url_value(name, st.session_state[key] or None)
+
+    picked = st.selectbox(
+        "compare with", list(options), format_func=lambda value: f"compare with {options[value]}", key=key,
+        on_change=changed, label_visibility="collapsed", width=280,
+    )  # fmt: skip
+    with st.popover("Keep as B", icon=":material/compare_arrows:", key="execution_keep"):
+        st.caption("Keep this execution as B, then select another one here or on any page to compare the two.")
+        st.button("Keep this one", key="execution_keep_this", on_click=state.set_url_value, args=(name, str(chosen.id)))
+        wanted = st.number_input("or compare with execution id", 0, exploration.total - 1, value=None, step=1,
+                                 key="execution_keep_id", placeholder="id")  # fmt: skip
+        st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=state.set_url_value,
+                  args=(name, None if wanted is None else str(int(wanted))))  # fmt: skip
+    found = _wanted(exploration, chosen, str(picked or ""))
+    if picked and found is None:
+        st.caption("there is none")
+    return found
+
+
+def _wanted(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
+    """The execution behind a choice; None where it is the one shown, or does not run."""
+    where: list[Condition] = []
+    if not which:
+        return None
+    if which.isdecimal():
+        if int(which) >= exploration.total:
+            return None
+        found = evaluated(exploration, exploration.key, int(which))
+        return found if found["status"] == "ok" and int(which) != chosen.id else None
+    if which == "cell":
+        where = [Condition(name, "=", int(chosen.row[name])) for name in ("tensor_par", "pipeline_par")]
+    elif which == "plain":
+        where = [Condition(f"{name}_offload", "=", False) for name in ("weight", "activations", "optimizer")]
+    elif which == "kept":
+        where = [Condition("activation_recompute", "=", "none")]
+    best = _best(exploration, exploration.key, tuple(tuple(condition) for condition in where))
+    return None if best is None or best == chosen.id else evaluated(exploration, exploration.key, best)
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _best(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | None:
+    found = _exploration.rows.top(1, where=list(where), names=["id"])["id"].to_pylist()
+    return int(found[0]) if found else None
+
+
+def _json(chosen: Subject) -> None:
+    """The execution as Calculon reads it."""
+    text = calculon_json(chosen.row)
+    with st.popover("JSON", icon=":material/data_object:", key="execution_json"):
+        st.caption("The execution file of Calculon and of `shardscape evaluate`; the button in its corner copies it.")
+        st.code(text, language="json", height=330)
+        st.download_button("Download", text, file_name=f"execution_{chosen.id}.json", mime="application/json",
+                           on_click="ignore", key="execution_json_download", icon=":material/download:")  # fmt: skip
+
+
+def calculon_json(row: dict[str, Any]) -> str:
+    """An execution as a JSON file that Calculon accepts: its 23 fields, in its order."""
+    kinds = {"int64": int, "bool": bool, "str": str, "float64": float}
+    return json.dumps({column.name: kinds[column.dtype](row[column.name]) for column in FIELDS}, indent=2)
+
+
+def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:
+    """The headline figures; their second line is B, or a context where there is none."""
+    scenario, capacity = exploration.scenario, capacities(exploration)[0]
+
+    def compared(label: str, name: str, context: str) -> markup.Tile:
+        """A figure of which the register knows what is better."""
+        text, tone = (context, "") if other is None else _against(name, row, other)
+        return markup.Tile(label, format_value(name, row[name]), text, tone, by_name(name).description)
+
+    def beside(label: str, value: Callable[[dict[str, Any]], str], context: str, tone: str = "") -> markup.Tile:
+        """A figure beside that of B."""
+        return markup.Tile(label, value(row), context if other is None else f"B {value(other)}", "" if other else tone)
+
+    def used(execution: dict[str, Any]) -> str:
+        return percent(utilisation(scenario, float(execution["sample_rate"]), bool(execution["training"])))
+
+    def share(*names: str) -> Callable[[dict[str, Any]], str]:
+        return lambda one: percent(sum(float(one[name]) for name in names) / float(one["total_time"]))
+
+    rate, need = float(row["sample_rate"]), float(row[_HBM])
+    links = format_value("total_time", sum(float(row[name]) for name in _LINKS))
+    tokens = count(rate * scenario.model.seq_size)
+    return [
+        compared("Step time", "total_time", f"{int(row['batch_size']):,} sequences"),
+        compared("Throughput", "sample_rate", f"{tokens} tokens/s"),
+        beside("MFU", used, f"total efficiency {percent(row['total_efficiency'])}"),
+        beside("Bubble", share("bubble_time"), "of the step"),
+        beside("Communication exposed", share(*_EXPOSED), f"{links} on the links"),
+        beside("HBM", lambda one: gibibytes(one[_HBM]), f"{percent(need / capacity, 0)} of {gibibytes(capacity)}",
+               "worse" if need > capacity else ""),
+        beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),
+        beside("1 T tokens take", lambda one: days(days_for(scenario, float(one["sample_rate"]))), "without failures"),
+    ]  # fmt: skip
+
+
+def _against(name: str, row: dict[str, Any], other: dict[str, Any]) -> tuple[str, str]:
+    """Context line and tone of a figure of A beside that of B: "▼ 24.5 % more than B", "worse"."""
+    change = relative(row[name], other[name])
+    if change in ("–", "±0"):
+        return f"B {format_value(name, other[name])}", ""
+    more = float(row[name]) > float(other[name])
+    worse = more == (by_name(name).better == "lower")
+    text = f"{'▼' if worse else '▲'} {change.lstrip('+−')} {'more' if more else 'less'} than B"
+    return text, "worse" if worse else "better"
+
+
+def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
+    """The finding: the largest loss, or why one of two executions is faster, term by term."""
+    names = {kind.key: in_sentence(kind.name) for kind in TIME_KINDS}
+    mine = time_pieces(row)
+    if other is None:
+        losses = {key: size for key, size in mine.items() if key not in ("forward", "backward")}
+        worst = max(losses, key=lambda key: losses[key])
+        if losses[worst] <= 0:
+            return "All of the step is forward and backward work."
+        share, size = percent(losses[worst] / float(row["total_time"])), format_value("total_time", losses[worst])
+        return f"The largest loss is **{names[worst]}**: {size}, {share} of the step."
+    theirs = time_pieces(other)
+    change = float(row["total_time"]) - float(other["total_time"])
+    if change == 0:
+        return "A and B take the same time."
+    terms = sorted(((mine[key] - theirs[key], key) for key in mine), key=lambda pair: -abs(pair[0]))
+    told = [f"{names[key]} {format_delta('total_time', size)}" for size, key in terms[:4] if size]
+    word = "longer" if change > 0 else "less time"
+    share = percent(abs(change) / float(other["total_time"]))
+    return f"**A takes {share} {word} than B**, {format_delta('total_time', change)} per step: {', '.join(told)}."
+
+
+def _differences(row: dict[str, Any], other: dict[str, Any]) -> None:
+    """The choices in which the two differ."""
+    found = pd.DataFrame(differences(row, other), columns=["Choice", "A", "B"])
+    st.dataframe(found, hide_index=True, height=min(220, 38 + 28 * max(1, len(found))), row_height=28,
+                 key="execution_differences", alt=f"{len(found)} choices in which A and B differ")  # fmt: skip

@@ -1,0 +1,211 @@
+"""The Execution page tells one execution as the engine computed it, and why another differs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import engine
+from dashboard.charts.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
+from dashboard.charts.networks import partners, placement, traffic
+from dashboard.charts.roofline import STAGES, Roofs, bound, points, roofline
+from dashboard.charts.template import degrees
+from dashboard.execution_detail import _traffic
+from dashboard.execution_view import calculon_json
+from dashboard.format import format_value
+from dashboard.layer_view import _WORDS, named
+from engine.columns import FIELDS
+from engine.schedule import schedule
+from tests.dashboard.pages import again, exploration, figure, html, run
+
+BLOCKS = 40
+
+
+def piped() -> dict[str, object]:
+    """An execution with four stages, several chunks and many microbatches."""
+    found = exploration()
+    where = [("pipeline_par", "=", 4), ("pipeline_interleaving", ">", 1), ("microbatch_size", "=", 1)]
+    row: dict[str, object] = found.evaluate_ids(found.rows.top(1, where=where, names=["id"])["id"]).iloc[0].to_dict()
+    return row
+
+
+def test_it_opens_on_the_best() -> None:
+    found = exploration()
+    best = found.best
+    assert best is not None
+    page = run("execution", found)
+    text = html(page)
+    assert degrees(best["tensor_par"], best["pipeline_par"], best["data_par"]) in text
+    assert "rank 1 of" in text
+    assert format_value("total_time", best["total_time"]).split()[0] in text
+    step = figure(page, "execution_time")["data"][0]
+    assert sum(step["x"][1:]) == pytest.approx(step["x"][0])
+
+
+def test_rank_counts_the_faster_ones() -> None:
+    found = exploration()
+    row = found.top(60).iloc[-1]
+    faster = found.rows.count([("sample_rate", ">", float(row["sample_rate"]))])
+    page = run("execution", found, {"id": str(int(row["id"]))})
+    assert f"rank {faster + 1:,} of" in html(page)
+
+
+def test_compared_with_another_term_by_term() -> None:
+    found = exploration()
+    row = found.top(200).iloc[-1]
+    page = run("execution", found, {"id": str(int(row["id"])), "execution_b": "best"})
+    best = found.best
+    assert best is not None
+    drawn = figure(page, "execution_time")["data"]
+    assert [trace["name"] for trace in drawn] == ["A", "B"]
+    assert drawn[1]["x"][0] / drawn[0]["x"][0] == pytest.approx(best["total_time"] / row["total_time"])
+    share = row["total_time"] / best["total_time"] - 1
+    assert any(f"{share * 100:.1f} % longer than B" in element.value for element in page.markdown)
+    listed = next(element.value for element in page.dataframe if list(element.value.columns) == ["Choice", "A", "B"])
+    differing = [column.label for column in FIELDS if row[column.name] != best[column.name]]
+    assert listed["Choice"].tolist() == differing
+
+
+def test_keeping_an_execution_to_compare_with() -> None:
+    found = exploration()
+    page = run("execution", found)
+    page.button(key="execution_keep_this").click()
+    page = again(page, found)
+    best = found.best
+    assert best is not None
+    assert page.session_state["_url"]["execution_b"] == str(best["id"])
+
+
+def test_the_json_is_the_execution() -> None:
+    row = piped()
+    document = json.loads(calculon_json(row))
+    assert list(document) == [column.name for column in FIELDS]
+    scenario = exploration().scenario
+    again_ = engine.evaluate(scenario.model, scenario.system, pd.DataFrame([document])).iloc[0]
+    assert again_["total_time"] == row["total_time"]
+
+
+def test_an_execution_that_does_not_fit_is_still_explained() -> None:
+    found = exploration("tight")
+    table = found.evaluate_ids(np.arange(0, found.total, 211))
+    short = table[table["reason"] == "memory_tier1"].iloc[0]
+    page = run("execution", found, {"id": str(int(short["id"]))})
+    assert "does not run" in page.warning[0].value
+    assert figure(page, "execution_gantt")["data"]
+    other = table[table["reason"].str.startswith("network")].iloc[0]
+    page = run("execution", found, {"id": str(int(other["id"]))})
+    assert "does not run" in page.warning[0].value
+    assert not page.get("plotly_chart")
+
+
+def test_nothing_to_show_is_explained() -> None:
+    assert "executions runs" in run("execution", exploration("hopeless")).info[0].value
+
+
+def test_a_formula_leads_to_the_next() -> None:
+    found = exploration()
+    page = run("execution", found)
+    assert any("total_time = fw_time + bw_time" in element.value for element in page.code)
+    page.button(key="execution_why_bubble_time").click()
+    page = again(page, found)
+    assert any(element.value.startswith("bubble_time = (pipeline_par − 1) × chunk_time") for element in page.code)
+    page = run("execution", found, {"execution_figure": "block_fw_flops"})
+    assert any("sum over the layers of fw_flops" in element.value for element in page.code)
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_gantt_ends_at_the_step_time_and_fills_every_row(mode: str) -> None:
+    row = piped()
+    found = schedule(row, BLOCKS)
+    chart = gantt(found, mode)
+    bars = [trace for trace in chart.figure.data if trace.type == "bar"]
+    low, high = chart.figure.layout.xaxis.range
+    factor = found.step_time / high
+    assert low == 0
+    for stage in range(found.stages):
+        place = found.stages - 1 - stage
+        filled = sum(float(x) for trace in bars for x, y in zip(trace.x, trace.y, strict=True) if y == place)
+        assert filled * factor == pytest.approx(found.step_time, rel=1e-9)
+    assert f"{found.stages} stages" in chart.alt
+
+
+def test_long_and_wide_schedules_stay_drawable() -> None:
+    found = engine.explore(
+        "gpt3-175B", "h100_80g_nvl8", num_procs=64, max_batch_size=1536, datatype="float16",
+        limits={"tensor_par": 2, "pipeline_par": 32, "microbatch_size": 1},
+    )  # fmt: skip
+    assert found.best is not None
+    drawn = schedule(found.best, 96, most_tasks=4 * MOST_BARS)
+    assert drawn.skipped > 0
+    chart = gantt(drawn)
+    assert len(chart.figure.layout.yaxis.tickvals) == 16
+    assert sum(len(trace.x) for trace in chart.figure.data) <= 3 * MOST_BARS
+    ticks = [float(text.split()[0]) for text in chart.figure.layout.xaxis.ticktext]
+    assert ticks == sorted(ticks)
+    assert ticks[-1] > chart.figure.layout.xaxis.range[1]
+    assert true_time(drawn, drawn.end) == pytest.approx(drawn.step_time)
+    assert shown_stages(32)[0] == 0
+    assert shown_stages(32)[-1] == 31
+    merged = joined(drawn.tasks)
+    assert len(merged) < len(drawn.tasks)
+    for stage, tasks in merged.groupby("stage"):
+        whole = drawn.tasks[drawn.tasks["stage"] == stage]
+        assert (tasks["end"] - tasks["start"]).sum() == pytest.approx((whole["end"] - whole["start"]).sum())
+
+
+def layers() -> pd.DataFrame:
+    scenario = exploration().scenario
+    return named(engine.layer_table(scenario.model, scenario.system, exploration().best or {}))
+
+
+def test_every_layer_has_a_name_for_people() -> None:
+    scenario = exploration().scenario
+    for where in ([("tensor_par_overlap", "=", "none")], [("tensor_par_overlap", "=", "ring")]):
+        ids = exploration().rows.top(1, where=[*where, ("tensor_par", ">", 1)], names=["id"])["id"]
+        row = exploration().evaluate_ids(ids).iloc[0].to_dict()
+        found = named(engine.layer_table(scenario.model, scenario.system, row))
+        assert set(found["block"]) == {"Attention", "MLP"}
+        assert all(name.partition("_")[2] in _WORDS for name in found["name"]), found["name"].tolist()
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_no_layer_is_above_its_roof(mode: str) -> None:
+    found = layers()
+    roofs = Roofs(1e15, 1.2e14, 3.072e12)
+    for mark in points(found):
+        peak = roofs.matrix if mark["engine"] == "matrix" else roofs.vector
+        assert mark["rate"] <= min(peak, roofs.bandwidth * mark["intensity"]) * (1 + 1e-9)
+    chart = roofline(found, roofs, mode)
+    marks = [trace for trace in chart.figure.data if trace.mode == "markers"]
+    assert [trace.name for trace in marks] == [name for _, name in STAGES]
+    assert sum(len(trace.x) for trace in marks) == len(points(found))
+    assert bound(1e4, roofs.matrix, roofs.bandwidth) == "compute"
+    assert bound(1.0, roofs.matrix, roofs.bandwidth) == "memory"
+
+
+def test_partners_are_as_many_as_the_degrees_say() -> None:
+    row = piped()
+    groups = {group.name: group for group in placement(row)}
+    assert len(groups["TP"].partners) == row["tensor_par"]
+    assert len(groups["DP"].partners) == row["data_par"]
+    assert len(groups["PP"].partners) == 3  # itself, the next stage, and the last, which hands back
+    inner = [group for group in groups.values() if group.tier == 0 and group.degree > 1]
+    assert all(number < exploration().scenario.system.networks[0].size for one in inner for number in one.partners)
+    chart = partners(placement(row), 16, 8)
+    assert f"TP over {row['tensor_par']} GPUs" in chart.alt if row["tensor_par"] != 1 else "TP" not in chart.alt
+
+
+def test_link_and_exposed_times_are_the_engine_s() -> None:
+    row = piped()
+    rows = _traffic(exploration(), row)
+    assert {one.name for one in rows} <= {"TP", "TP repeated", "PP", "DP"}
+    for one in rows:
+        key = {"TP": "tp_comm", "TP repeated": "recomm", "PP": "pp_comm", "DP": "dp_comm"}[one.name]
+        assert one.link == row[f"{key}_link_time"]
+        assert one.exposed == row[f"{key}_exposed_time"]
+    chart = traffic(rows)
+    assert len(chart.figure.data) == 2 * len(rows)
+    assert "on the links" in chart.alt
