@@ -18,7 +18,7 @@ from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.controls import show
 from dashboard.derived import days_for, utilisation
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
-from dashboard.format import count, days, format_delta, format_value, gibibytes, percent, relative
+from dashboard.format import count, days, format_value, gibibytes, percent, relative
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, offload_sentence
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS
@@ -64,15 +64,14 @@ def render(exploration: Exploration, mode: str) -> None:
         st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))
         show(waterfall(row, mode, other=other), "execution_time")
         st.markdown(_insight(row, other))
+        if other:
+            _differences(row, other)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, peak"))
         bars = [("A", row), ("B", other)] if other else [("", row)]
         show(memory_bars(bars, capacities(exploration), mode), "execution_memory")
         st.html(markup.legend(MEMORY_KINDS))
-        if other:
-            _differences(row, other)
-        else:
-            st.caption(offload_sentence(exploration, row))
+        st.caption(offload_sentence(exploration, row))
     with st.container(border=True, gap="xsmall"):
         pipeline(exploration, row, mode)
     layers(exploration, row, mode)
@@ -202,7 +201,7 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
         compared("Throughput", "sample_rate", f"{tokens} tokens/s"),
         beside("MFU", used, f"total efficiency {percent(row['total_efficiency'])}"),
         beside("Bubble", share("bubble_time"), "of the step"),
-        beside("Communication exposed", share(*_EXPOSED), f"{links} on the links"),
+        beside("Comm. exposed", share(*_EXPOSED), f"{links} on the links"),
         beside("HBM", lambda one: gibibytes(one[_HBM]), f"{percent(need / capacity, 0)} of {gibibytes(capacity)}",
                "worse" if need > capacity else ""),
         beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),
@@ -237,10 +236,17 @@ def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
     if change == 0:
         return "A and B take the same time."
     terms = sorted(((mine[key] - theirs[key], key) for key in mine), key=lambda pair: -abs(pair[0]))
-    told = [f"{names[key]} {format_delta('total_time', size)}" for size, key in terms[:4] if size]
+    terms = [(size, key) for size, key in terms if abs(size) > 1e-3 * abs(change)][:4]
+
+    def told(sign: int) -> str:
+        parts = [f"{format_value('total_time', abs(size))} of {names[key]}" for size, key in terms if size * sign > 0]
+        return " and ".join(parts)
+
+    saves, loses = told(-1), told(1)
+    account = ", but ".join(part for part in (saves and f"saves {saves}", loses and f"spends {loses} more") if part)
     word = "longer" if change > 0 else "less time"
     share = percent(abs(change) / float(other["total_time"]))
-    return f"**A takes {share} {word} than B**, {format_delta('total_time', change)} per step: {', '.join(told)}."
+    return f"**A takes {share} {word} than B**, {format_value('total_time', abs(change))} per step: it {account}."
 
 
 def _differences(row: dict[str, Any], other: dict[str, Any]) -> None:

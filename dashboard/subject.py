@@ -86,9 +86,10 @@ def refusal(chosen: Subject) -> None:
     """Say why a selected execution does not run, and offer the best instead."""
     if chosen.runs:
         return
-    text, button = st.columns([5, 1], vertical_alignment="center")
+    text, here, button = st.columns([5, 1, 1], vertical_alignment="center")
     why = literal(str(chosen.row["reason_text"]))
     text.warning(f"Execution {chosen.id:,} does not run. {why}", icon=":material/block:")
+    here.button("Best of its cell", on_click=state.select, args=(None,), key="subject_cell", width="stretch")
     button.button(
-        "Show the best", icon=":material/star:", on_click=state.reset_selection, key="subject_best", width="stretch"
+        "Best of all", icon=":material/star:", on_click=state.reset_selection, key="subject_best", width="stretch"
     )

@@ -64,6 +64,7 @@ def test_compared_with_another_term_by_term() -> None:
     assert drawn[1]["x"][0] / drawn[0]["x"][0] == pytest.approx(best["total_time"] / row["total_time"])
     share = row["total_time"] / best["total_time"] - 1
     assert any(f"{share * 100:.1f} % longer than B" in element.value for element in page.markdown)
+    assert any("per step: it s" in element.value for element in page.markdown)
     listed = next(element.value for element in page.dataframe if list(element.value.columns) == ["Choice", "A", "B"])
     differing = [column.label for column in FIELDS if row[column.name] != best[column.name]]
     assert listed["Choice"].tolist() == differing
