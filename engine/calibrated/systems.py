@@ -67,6 +67,7 @@ def accelerator_of(system: System) -> dict[str, float]:
         "domain": float(inner.size),
         "scale_up_bandwidth": inner.bandwidth_gb_per_s * GIGA,
         "host_size": float(min(inner.size, 8)),
-        "host_bandwidth": system.mem2.bandwidth_gb_per_s * GIGA,
+        # Without a link to the host, what leaves the domain goes through the network.
+        "host_bandwidth": (system.mem2.bandwidth_gb_per_s or outer.bandwidth_gb_per_s) * GIGA,
         "scale_out_bandwidth": outer.bandwidth_gb_per_s * GIGA,
     }

@@ -1,0 +1,26 @@
+"""Predictions for measured training runs, and how far they are off.
+
+>>> from engine import validation
+>>> table = validation.validate()  # the package's runs; or a path, or a table
+
+`python -m engine.validation` has the commands report, fit and accept.
+"""
+
+from engine.validation.errors import error_table, memory_table
+from engine.validation.mapping import REASONS
+from engine.validation.predict import OUT_COLUMNS, breakdown, validate
+from engine.validation.reading import Runs, RunsFileError, library_runs, read_runs, runs_of
+
+__all__ = [
+    "OUT_COLUMNS",
+    "REASONS",
+    "Runs",
+    "RunsFileError",
+    "breakdown",
+    "error_table",
+    "library_runs",
+    "memory_table",
+    "read_runs",
+    "runs_of",
+    "validate",
+]

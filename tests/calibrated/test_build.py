@@ -1,0 +1,96 @@
+"""Cases from models, systems and columns of executions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hardware
+import models
+from engine.calibrated import (
+    accelerator_of,
+    calibrated,
+    case_of,
+    memory_use,
+    model_shapes,
+    parameters,
+    step_times,
+    system_named,
+)
+from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+from engine.calibrated.weights import (
+    attention_weights,
+    dense_weights,
+    embedding_weights,
+    expert_weights,
+    router_weights,
+    shared_weights,
+)
+
+ROWS = {"tensor_par": np.array([1, 2]), "pipeline_par": 2, "data_par": 4, "microbatch_size": 1, "batch_size": 64}
+
+
+def test_calculon_fields_are_read() -> None:
+    words = {
+        "datatype": np.array(["float8", "bfloat16"]),
+        "activation_recompute": np.array(["full", "attn_only"]),
+        "tensor_par_comm_type": np.array(["ar", "rs_ag"]),
+        "tensor_par_overlap": np.array(["none", "ring"]),
+        "data_par_overlap": np.array([True, False]),
+        "optimizer_sharding": np.array([False, True]),
+    }
+    c = case_of(models.load("llama-3.1-8B"), hardware.load("h100_80g_sxm"), {**ROWS, **words})
+    assert c.layout.linear_bits.tolist() == [8, 16]
+    assert [RECOMPUTES[int(kind)] for kind in c.layout.recompute] == ["full", "selective"]
+    assert c.layout.sequence_par.tolist() == [0, 1]
+    assert c.layout.zero_stage.tolist() == [0, 1]
+    assert c.software.overlap_tensor.tolist() == [0, 1]
+    assert c.software.overlap_data.tolist() == [1, 0]
+    assert ATTENTION_KERNELS[int(c.software.attention_kernel)] == "native"
+
+
+def test_own_fields_have_precedence_and_words_are_checked() -> None:
+    c = case_of(models.load("gpt3-175B"), hardware.load("a100_80g"), {**ROWS, "recompute": "half", "launch": "graphs"})
+    assert RECOMPUTES[int(c.layout.recompute)] == "half"
+    assert LAUNCHES[int(c.software.launch)] == "graphs"
+    assert ATTENTION_KERNELS[int(c.software.attention_kernel)] == "flash2"
+    with pytest.raises(ValueError, match=r"launch is 'fast'; it must be one of eager"):
+        case_of(models.load("gpt3-175B"), hardware.load("a100_80g"), {**ROWS, "launch": "fast"})
+    with pytest.raises(KeyError, match="batch_size"):
+        case_of(models.load("gpt3-175B"), hardware.load("a100_80g"), {"tensor_par": 1})
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_every_library_model_with_a_decoder_shape_has_its_parameters(name: str) -> None:
+    model = models.load(name)
+    shapes = model_shapes(model)
+    if model.architecture is None or shapes.hidden <= 0:
+        return
+    dense = float(shapes.dense_blocks) if shapes.experts > 0 else float(shapes.num_blocks)
+    sparse = float(shapes.num_blocks) - dense
+    count = float(shapes.num_blocks) * attention_weights(shapes) + dense * dense_weights(shapes)
+    count = count + sparse * (expert_weights(shapes) + shared_weights(shapes) + router_weights(shapes))
+    count = count + embedding_weights(shapes) * (1 if shapes.tied_embeddings else 2)
+    from models.parameters import parameters as published
+
+    # Biases, norms, indexers and learned positions are not in the shapes.
+    assert float(count) == pytest.approx(published(model.architecture), rel=0.03)
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_every_library_system_evaluates(name: str) -> None:
+    system = hardware.load(name)
+    c = case_of(models.load("llama-3.1-8B"), system, ROWS)
+    seconds = step_times(c, parameters()).step
+    assert np.isfinite(seconds).all()
+    assert (seconds > 0).all()
+    assert (memory_use(c).peak > 0).all()
+    assert accelerator_of(system)["flops16"] >= 1e13
+    assert calibrated(system) == (
+        system.accelerator is not None and system.accelerator.generation in ("ampere", "hopper", "blackwell")
+    )
+
+
+def test_accelerators_are_found_by_published_and_library_name() -> None:
+    assert system_named("H100-80GB-SXM") == system_named("h100_80g_sxm")
+    assert system_named("Abacus") is None

@@ -1,0 +1,90 @@
+"""Memory per stage against arithmetic done by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.calibrated import memory_use
+from engine.calibrated.inputs import RECOMPUTES
+from engine.calibrated.memory import MemoryUse, activation_bytes, in_flight
+from tests.calibrated.cases import DENSE, EXPERTS, case
+
+BLOCK = 4 * 4096**2 + 2 * 4096 * 16384
+WORDS = 51200 * 4096
+TOKENS = 2 * 2048
+close = pytest.approx
+
+
+def test_weights_gradients_and_sharded_optimizer() -> None:
+    found = memory_use(case())
+    held = 32 * BLOCK + WORDS
+    assert found.weights == close(2 * held)
+    assert found.gradients == close(4 * held)
+    assert found.optimizer == close(12 * held / 8)
+    assert memory_use(case(zero_stage=0.0)).optimizer == close(12 * held)
+    assert memory_use(case(tied_embeddings=0.0)).weights == close(2 * (held + WORDS))
+
+
+def test_fully_sharded_training_divides_everything() -> None:
+    found = memory_use(case(fully_sharded=1.0, zero_stage=3.0))
+    held = 32 * BLOCK + WORDS
+    assert found.weights + found.gradients + found.optimizer == close(16 * held / 8)
+    assert found.temporaries == close(4 * BLOCK + 2 * WORDS)
+
+
+def test_activations_of_a_block() -> None:
+    norm, attention, feed = 8 * TOKENS * 4096, 2 * TOKENS * 4 * 4096 + 4 * TOKENS * 32, 2 * TOKENS * 2 * 16384
+    assert activation_bytes(case()).dense == close(norm + attention + feed)
+    split = activation_bytes(case(tensor_par=4.0, sequence_par=1.0)).dense
+    assert split == close((norm + attention + feed) / 4)
+    full = activation_bytes(case(recompute=float(RECOMPUTES.index("full"))))
+    assert full.dense == close(2 * TOKENS * 4096)
+    assert full.dense_working == close(norm + attention + feed)
+
+
+def test_unfused_attention_keeps_scores_unless_they_are_recomputed() -> None:
+    kept = activation_bytes(case(attention_kernel=0.0)).dense
+    redone = activation_bytes(case(attention_kernel=0.0, recompute=float(RECOMPUTES.index("selective")))).dense
+    assert kept == close(TOKENS * 4096 * 34 + 5 * 32 * 2048**2 * 2)
+    assert redone == close(TOKENS * 4096 * 34)
+
+
+@pytest.mark.parametrize(
+    ("stages", "interleaving", "batch", "expected"),
+    [(1, 1, 64, (1, 1)), (4, 1, 64, (4, 1)), (8, 5, 640, (9.4, 6.6)), (4, 1, 2, (2, 1))],
+)
+def test_microbatches_in_flight(stages: int, interleaving: int, batch: int, expected: tuple[float, float]) -> None:
+    c = case(
+        pipeline_par=float(stages), pipeline_interleaving=float(interleaving), data_par=1.0, microbatch_size=1.0,
+        batch_size=float(batch),
+    )  # fmt: skip
+    assert [float(value) for value in in_flight(c)] == close(list(expected))
+
+
+def test_first_stage_holds_most_activations_and_the_last_the_logits() -> None:
+    deep = memory_use(case(pipeline_par=8.0, vocabulary=1024.0, batch_size=512.0))
+    assert deep.logits == 0
+    assert deep.activations == close(8 * 4 * float(activation_bytes(case()).dense))
+    wide = memory_use(case(pipeline_par=2.0, vocabulary=1e6, num_blocks=2.0))
+    assert wide.logits == close(8 * TOKENS * 1e6)
+
+
+@pytest.mark.parametrize("base", [DENSE, EXPERTS], ids=["dense", "experts"])
+def test_parts_add_up(base: dict[str, float]) -> None:
+    found = memory_use(case(base, pipeline_par=4.0, tensor_par=2.0, expert_par=4.0, expert_tensor_par=2.0))
+    parts = [getattr(found, name) for name in MemoryUse.__dataclass_fields__ if name != "peak"]
+    assert sum(parts) == close(float(found.peak))
+
+
+def test_expert_parallelism_divides_experts() -> None:
+    weights = memory_use(case(EXPERTS, expert_par=np.array([1.0, 2.0, 8.0]))).weights
+    experts = 31 * 64 * 3 * 4096 * 1024
+    assert weights[0] - weights[1] == close(2 * experts / 2)
+    assert weights[0] - weights[2] == close(2 * experts * 7 / 8)
+
+
+@pytest.mark.parametrize("kind", RECOMPUTES)
+def test_recomputation_never_keeps_more(kind: str) -> None:
+    assert memory_use(case(recompute=float(RECOMPUTES.index(kind)))).activations <= memory_use(case()).activations * 1.2
+    assert activation_bytes(case(recompute=float(RECOMPUTES.index(kind)))).dense <= activation_bytes(case()).dense
