@@ -31,7 +31,11 @@ def editor(thing: Model | System, done: Callable[[], None]) -> None:
     names = st.columns(2, gap="medium")
     suggested = thing.name if thing.derived_from else f"{thing.name} (edited)"
     name = names[0].text_input("Name", suggested[:LONGEST_TITLE], key="library_value__name", max_chars=LONGEST_TITLE)
-    title = names[1].text_input("Title", thing.title, key="library_value__title", max_chars=LONGEST_TITLE)
+    called = thing.title or thing.name
+    suggested_title = called if thing.derived_from else f"{called}, edited"
+    title = names[1].text_input(
+        "Title", suggested_title[:LONGEST_TITLE], key="library_value__title", max_chars=LONGEST_TITLE
+    )
     place = st.container()
     changes, faults = _fields(thing)
     with place:
@@ -46,10 +50,13 @@ def _fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
     shown = [field for field in fields_of(thing) if field.editable and field.kind != "text"]
     for section, found in groupby(shown, key=lambda field: field.section):
         st.html(head(section))
-        columns = st.columns(3, gap="medium")
-        for index, field in enumerate(found):
+        inside = list(found)
+        wide = 2 if any(field.kind == "table" for field in inside) and len(inside) > 3 else 3
+        for index, field in enumerate(inside):
+            if index % wide == 0:
+                columns = st.columns(wide, gap="medium")  # a row of their own, so that fields stay aligned
             base = value_at(thing, field.path)
-            with columns[index % 3]:
+            with columns[index % wide]:
                 try:
                     value = _widget(field, base)
                 except Refused as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from itertools import groupby
 from typing import Any, Final
@@ -11,7 +12,7 @@ from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
 from hardware import System
 from models import Model
 
-__all__ = ["lineage", "not_represented", "sheet", "shown_value"]
+__all__ = ["changes_in_words", "lineage", "not_represented", "sheet", "shown_value"]
 
 _WORDS: Final = {"assumed": "assumed", "unverified": "not verified", "changed": "edited"}
 _CHOICES: Final = {"roofline": "overlap; the longer counts", "no_overlap": "add up"}
@@ -70,6 +71,32 @@ def not_represented(thing: Model | System) -> list[str]:
         "not modelled."
     )
     return found
+
+
+def changes_in_words(thing: Model | System) -> list[str]:
+    """What an edited copy differs in: "HBM capacity 80 → 120 GiB"."""
+    known = {field.path: field for field in fields_of(thing)}
+    found = []
+    for change in thing.changes:
+        field = known.get(change.field)
+        if field is None:
+            found.append(f"{change.field} {change.old} → {change.new}")
+            continue
+        old, new = (_read(field, value) for value in (change.old, change.new))
+        unit = f" {field.unit}" if field.unit and field.kind != "table" else ""
+        found.append(f"{field.label} {old} → {new}{unit}")
+    return found
+
+
+def _read(field: Field, value: Any) -> str:
+    """A value of a change as the sheet prints it; tables are recorded as JSON text."""
+    if field.kind == "table" and isinstance(value, str):
+        try:
+            value = json.loads(value)
+            return shown_value(field, [(float(size), float(share)) for size, share in value])
+        except (ValueError, TypeError):
+            return str(value)
+    return shown_value(field, value)
 
 
 def lineage(thing: Model | System) -> str:

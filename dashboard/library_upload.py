@@ -46,9 +46,7 @@ def _offer(found: Model | System, ident: str) -> None:
     """What was read, what is left out, and what can be done with it."""
     noun = "model" if isinstance(found, Model) else "system"
     key = f"library_upload_name_{ident}"
-    if key not in st.session_state:
-        st.session_state[key] = found.name[:LONGEST_TITLE]
-    st.text_input(f"Name of the {noun}", key=key, max_chars=LONGEST_TITLE)
+    st.text_input(f"Name of the {noun}", found.name[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
     lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(found))
     st.html(f"<b>Not represented in the cost model</b><ul class=\"ss-list\">{lines}</ul>")
 

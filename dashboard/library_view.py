@@ -19,7 +19,7 @@ from dashboard.controls import segments, show
 from dashboard.format import count, plain
 from dashboard.library_edit import editor
 from dashboard.library_list import Item
-from dashboard.library_sheet import lineage, not_represented, sheet
+from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
 from dashboard.library_upload import uploader
 from dashboard.library_use import scenario_with
 from dashboard.server import user_files
@@ -82,7 +82,7 @@ def _sheet(item: Item, kind: str) -> None:
     st.html(head(thing.title or thing.name, f"{thing.name}{' · own' if item.own else ''}"))
     st.caption(f"Source: {literal(thing.source or 'not stated')}.")
     if thing.derived_from:
-        st.caption(literal(lineage(thing)))
+        st.caption(literal(f"{lineage(thing)} {'; '.join(changes_in_words(thing)[:6])}."))
     st.html(facts(_key_facts(thing)))
     _actions(item, kind)
     if isinstance(thing, System):

@@ -17,7 +17,7 @@ import plotly.offline
 
 from dashboard.charts.markup import figure_strip, head, stylesheet
 from dashboard.charts.template import CONFIG
-from dashboard.library_sheet import lineage, not_represented, sheet
+from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
 from dashboard.limits_editor import in_words
 from dashboard.report_parts import best_table, figures, formulas, key_figures, top_table
 from dashboard.scenarios_data import name_of
@@ -143,7 +143,8 @@ def _subjects(scenario: Scenario) -> str:
     parts = ['<h2>Model and system</h2><div class="two">']
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
-        made = f"<p>{escape(lineage(thing))}</p>" if thing.derived_from else ""
+        words = f"{lineage(thing)} {'; '.join(changes_in_words(thing))}."
+        made = f"<p>{escape(words)}</p>" if thing.derived_from else ""
         parts.append(
             f"<div><h3>{noun}: {escape(thing.title or thing.name)}</h3>"
             f'<p class="muted">Source: {escape(thing.source or "not stated")}</p>{made}{sheet(thing)}'

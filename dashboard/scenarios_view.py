@@ -15,6 +15,7 @@ from dashboard.charts.template import degrees
 from dashboard.controls import segments
 from dashboard.derived import utilisation
 from dashboard.format import count, format_value, percent
+from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
 from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
 from dashboard.scenarios_open import opener
@@ -103,8 +104,6 @@ def _table(here: Sequence[Entry]) -> None:
                          for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
             "Best execution": [_degrees(best) for best in found],
-            "Executions": [best.total if best is not None else entry.record.total if entry.record else None
-                           for entry, best in zip(here, found, strict=True)],
             "Size": [size(entry.record.bytes) if entry.record is not None else _state(entry) for entry in here],
             "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
         }
@@ -122,11 +121,10 @@ def _table(here: Sequence[Entry]) -> None:
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
         height=min(40 + 31 * len(here), 738), row_height=31, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=184, help="Given by whoever saved it, else model and system."),
+            "Title": st.column_config.TextColumn(width=268, help="Given by whoever saved it, else model and system."),
             "Scenario": st.column_config.TextColumn(width=122, help="Datatype, largest batch, limits."),
             "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
             "Best execution": st.column_config.TextColumn(width=142, help="Degrees of the best execution."),
-            "Executions": st.column_config.NumberColumn(format="localized", width=84, help="In the space."),
             "Size": st.column_config.TextColumn(width=72, help="Room that the results take in the store."),
             "Age": st.column_config.TextColumn(width=78, help="Since it was saved, else explored."),
         },
@@ -183,8 +181,7 @@ def _one(entry: Entry) -> None:
         st.markdown(f":gray[Limits: {describe(scenario.limits)}]")
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         if thing.changes:
-            changed = ", ".join(f"{change.field} {change.old} → {change.new}" for change in thing.changes[:4])
-            st.caption(literal(f"{noun} edited from {thing.derived_from}: {changed}"))
+            st.caption(literal(f"{noun} edited from {thing.derived_from}: {'; '.join(changes_in_words(thing)[:4])}."))
     _actions(entry)
 
 
@@ -234,9 +231,7 @@ def _several(picked: Sequence[Entry]) -> None:
 def _rename(entry: Entry) -> None:
     with st.popover("Rename" if entry.saved is not None else "Save", icon=":material/edit:"):
         key = f"scenarios_title_{entry.ident}"
-        if key not in st.session_state:
-            st.session_state[key] = entry.title[:LONGEST_TITLE]
-        st.text_input("Title", key=key, max_chars=LONGEST_TITLE)
+        st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
         st.button("Keep this title", key="scenarios_rename", on_click=_safely, args=(lambda: _title(entry, key),))
 
 

@@ -26,22 +26,30 @@ LONGEST: Final = 2_000
 
 def opener() -> None:
     """Draws Share and Save."""
+    _share()
     scenario = state.current_scenario()
-    with st.popover("Share", type="tertiary", icon=":material/link:", help="A link to exactly what is shown."):
-        offer_link(link())
-        with st.container(horizontal=True):
-            _download(scenario, "Scenario file", "share_file")
-            _report(scenario)
     with st.popover("Save", type="tertiary", icon=":material/bookmark:", help="Keep this scenario on the server."):
         if user_files().folder is None:
             st.caption("This server keeps nothing. The file holds model, system and limits whole.")
             _download(scenario, "Scenario file", "save_file")
             return
-        if "save_title" not in st.session_state:
-            st.session_state["save_title"] = name_of(scenario)[:LONGEST_TITLE]
-        st.text_input("Title", key="save_title", max_chars=LONGEST_TITLE)
+        key = f"save_title_{scenario.key[:12]}"
+        st.text_input("Title", name_of(scenario)[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
         st.caption("It appears on the Scenarios page, for everybody who uses this server, with the view you see now.")
-        st.button("Save", key="save_now", type="primary", on_click=_save, icon=":material/bookmark_add:")
+        st.button("Save", key="save_now", type="primary", on_click=_save, args=(key,), icon=":material/bookmark_add:")
+
+
+@st.fragment
+def _share() -> None:
+    """Link, file and report; made when it is opened, because parts of a page change without the frame around them."""
+    scenario = state.current_scenario()
+    tip = "A link to exactly what is shown."
+    with st.popover("Share", type="tertiary", icon=":material/link:", help=tip, key="share", on_change="rerun") as menu:
+        if menu.open:
+            offer_link(link())
+            with st.container(horizontal=True):
+                _download(scenario, "Scenario file", "share_file")
+                _report(scenario)
 
 
 def offer_link(text: str) -> None:
@@ -69,7 +77,7 @@ def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None =
 def _address(page: str | None, parameters: Mapping[str, str]) -> str:
     parts = urlsplit(st.context.url or "http://localhost/")
     path = parts.path if page is None else parts.path.rpartition("/")[0] + "/" + page
-    return urlunsplit((parts.scheme, parts.netloc, path, urlencode(parameters), ""))
+    return urlunsplit((parts.scheme, parts.netloc, path or "/", urlencode(parameters), ""))
 
 
 def document(scenario: Scenario) -> bytes:
@@ -105,13 +113,12 @@ def _report(scenario: Scenario) -> None:
     )  # fmt: skip
 
 
-def _save() -> None:
-    title = str(st.session_state["save_title"])
+def _save(key: str) -> None:
+    title = str(st.session_state[key])
     view = {name: value for name, value in state.link_parameters().items() if name not in links.NAMES}
     try:
         user_files().keep(title, state.current_scenario(), state.page(), view)
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
     else:
-        st.session_state.pop("save_title", None)
         st.toast(f"Saved as **{literal(' '.join(title.split()))}**.", icon=":material/bookmark_added:")

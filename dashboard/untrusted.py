@@ -45,7 +45,9 @@ def sentence(problem: Exception | str) -> str:
     """A message as one sentence on one line, capitalised and not too long."""
     text = " ".join(str(problem).split())
     text = text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 1]}…"
-    text = text[:1].upper() + text[1:]
+    first = text.partition(" ")[0]
+    if first.isalpha():  # a name of a file or field stays as it is
+        text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "…")) else f"{text}."
 
 
