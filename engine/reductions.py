@@ -192,11 +192,12 @@ class Reductions:
             if not code:
                 texts.append("")
             elif code in capacity:
-                have = capacity[code].capacity_gib
+                have, short = capacity[code].capacity_gib, lacking / 2**30
                 kind = "HBM" if code == "memory_tier1" else "host memory"
                 texts.append(
-                    f"Nothing fits: the smallest of {sum(rejected):,} executions needs {have + lacking / 2**30:,.1f} "
-                    f"GiB of the {have:,.0f} GiB of {kind}, {lacking / 2**30:,.1f} GiB too much."
+                    f"None of {sum(rejected):,} executions runs: the nearest needs {have + short:,.1f} GiB of the "
+                    f"{f'{have:,.1f}'.removesuffix('.0')} GiB of {kind}, "
+                    f"{f'{short:,.1f}' if short >= 0.05 else 'under 0.1'} GiB too much."
                 )
             else:
                 count = rejected[reasons.number_of(code)]

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
@@ -128,7 +128,6 @@ def assert_step_times(found: Exploration, executions: pd.DataFrame) -> None:
     assert sum(inside) == len(times)
 
 
-@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_an_exploration_says_what_evaluating_everything_says(random: Random) -> None:
     drawn = draw(random, largest=6_000)

@@ -37,7 +37,7 @@ SPECIAL = [float("inf"), -float("inf"), float("nan"), 1.7e308, -1.7e308, 5e-324,
 VALUES = st.integers(-3, 3).map(float) | st.integers(-50, 50).map(float) | st.sampled_from(SPECIAL)
 
 
-@settings(max_examples=150)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(data=st.data(), count=st.integers(2, 3), size=st.integers(0, 60))
 def test_equals_comparing_all_pairs(data: st.DataObject, count: int, size: int) -> None:
     better = data.draw(st.lists(st.sampled_from(["lower", "higher"]), min_size=count, max_size=count))
@@ -74,7 +74,6 @@ def test_other_numbers_of_axes_are_refused(count: int) -> None:
         frontier([np.zeros(3)] * count, ["lower"] * count)
 
 
-@settings(max_examples=12)
 @given(random=st.randoms(use_true_random=False))
 def test_frontier_of_an_exploration(random: Random) -> None:
     """All feasible executions take part; of equal ones the first enumerated stands for them."""

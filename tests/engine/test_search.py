@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
@@ -33,7 +33,6 @@ def assert_optimum(optimum: Optimum, found: Exploration, k: int) -> None:
         pd.testing.assert_frame_equal(optimum.by_cell, wanted[list(optimum.by_cell)], check_exact=True)
 
 
-@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False), by_cell=st.booleans(), k=st.sampled_from([1, 1, 2, 7, 60, 10**6]))
 def test_equals_exploring_everything(random: Random, by_cell: bool, k: int) -> None:
     scenario = draw(random, largest=8_000).scenario

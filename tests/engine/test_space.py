@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hardware
@@ -59,7 +59,6 @@ def assert_same_executions(found: pd.DataFrame, listed: pd.DataFrame) -> None:
         assert not differs.any(), f"{name} of execution {np.flatnonzero(differs)[0]}"
 
 
-@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_ids_count_what_nested_loops_list(random: Random) -> None:
     drawn = draw(random, largest=12_000)

@@ -1,0 +1,274 @@
+"""Every way an execution can fail: its code, its place in the order of checks, and its sentence with the numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import engine
+import hardware
+import models
+from engine import reasons
+from engine.columns import FIELDS
+from tests import reference
+
+GOOD: dict[str, Any] = {
+    "num_procs": 64, "tensor_par": 8, "pipeline_par": 4, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 1,
+    "data_par_net": 1, "batch_size": 64, "microbatch_size": 2, "datatype": "float16", "fused_activation": True,
+    "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 2,
+    "optimizer_sharding": True, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none", "seq_par_ag_redo": False,
+    "data_par_overlap": False, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
+    "training": True,
+}  # fmt: skip
+INFERENCE = {"training": False, "activation_recompute": "none"}
+ALONE = {"data_par": 1, "num_procs": 32}
+WIDE = {"tensor_par_net": 1, "microbatch_size": 1}
+
+# reason, what to change in an execution that runs on gpt3-175B and a100_80g, and the sentence
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("missing_value", {"batch_size": None}, "batch_size has no value; every one of the 23 fields needs one."),
+    ("not_an_integer", {"batch_size": 2.5}, "batch_size is 2.5; it must be a whole number."),
+    ("not_a_boolean", {"training": "yes"}, "training is 'yes'; it must be true or false."),
+    ("not_a_word", {"datatype": 3}, "datatype is 3; it must be a text such as float8, float16, bfloat16, float32."),
+    ("out_of_range", {"batch_size": 2**40}, "batch_size is 1099511627776; it must lie between 0 and 2,147,483,647."),
+    ("num_procs_not_positive", {"num_procs": 0}, "num_procs is 0; it must be at least 1."),
+    (
+        "parallelism_not_positive",
+        {"tensor_par": 0},
+        "tensor_par 0, pipeline_par 4, data_par 2: each must be at least 1.",
+    ),
+    (
+        "parallelism_product",
+        {"num_procs": 65},
+        "tensor_par 8 x pipeline_par 4 x data_par 2 is 64, but num_procs is 65; they must be equal.",
+    ),
+    (
+        "parallelism_product",
+        dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 2**31 - 1),
+        "tensor_par 2147483647 x pipeline_par 2147483647 x data_par 2147483647 is 9903520300447984150353281023, "
+        "but num_procs is 64; they must be equal.",
+    ),
+    ("batch_size_not_positive", {"batch_size": 0}, "batch_size is 0; it must be at least 1."),
+    ("microbatch_size_not_positive", {"microbatch_size": -1}, "microbatch_size is -1; it must be at least 1."),
+    (
+        "batch_not_divisible_by_data_par",
+        {"batch_size": 63},
+        "batch_size 63 is not a multiple of data_par 2.",
+    ),
+    (
+        "local_batch_not_divisible_by_microbatch",
+        {"microbatch_size": 3},
+        "Each data-parallel replica has 32 samples, which is not a multiple of microbatch_size 3.",
+    ),
+    (
+        "unknown_attention_type",
+        {"attention_type": "gqa"},
+        "attention_type is gqa; it must be multihead or multiquery.",
+    ),
+    (
+        "unknown_recompute",
+        {"activation_recompute": "half"},
+        "activation_recompute is half; it must be full, attn_only or none.",
+    ),
+    (
+        "recompute_needs_training",
+        {"training": False},
+        "activation_recompute is full, but training is false; inference has nothing to recompute, set it to none.",
+    ),
+    ("interleaving_not_positive", {"pipeline_interleaving": 0}, "pipeline_interleaving is 0; it must be at least 1."),
+    (
+        "interleaving_needs_pipeline",
+        {"pipeline_par": 1, "num_procs": 16},
+        "pipeline_interleaving is 2, but pipeline_par is 1; without a pipeline it must be 1.",
+    ),
+    (
+        "sharding_needs_data_par",
+        ALONE,
+        "optimizer_sharding is true, but data_par is 1; there is nobody to share the optimizer with.",
+    ),
+    (
+        "unknown_tensor_par_comm_type",
+        {"tensor_par_comm_type": "x"},
+        "tensor_par_comm_type is x; it must be ar, p2p_rs_ag or rs_ag.",
+    ),
+    (
+        "unknown_tensor_par_overlap",
+        {"tensor_par_overlap": ""},
+        "tensor_par_overlap is ; it must be none, ring or pipe.",
+    ),
+    (
+        "overlap_needs_tensor_par",
+        {"tensor_par": 1, "num_procs": 8, "tensor_par_overlap": "ring"},
+        "tensor_par_overlap is ring, but tensor_par is 1; there is nothing to overlap, set it to none.",
+    ),
+    (
+        "ag_redo_needs_rs_ag",
+        {"seq_par_ag_redo": True},
+        "seq_par_ag_redo is true, but tensor_par_comm_type is ar; only rs_ag has an all-gather to redo.",
+    ),
+    (
+        "ag_redo_with_full_recompute",
+        {"seq_par_ag_redo": True, "tensor_par_comm_type": "rs_ag"},
+        "seq_par_ag_redo is true, but activation_recompute is full, which redoes it already; set one of the two.",
+    ),
+    (
+        "data_par_overlap_needs_training",
+        {**INFERENCE, "data_par_overlap": True},
+        "data_par_overlap is true, but training is false; inference exchanges no gradients.",
+    ),
+    (
+        "data_par_overlap_needs_data_par",
+        {**ALONE, "optimizer_sharding": False, "data_par_overlap": True},
+        "data_par_overlap is true, but data_par is 1; there is no gradient exchange to overlap.",
+    ),
+    (
+        "optimizer_offload_needs_training",
+        {**INFERENCE, "optimizer_offload": True},
+        "optimizer_offload is true, but training is false; inference has no optimizer.",
+    ),
+    (
+        "network_does_not_exist",
+        {"data_par_net": 2, "pipeline_par_net": -1},
+        "pipeline_par_net is -1; this system has network tiers 0 to 1.",
+    ),
+    (
+        "network_too_small",
+        {"pipeline_par_net": 0},
+        "Network tier 0 connects 8 processors, but 32 would have to share it.",
+    ),
+    (
+        "network_not_filled",
+        {"tensor_par": 5, "num_procs": 40},
+        "Network tier 0 connects 8 processors and must be filled, but 5 does not divide 8.",
+    ),
+    (
+        "unknown_datatype",
+        {"datatype": "int8"},
+        "datatype is int8; it must be float8, float16, bfloat16 or float32.",
+    ),
+    (
+        "interleaving_exceeds_blocks",
+        {"pipeline_interleaving": 48},
+        "pipeline_interleaving 48 exceeds the 24 blocks of a stage.",
+    ),
+    (
+        "interleaving_not_dividing_blocks",
+        {"pipeline_interleaving": 5},
+        "pipeline_interleaving 5 does not divide the 24 blocks of a stage.",
+    ),
+    (
+        "offload_needs_three_blocks",
+        {"pipeline_par": 48, "num_procs": 768, "weight_offload": True},
+        "Offloading needs at least 3 blocks on each processor; pipeline_par 48 leaves 2.",
+    ),
+    (
+        "sequence_not_divisible",
+        {**WIDE, "tensor_par_comm_type": "rs_ag", "tensor_par": 96, "num_procs": 768},
+        "microbatch_size x seq_size is 2048, which tensor_par 96 does not divide; "
+        "tensor_par_comm_type rs_ag splits it.",
+    ),
+    (
+        "hidden_not_divisible",
+        {**WIDE, "tensor_par": 5, "num_procs": 40},
+        "hidden is 12288, which tensor_par 5 does not divide.",
+    ),
+    (
+        "feedforward_not_divisible",
+        {**WIDE, "tensor_par": 8192, "num_procs": 65536},
+        "feedforward is 49153, which tensor_par 4096 does not divide.",
+    ),
+    (
+        "heads_not_divisible",
+        {**WIDE, "tensor_par": 64, "num_procs": 512},
+        "attn_heads is 96, which tensor_par 64 does not divide.",
+    ),
+    ("datatype_not_on_system", {"datatype": "float8"}, "This system has no rates for float8; it has float16."),
+    (
+        "memory_tier1",
+        {"activation_recompute": "none", "microbatch_size": 32},
+        "Needs 616.205 GiB of tier-1 memory, but a processor has 80.0 GiB: 536.205 GiB too much.",
+    ),
+    (
+        "memory_tier2",
+        {"weight_offload": True, "optimizer_offload": True},
+        "Needs 45.572 GiB of tier-2 memory, but a processor has 1.0 GiB: 44.572 GiB too much.",
+    ),
+]  # fmt: skip
+
+
+def evaluated(changes: dict[str, Any], reason: str) -> dict[str, Any]:
+    """The outcome on the model and system of the cases; two reasons need a slightly different one."""
+    model, system = models.load("gpt3-175B"), hardware.load("a100_80g")
+    if reason == "feedforward_not_divisible":
+        model = models.load_document({**reference.models()["gpt3-175B"], "feedforward": 49153}, "odd")
+        changes = {**changes, "tensor_par": 4096, "num_procs": 32768}
+    if reason == "memory_tier2":
+        document = reference.systems()["a100_80g"]
+        system = hardware.load_document({**document, "mem2": {**document["mem2"], "GiB": 1}}, "small")
+    table = pd.DataFrame([{**GOOD, **changes}]).astype(dict.fromkeys(changes, object))
+    found: dict[str, Any] = engine.evaluate(model, system, table).iloc[0].to_dict()
+    return found
+
+
+@pytest.mark.parametrize(("reason", "changes", "text"), CASES, ids=[case[0] for case in CASES])
+def test_the_sentence_says_what_is_wrong(reason: str, changes: dict[str, Any], text: str) -> None:
+    row = evaluated(changes, reason)
+    assert (row["reason"], row["reason_text"]) == (reason, text)
+    assert row["status"] == reasons.BY_CODE[reason].status
+    assert row["sample_rate"] != row["sample_rate"]
+
+
+def test_every_reason_is_tried_above_from_an_execution_that_runs() -> None:
+    assert evaluated({}, "")["status"] == "ok"
+    assert {case[0] for case in CASES} == {reason.code for reason in reasons.REASONS}
+
+
+def test_reasons_are_told_apart() -> None:
+    assert len({reason.code for reason in reasons.REASONS}) == len(reasons.REASONS) == len(reasons.BY_CODE)
+    assert len({reason.label for reason in reasons.REASONS}) == len(reasons.REASONS)
+    known = {column.name for column in FIELDS}
+    known |= {"field", "value", "accepted", "product", "last_tier", "tier", "size", "used", "blocks_per_proc"}
+    known |= {"local_batch", "batch_seq", "hidden", "feedforward", "attn_heads", "need", "have", "short"}
+    for number, reason in enumerate(reasons.REASONS, start=1):
+        assert reasons.number_of(reason.code) == number
+        assert reasons.code_of(number) == reason.code
+        assert re.fullmatch(r"[a-z0-9_]+", reason.code)
+        assert re.fullmatch(r"[A-Z].{5,55}[^.]", reason.label)
+        assert reason.template.endswith(".")
+        assert set(reasons.placeholders(reason.code)) <= known
+    assert reasons.code_of(reasons.FITS) == ""
+    with pytest.raises(KeyError):
+        reasons.number_of("no such reason")
+
+
+def test_rows_that_break_several_rules_report_the_first() -> None:
+    """The order of checks is the reference's: each row breaks one rule more than the row after it."""
+    broken = ["num_procs_not_positive", "batch_size_not_positive", "unknown_recompute", "interleaving_not_positive",
+              "unknown_tensor_par_overlap", "network_does_not_exist"]  # fmt: skip
+    changes = {reason: change for reason, change, _ in CASES if reason in broken}
+    rows: list[dict[str, Any]] = []
+    row = GOOD
+    for reason in reversed(broken):
+        rows.insert(0, row := {**row, **changes[reason]})
+    found = engine.evaluate("gpt3-175B", "a100_80g", pd.DataFrame(rows))
+    assert found["reason"].tolist() == broken
+
+
+def test_sentences_of_many_rows_at_once() -> None:
+    whole = reasons.sentence("memory_tier1", {"need": np.array([1.25, 2.00049]), "have": 80, "short": [1, "x"]}, 2)
+    assert whole.to_pylist() == [
+        "Needs 1.25 GiB of tier-1 memory, but a processor has 80 GiB: 1 GiB too much.",
+        "Needs 2 GiB of tier-1 memory, but a processor has 80 GiB: x GiB too much.",
+    ]
+    same = reasons.sentence("num_procs_not_positive", {"num_procs": 0}, 3)
+    assert same.to_pylist() == ["num_procs is 0; it must be at least 1."] * 3
+    words = reasons.sentence("unknown_datatype", {"datatype": pa.array(["{x}", "ü"])}, 2)
+    assert [text.split(";")[0] for text in words.to_pylist()] == ["datatype is {x}", "datatype is ü"]
+    assert reasons.sentence("num_procs_not_positive", {"num_procs": np.array([], int)}, 0).to_pylist() == []
+    with pytest.raises(KeyError):
+        reasons.sentence("memory_tier1", {"need": 1.0}, 1)
