@@ -20,7 +20,8 @@ def download(exploration: Exploration) -> None:
     """Draws the popover with the downloads."""
     if not exploration.feasible:
         return
-    with st.popover("Download", icon=":material/download:", help="Feasible executions with their figures, as a file."):
+    tip = "Feasible executions with their figures, as a file."
+    with st.popover("Download", icon=":material/download:", help=tip, key="explore_download"):
         cell = state.selected_cell()
         where: list[Condition] = []
         words = "every execution that runs"

@@ -130,7 +130,8 @@ def of_rows(
             batches = _stored(rows, names) if stored else _computed(exploration, rows, names)
             _write(target, kind, batches, list(names), about(exploration, names, selection))
         target.seek(0)
-        return target
+        # Streamlit takes readers only; what can be written as well, it refuses.
+        return io.BufferedReader(cast(io.BufferedRandom, target).detach())
 
     return build
 

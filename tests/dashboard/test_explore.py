@@ -1,0 +1,242 @@
+"""The Explore page shows what the engine found, for the default scenario and for whatever a link asks for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import explore_data
+from dashboard.derived import metrics, model_flops, utilisation
+from dashboard.format import count, format_value, percent
+from dashboard.server import runner
+from engine import Exploration, Scenario, explore_scenario
+from tests.dashboard.pages import ROOT, figure, html
+
+SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
+BARE = (
+    "weight_offload:off;activations_offload:off;optimizer_offload:off;optimizer_sharding:off;"
+    "activation_recompute:none"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_only() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARDSCAPE_STORE", "off")
+        runner.clear()
+        yield
+        runner.clear()
+
+
+@functools.cache
+def expected(*batches: int) -> Exploration:
+    """The small scenario, by default with the largest batch only."""
+    limits = {"batch_size": list(batches)} if batches else {}
+    return explore_scenario(
+        Scenario.of(
+            "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
+        )
+    )
+
+
+def opened(**parameters: str) -> AppTest:
+    """The application at a link, run until its exploration is there."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return settled(app)
+
+
+def settled(app: AppTest) -> AppTest:
+    for _ in range(20):
+        app.run()
+        assert not app.exception, [error.value for error in app.exception]
+        if not app.get("progress"):
+            return app
+    raise AssertionError("the exploration never ended")
+
+
+def map_values(app: AppTest) -> dict[tuple[int, int], str]:
+    """What each cell of the map prints, from its hover text, by (tensor, pipeline)."""
+    bars = figure(app, "explore_map")["data"][0]
+    return {(tp, pp): text for (tp, pp, _), text in zip(bars["customdata"], bars["hovertext"], strict=True)}
+
+
+def test_the_default_page_shows_the_best_of_6_582_816_executions() -> None:
+    app = opened()
+    direct = explore_scenario(
+        Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=512, max_batch_size=512, datatype="float16")
+    )
+    best = direct.best
+    assert direct.total == 6_582_816
+    assert best is not None
+    text = html(app)
+    value = format_value("sample_rate", best["sample_rate"])
+    assert f'aria-label="Best throughput {value}' in text
+    assert f'aria-label="Feasible {count(direct.feasible)}' in text
+    assert len(map_values(app)) == len(direct.by_cell())
+    assert any("6.58 M executions" in part.value.replace("\\", "") for part in app.markdown)
+    assert not app.warning
+    assert not app.error
+
+
+def test_every_cell_of_the_map_has_the_engine_s_value() -> None:
+    app = opened(**SMALL, metric="total_time")
+    cells = expected().by_cell("total_time")
+    shown = map_values(app)
+    assert set(shown) == set(zip(cells["tensor_par"], cells["pipeline_par"], strict=True))
+    for row in cells.to_dict("records"):
+        if row["feasible"]:
+            text = shown[row["tensor_par"], row["pipeline_par"]]
+            assert f"Step time {format_value('total_time', row['value'])}" in text
+
+
+def test_changing_the_model_explores_the_other_model() -> None:
+    app = opened(**SMALL)
+    app.selectbox(key="sentence_model").select("gpt3-6.7B")
+    settled(app)
+    other = explore_scenario(
+        Scenario.of("gpt3-6.7B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+    )
+    assert other.best is not None
+    assert f'aria-label="Best throughput {format_value("sample_rate", other.best["sample_rate"])}' in html(app)
+    assert app.query_params["model"] == "gpt3-6.7B"
+
+
+def test_a_system_without_the_datatype_takes_one_that_it_has() -> None:
+    app = opened(**{**SMALL, "type": "float8"})
+    app.selectbox(key="sentence_system").select("a100_80g")
+    settled(app)
+    assert app.query_params["system"] == "a100_80g"
+    assert app.query_params["type"] == "float16"
+
+
+def test_the_panel_describes_the_selected_cell() -> None:
+    app = opened(**SMALL, cell="4x2")
+    cells = expected().by_cell()
+    row = cells[(cells["tensor_par"] == 4) & (cells["pipeline_par"] == 2)].iloc[0]
+    text = html(app)
+    assert "TP 4 × PP 2 × DP 2" in text
+    assert f"feasible<b>{count(row['feasible'])}</b>" in text
+    best = expected().evaluate_ids([row["id"]]).iloc[0]
+    assert f"<b>{format_value('total_time', best['total_time'])}</b>" in text
+    table = app.dataframe[0].value
+    fastest = expected().rows.top(
+        60, where=[explore_data.Condition("tensor_par", "=", 4), explore_data.Condition("pipeline_par", "=", 2)]
+    )
+    assert len(table) == fastest.num_rows
+    milliseconds = [1000 * seconds for seconds in fastest["total_time"].to_pylist()]
+    assert table["total_time"].tolist() == pytest.approx(milliseconds, rel=1e-12)
+
+
+def test_a_selected_execution_takes_the_place_of_the_best() -> None:
+    table = expected().rows.page(1000, 1, names=["id", "tensor_par", "pipeline_par", "total_time"]).to_pylist()[0]
+    app = opened(**SMALL, cell=f"{table['tensor_par']}x{table['pipeline_par']}", id=str(table["id"]))
+    assert f"<b>{format_value('total_time', table['total_time'])}</b>" in html(app)
+    assert "selected below" in html(app)
+
+
+def test_a_cell_in_which_nothing_fits_says_why_and_what_helps() -> None:
+    app = opened(**SMALL, limits=BARE, cell="1x1")
+    text = html(app)
+    assert "What would make it fit" in text
+    assert "feasible<b>0</b>" in text
+    assert any("needs" in part.value and "too much" in part.value for part in app.markdown)
+    button = next(one for one in app.button if (one.key or "").startswith("remedy_"))
+    assert "instead of" in button.label or "Allow" in button.label
+
+
+def test_lifting_a_limit_makes_the_cell_fit() -> None:
+    app = opened(**SMALL, limits=BARE, cell="1x1")
+    next(one for one in app.button if one.label.startswith("Allow")).click()
+    settled(app)
+    assert app.query_params.get("limits", "") != BARE
+
+
+def test_a_scenario_in_which_nothing_fits_is_explained() -> None:
+    app = opened(model="megatron-1T", system="h100_80g_nvl8", procs="8", batch="8", type="float16")
+    assert any("Nothing fits" in warning.value for warning in app.warning)
+    assert "What would make it fit" in html(app)
+    assert not app.error
+
+
+def test_an_empty_space_is_explained() -> None:
+    app = opened(**{**SMALL, "limits": "tensor_par:3"})
+    assert any("There is no way to run" in info.value for info in app.info)
+
+
+def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner().settings.__class__, "largest_space", 1000, raising=True)
+    app = opened(**{**SMALL, "batch": "31"})
+    assert "this server explores up to 1,000" in app.error[0].value.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"model": "no-such-model"}, "no-such-model"),
+        ({"model": "../../etc/passwd"}, "is not a name"),
+        ({"model": "<script>alert(1)</script>"}, "is not a name"),
+        ({"procs": "-5"}, "procs is -5"),
+        ({"procs": "9" * 40}, "procs is"),
+        ({"batch": "1e3"}, "batch is 1e3"),
+        ({"type": "float7"}, "no rates for float7"),
+        ({"limits": "tensor_par"}, "cannot be read"),
+        ({"limits": "no_such_field:1"}, "no_such_field"),
+        ({"limits": "weight_offload:maybe"}, "maybe"),
+        ({"scenario": "!!!"}, "scenario"),
+        ({"cell": "axb"}, "cells look like 8x4"),
+        ({"id": "123456789012345678"}, "ids run from 0"),
+        ({"metric": "evil"}, "metric cannot be"),
+    ],
+)
+def test_what_a_link_gets_wrong_is_told_in_one_sentence(parameters: dict[str, str], words: str) -> None:
+    app = opened(**{**SMALL, **parameters})
+    assert len(app.warning) == 1
+    text = app.warning[0].value.replace("\\", "")
+    assert words.lower() in text.lower()
+    assert figure(app, "explore_map")["data"]
+    assert not app.error
+
+
+def test_several_batch_sizes_share_a_cell() -> None:
+    both = expected(16, 32)
+    cells = explore_data.cells_of(both, metrics(both.scenario)["sample_rate"])
+    parts = [expected(size).by_cell() for size in (16, 32)]
+    assert not cells.duplicated(["tensor_par", "pipeline_par"]).any()
+    assert int(cells["total"].sum()) == both.total
+    assert int(cells["feasible"].sum()) == both.feasible
+    for row in cells.to_dict("records"):
+        alike = pd.concat([p[(p["tensor_par"] == row["tensor_par"]) & (p["pipeline_par"] == row["pipeline_par"])]
+                           for p in parts])  # fmt: skip
+        assert row["value"] == alike["value"].max() or (pd.isna(row["value"]) and alike["value"].isna().all())
+
+
+def test_what_each_choice_costs_is_the_best_with_that_choice_fixed() -> None:
+    whole = expected()
+    costs = explore_data.choice_costs(whole, whole.key, "sample_rate", 1.0)
+    rows = whole.rows.table(["activation_recompute", "microbatch_size", "weight_offload", "sample_rate"]).to_pandas()
+    for field in ("activation_recompute", "microbatch_size", "weight_offload"):
+        best = rows.groupby(field, observed=True)["sample_rate"].max()
+        found = costs[costs["field"] == field].dropna().set_index("choice")["value"]
+        assert found.to_dict() == best.to_dict()
+
+
+def test_model_flops_follow_the_published_formula() -> None:
+    scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=512, max_batch_size=512, datatype="float16")
+    model = scenario.model
+    hidden, length = model.hidden, model.seq_size
+    published = 72 * model.num_blocks * length * hidden**2 * (1 + length / (6 * hidden))
+    assert model_flops(model) == pytest.approx(published, rel=1e-12)
+    peak = 512 * 1e12 * scenario.system.matrix["float16"].tflops
+    assert utilisation(scenario, 100.0) == pytest.approx(100 * published / peak)
+
+
+def test_the_page_states_model_flop_utilisation() -> None:
+    best = expected().best
+    assert best is not None
+    assert f'aria-label="MFU {percent(utilisation(expected().scenario, best["sample_rate"]))}' in html(opened(**SMALL))

@@ -1,0 +1,244 @@
+"""The runner explores each scenario once, in order, within its bounds, and outlives whatever goes wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dashboard.runner as under_test
+from dashboard.runner import Job, QueueFull, Runner
+from dashboard.settings import Settings, settings_from
+from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
+from engine.store import Store, StoreWriteError
+
+
+def scenario(batch: int = 8, **limits: Any) -> Scenario:
+    """A space of some thousand executions."""
+    return Scenario.of(
+        "megatron-126M", "a100_80e", num_procs=4, max_batch_size=batch, datatype="float16", limits=limits
+    )
+
+
+@pytest.fixture
+def runner() -> Iterator[Runner]:
+    made = Runner(Settings(store=None, queue=2, kept=3))
+    yield made
+    made.close()
+
+
+class Gate:
+    """Stands in for exploring: waits until it is opened or the job is stopped."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = threading.Event()
+        self.started = threading.Event()
+        self.calls: list[str] = []
+        monkeypatch.setattr(under_test, "explore_scenario", self)
+
+    def __call__(self, scenario: Scenario, *, cancel: Any, **more: Any) -> Exploration:
+        self.calls.append(scenario.key)
+        self.started.set()
+        while not self.open.wait(0.01):
+            if cancel():
+                raise ExplorationCancelled
+        return explore_scenario(scenario, **more)
+
+
+def test_the_result_is_the_engine_s(runner: Runner) -> None:
+    job = runner.request(scenario())
+    assert job.wait(30)
+    assert job.state == "done"
+    direct = explore_scenario(scenario())
+    assert job.exploration is not None
+    assert (job.exploration.total, job.exploration.feasible) == (direct.total, direct.feasible)
+    assert job.exploration.best == direct.best
+    assert job.progress is not None
+    assert job.progress.done == direct.total
+
+
+def test_equal_scenarios_share_one_job(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    first = runner.request(scenario(), "one")
+    second = runner.request(scenario(), "two")
+    gate.open.set()
+    assert first is second
+    assert first.wait(30)
+    assert runner.request(scenario(), "three") is first
+    assert gate.calls == [first.key]
+
+
+def test_the_queue_is_bounded(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    runner.request(scenario(8))
+    assert gate.started.wait(10)
+    waiting = [runner.request(scenario(batch)) for batch in (12, 16)]
+    assert [runner.position(job) for job in waiting] == [1, 2]
+    with pytest.raises(QueueFull, match="2 explorations are waiting already"):
+        runner.request(scenario(20))
+    gate.open.set()
+    assert all(job.wait(30) and job.state == "done" for job in waiting)
+
+
+def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    job = runner.request(scenario(), "one")
+    assert runner.request(scenario(), "two") is job
+    assert gate.started.wait(10)
+    assert not runner.cancel(job.key, "one")
+    assert not job.wait(0.1)
+    assert runner.cancel(job.key, "two")
+    assert job.wait(10)
+    assert job.state == "cancelled"
+    assert runner.request(scenario(), "one") is job
+    gate.open.set()
+    again = runner.request(scenario(), "one", again=True)
+    assert again is not job
+    assert again.wait(30)
+    assert again.state == "done"
+
+
+def test_a_waiting_job_can_be_cancelled(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    runner.request(scenario(8))
+    assert gate.started.wait(10)
+    waiting = runner.request(scenario(12))
+    assert runner.cancel(waiting.key)
+    assert waiting.state == "cancelled"
+    gate.open.set()
+
+
+def test_failures_become_one_sentence_and_do_not_end_the_runner(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Exception] = [ValueError("The space is odd."), MemoryError(), RuntimeError("internal words")]
+
+    def fail(*_: object, **__: object) -> Exploration:
+        raise failures.pop(0)
+
+    monkeypatch.setattr(under_test, "explore_scenario", fail)
+    jobs: list[Job] = []
+    for batch in (8, 12, 16):
+        jobs.append(runner.request(scenario(batch)))
+        assert jobs[-1].wait(10)
+    assert [job.state for job in jobs] == ["failed"] * 3
+    assert jobs[0].problem == "The space is odd."
+    assert "not enough memory" in jobs[1].problem
+    assert "internal words" not in jobs[2].problem
+    monkeypatch.setattr(under_test, "explore_scenario", explore_scenario)
+    after = runner.request(scenario(20))
+    assert after.wait(30)
+    assert after.state == "done"
+
+
+def test_spaces_beyond_the_bound_are_refused_at_once() -> None:
+    small = Runner(Settings(store=None, largest_space=100))
+    try:
+        job = small.request(scenario())
+        assert job.state == "failed"
+        assert "this server explores up to 100" in job.problem
+    finally:
+        small.close()
+
+
+def test_exploring_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    Gate(monkeypatch)
+    hasty = Runner(Settings(store=None, longest_seconds=0.1))
+    try:
+        job = hasty.request(scenario())
+        assert job.wait(10)
+        assert job.state == "failed"
+        assert "the limit of this server" in job.problem
+    finally:
+        hasty.close()
+
+
+def test_old_explorations_make_room(runner: Runner) -> None:
+    jobs = [runner.request(scenario(batch)) for batch in (8,)]
+    assert jobs[0].wait(30)
+    for batch in (12, 16, 20):
+        assert runner.request(scenario(batch)).wait(30)
+    runner.request(scenario(24)).wait(30)
+    assert runner.find(jobs[0].key) is None
+    assert runner.find(scenario(24).key) is not None
+
+
+def test_results_come_back_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.duckdb"
+    first = Runner(Settings(store=path))
+    job = first.request(scenario())
+    assert job.wait(30)
+    first.close()
+    gate = Gate(monkeypatch)
+    second = Runner(Settings(store=path))
+    try:
+        again = second.request(scenario())
+        assert again.state == "done"
+        assert again.exploration is not None
+        assert again.exploration.rows.count() == again.exploration.feasible > 0
+        assert gate.calls == []
+    finally:
+        second.close()
+
+
+@pytest.mark.parametrize("damage", ["corrupt", "folder", "other"])
+def test_a_store_that_cannot_be_opened_leaves_a_warning_and_a_working_runner(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "results.duckdb"
+    if damage == "corrupt":
+        path.write_bytes(b"not a database" * 1000)
+    elif damage == "folder":
+        path.mkdir()
+    else:
+        path = tmp_path / "results.txt"
+    made = Runner(Settings(store=path))
+    try:
+        assert made.store is None
+        assert len(made.warnings) == 1
+        assert made.warnings[0].startswith("Results are kept in memory only")
+        assert str(path) in made.warnings[0]
+        job = made.request(scenario())
+        assert job.wait(30)
+        assert job.state == "done"
+    finally:
+        made.close()
+
+
+def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def explore(scenario: Scenario, *, store: Store | None = None, **more: Any) -> Exploration:
+        if store is not None:
+            raise StoreWriteError("Writing to x failed because no space left on the device.")
+        return explore_scenario(scenario, **more)
+
+    monkeypatch.setattr(under_test, "explore_scenario", explore)
+    made = Runner(Settings(store=tmp_path / "results.duckdb"))
+    try:
+        job = made.request(scenario())
+        assert job.wait(30)
+        assert job.state == "done"
+        assert job.in_memory
+        assert any("no space left" in warning for warning in made.warnings)
+    finally:
+        made.close()
+
+
+def test_settings_name_the_variable_at_fault() -> None:
+    found = settings_from({"SHARDSCAPE_STORE": "off", "SHARDSCAPE_QUEUE": "many", "SHARDSCAPE_KEPT": "5"})
+    assert found.store is None
+    assert (found.queue, found.kept) == (8, 5)
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith("SHARDSCAPE_QUEUE is 'many'")
+
+
+def test_the_store_goes_where_it_can_be_written(tmp_path: Path) -> None:
+    assert settings_from({}, tmp_path).store == tmp_path / ".shardscape" / "results.duckdb"
+    given = settings_from({"SHARDSCAPE_STORE": str(tmp_path / "mine.duckdb")}, tmp_path)
+    assert given.store == tmp_path / "mine.duckdb"
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    elsewhere = settings_from({"XDG_DATA_HOME": str(tmp_path / "data")}, blocked)
+    assert elsewhere.store == tmp_path / "data" / "shardscape" / "results.duckdb"

@@ -1,0 +1,158 @@
+"""What the URL says survives switching pages and comes back from a link; limits read as they were written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from dashboard import links
+from dashboard.text import literal
+from engine import Scenario
+from engine.limits import normalise
+
+
+def script() -> None:
+    """Stands in for `app.py`: one run of a page of a given path."""
+    import streamlit as st
+
+    from dashboard import state
+
+    page = st.session_state.get("page", "")
+    state.begin(page)
+    action = st.session_state.pop("action", None)
+    if action:
+        getattr(state, action[0])(*action[1:])
+    st.session_state["seen"] = {
+        "model": state.current_scenario().model.name,
+        "cell": state.selected_cell(),
+        "id": state.selected_id(),
+        "axis": state.url_value("pareto_x", "a", ("a", "b")),
+        "problems": state.problems(),
+    }
+
+
+def started(**parameters: str) -> AppTest:
+    app = AppTest.from_function(script, default_timeout=30)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    return run(app)
+
+
+def run(app: AppTest, action: tuple[Any, ...] | None = None, page: str | None = None) -> AppTest:
+    if action:
+        app.session_state["action"] = action
+    if page is not None:
+        app.session_state["page"] = page
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def seen(app: AppTest) -> dict[str, Any]:
+    found: dict[str, Any] = app.session_state["seen"]
+    return found
+
+
+def test_a_link_is_taken_over() -> None:
+    app = started(model="gpt3-13B", procs="16", batch="32", cell="4x2", id="17", pareto_x="b")
+    assert seen(app) == {"model": "gpt3-13B", "cell": (4, 2), "id": 17, "axis": "b", "problems": ()}
+
+
+def test_switching_pages_keeps_scenario_and_selection() -> None:
+    app = started(model="gpt3-13B", procs="16", batch="32", cell="4x2")
+    run(app, ("set_url_value", "pareto_x", "b"))
+    app.query_params.clear()  # as the browser does when a page is switched
+    run(app, page="memory")
+    assert seen(app)["model"] == "gpt3-13B"
+    assert seen(app)["cell"] == (4, 2)
+    assert seen(app)["axis"] == "b"
+    assert app.query_params["model"] == "gpt3-13B"
+    assert app.query_params["cell"] == "4x2"
+
+
+def test_going_back_in_the_browser_wins_over_the_session() -> None:
+    app = started(model="gpt3-13B", procs="16", batch="32")
+    app.query_params["model"] = "gpt3-6.7B"
+    assert seen(run(app))["model"] == "gpt3-6.7B"
+
+
+def test_selecting_an_execution_selects_its_cell() -> None:
+    app = started(model="gpt3-13B", procs="16", batch="32")
+    scenario = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+    row = scenario.space.table([12_345]).iloc[0]
+    run(app, ("select", 12_345))
+    assert seen(app)["id"] == 12_345
+    assert seen(app)["cell"] == (row["tensor_par"], row["pipeline_par"])
+    run(app, ("select_cell", 2, 2))
+    assert (seen(app)["id"], seen(app)["cell"]) == (None, (2, 2))
+    run(app, ("reset_selection",))
+    assert (seen(app)["id"], seen(app)["cell"]) == (None, None)
+    assert "cell" not in app.query_params
+
+
+def test_another_scenario_forgets_the_execution() -> None:
+    app = started(model="gpt3-13B", procs="16", batch="32", id="17", cell="4x2")
+    other = Scenario.of("gpt3-6.7B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+    run(app, ("set_scenario", other))
+    assert seen(app)["model"] == "gpt3-6.7B"
+    assert seen(app)["id"] is None
+
+
+def test_a_problem_is_told_until_it_is_mended() -> None:
+    app = started(pareto_x="nonsense")
+    assert seen(app)["axis"] == "a"
+    assert any("pareto_x" in problem for problem in seen(app)["problems"])
+    run(app, ("set_url_value", "pareto_x", "b"))
+    assert seen(app)["problems"] == ()
+
+
+values = st.integers(0, 10_000)
+numbers = st.one_of(
+    values,
+    st.lists(values, min_size=1, max_size=5),
+    st.tuples(values, values).map(lambda ends: {"min": min(ends), "max": max(ends)}),
+)
+switches = st.one_of(st.booleans(), st.just([True, False]))
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "tensor_par": numbers,
+        "microbatch_size": numbers,
+        "weight_offload": switches,
+        "activation_recompute": st.lists(st.sampled_from(["full", "attn_only", "none"]), min_size=1, unique=True),
+        "tensor_par_overlap": st.sampled_from(["none", "ring", "pipe"]),
+        "uneven_pipelines": st.booleans(),
+    },
+)
+
+
+@given(limits)
+def test_limits_read_as_they_were_written(given_limits: dict[str, Any]) -> None:
+    normal = normalise(given_limits)
+    assert links.limits_from_text(links.limits_to_text(normal)) == normal
+
+
+@given(st.dictionaries(st.sampled_from([*links.NAMES, "cell", "id"]), st.text(max_size=80)))
+def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
+    found = links.read_scenario(parameters)
+    assert found.scenario.space.total >= 0
+    assert all(problem.endswith((".", "…")) and "\n" not in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize("limits", [{}, {"tensor_par": [1, 2], "batch_size": {"min": 8, "max": 16}}])
+def test_a_link_leads_to_the_same_scenario(limits: dict[str, Any]) -> None:
+    scenario = Scenario.of(
+        "gpt3-13B", "a100_80g", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
+    )
+    found = links.read_scenario(links.parameters_of(scenario))
+    assert found.problems == ()
+    assert found.scenario.key == scenario.key
+
+
+def test_markdown_in_foreign_text_is_shown_as_it_is() -> None:
+    text = "![x](http://evil.example/x.png) <b>bold</b> $x$ :red[y] `code` [a](javascript:b)"
+    assert all(piece not in literal(text) for piece in ("![", "](", "<b>", "$x$", ":red[", "`code`"))
