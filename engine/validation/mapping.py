@@ -53,6 +53,8 @@ BITS = {
 }
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
 """Ranks and widths of multi-head latent attention where a row does not print them: DeepSeek-V2 and V3."""
+MOST_USED, LEAST_USED = 1.2, 5e-4
+"""Shares of the peak beyond which a measured time cannot be right; the least efficient sound row reaches 0.6 %."""
 PACKED_TOKENS = 256.0
 """Length of an example in packed fine-tuning data: attention ends at its borders [tokens]."""
 
@@ -380,4 +382,4 @@ def _check(
         else ""
         for share in used
     ]
-    found.refuse((used > 1.2) | (used < 1e-4), "implausible_measurement", texts)
+    found.refuse((used > MOST_USED) | (used < LEAST_USED), "implausible_measurement", texts)

@@ -1,0 +1,143 @@
+"""Software facts and sites, as the rules state them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES
+from engine.validation.mapping import map_runs
+from engine.validation.reading import runs_of
+from engine.validation.sites import rate_per_processor
+from engine.validation.software import DEFAULTS, RULES, release_year
+from tests.validation.runs import table
+
+
+def mapped(**change: Any) -> Any:
+    return map_runs(runs_of(table(change)))
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        ({"framework": "NeMo 24.12"}, {"overlap_data": 1, "overlap_tensor": 1, "gradient_bytes": 2}),
+        ({"framework": "Megatron-Bridge 26.06"}, {"gradient_bytes": 4, "grouped_experts": 1}),
+        ({"framework": "Megatron-Bridge 25.11"}, {"grouped_experts": 0}),
+        ({"framework": "Megatron-DeepSpeed"}, {"messages": 4, "split_messages": 0, "gradient_bytes": 4}),
+        ({"framework": "Megatron-LM+DeepSpeed ZeRO-3"}, {"gather_calls": 12, "messages": 2}),
+        ({"framework": "torchtitan"}, {"pytorch_native": 1, "shard_gradient_bytes": 4}),
+        ({"framework": "Composer", "notes": "MP mode DEFAULT"}, {"gather_bytes": 4, "gather_cast_bytes": 6}),
+        ({"framework": "torchtitan", "notes": "AsyncTP"}, {"overlap_tensor": 1}),
+        ({"framework": "NeMo 25.04", "notes": "MoE A2A overlap."}, {"overlap_expert": 1}),
+        ({"framework": "something else"}, {"overlap_data": 0, "gradient_bytes": 2}),
+    ],
+)
+def test_rules(change: dict[str, Any], facts: dict[str, float]) -> None:
+    software = mapped(**change).case.software
+    assert {name: float(getattr(software, name)[0]) for name in facts} == facts
+
+
+@pytest.mark.parametrize(
+    ("change", "kernel", "launch"),
+    [
+        ({"framework": "NeMo 24.12"}, "native", "fused"),
+        ({"framework": "NeMo 24.12", "hardware": "A100-80GB-SXM"}, "flash2", "fused"),
+        ({"framework": "Composer/llm-foundry"}, "flash1", "eager"),
+        ({"framework": "torchtitan"}, "flash2", "compiled"),
+        ({"framework": "Megatron-LM", "source": "Megatron-LM SC21"}, "unfused", "fused"),
+        ({"framework": "Megatron-DeepSpeed", "notes": "CUDA_LAUNCH_BLOCKING=1"}, "unfused", "blocking"),
+        ({"framework": "Megatron-Bridge 26.04", "notes": "CUDA graphs local/full_iteration."}, "native", "graphs"),
+        ({"framework": "Megatron-Bridge 26.04", "notes": "CUDA graphs x/['attn', 'moe']."}, "native", "partial_graphs"),
+        ({"framework": "Megatron-Bridge 26.04", "notes": "CUDA graphs x/['moe_router']."}, "native", "fused"),
+    ],
+)
+def test_kernels_and_launches(change: dict[str, Any], kernel: str, launch: str) -> None:
+    software = mapped(**change).case.software
+    assert ATTENTION_KERNELS[int(software.attention_kernel[0])] == kernel
+    assert LAUNCHES[int(software.launch[0])] == launch
+
+
+def test_columns_override_rules() -> None:
+    software = mapped(
+        framework="torchtitan", attention_kernel="native", launch="eager", overlap_data="False"
+    ).case.software
+    assert ATTENTION_KERNELS[int(software.attention_kernel[0])] == "native"
+    assert LAUNCHES[int(software.launch[0])] == "eager"
+    assert software.overlap_data[0] == 0
+
+
+def test_rules_use_known_facts_only_and_look_at_no_model() -> None:
+    for rule in RULES:
+        assert set(rule.facts) <= set(DEFAULTS)
+        assert rule.why
+    one, other = mapped(model="GPT-OSS-120B"), mapped(model="LLAMA3-8B")
+    assert one.case.software == other.case.software or all(
+        np.array_equal(getattr(one.case.software, name), getattr(other.case.software, name)) for name in DEFAULTS
+    )
+
+
+@pytest.mark.parametrize(
+    ("framework", "date", "year"),
+    [
+        ("NeMo 24.12", "v25.02", 2024 + 11.5 / 12),
+        ("x", "2022-02-25", 2022 + 1.5 / 12),
+        ("x", "v25.04", 2025 + 3.5 / 12),
+        ("x", "2024", 2024.5),
+    ],
+)
+def test_release_years(framework: str, date: str, year: float) -> None:
+    assert release_year(framework, date) == pytest.approx(year)
+    assert np.isnan(release_year("x", "some day"))
+
+
+def test_age_counts_on_hopper_only() -> None:
+    age = [
+        float(mapped(framework="NeMo 24.01", hardware=name).case.software.age_years[0])
+        for name in ("H100-80GB-SXM", "A100-80GB-SXM", "B200")
+    ]
+    assert age[0] == pytest.approx(2024 + 0.5 / 12 - 2022.8)
+    assert age[1:] == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("text", "gigabits"),
+    [
+        ("8x400Gb/s NDR IB (400Gb/s per GPU)", 400), ("4x Omni-Path 100Gb/s per node (50Gb/s per GPU)", 50),
+        ("400Gb/s RDMA per GPU", 400), ("RoCE 200Gb/s per GPU (8x200Gb/s)", 200), ("8x400Gb/s IB", 400),
+        ("4x200Gb/s HDR per node", 100), ("EFA 400Gb/s per node (p4d)", 50), ("single node", None), ("", None),
+    ],
+)  # fmt: skip
+def test_rates_of_sites(text: str, gigabits: float | None) -> None:
+    found = rate_per_processor(text, 8.0)
+    assert found == (None if gigabits is None else pytest.approx(gigabits / 8 * 1e9))
+
+
+def test_sites_change_the_networks() -> None:
+    found = mapped(
+        scaleup="NVLink5 1800GB/s bidir, 72-GPU domain", scaleout="8x100Gb/s IB", gpus_per_node=8
+    ).case.accelerator
+    assert found.domain[0] == 72
+    assert found.scale_out_bandwidth[0] == pytest.approx(12.5e9)
+    pairs = mapped(scaleup="NVLink x4 per GPU pairs").case.accelerator
+    assert (pairs.domain[0], pairs.host_size[0]) == (4, 8)
+
+
+def test_latent_attention_windows_and_packed_data() -> None:
+    latent = mapped(attn="MLA(q_lora1536,kv_lora512,nope128,rope64,v128)").case.model
+    assert [
+        float(getattr(latent, name)[0])
+        for name in ("latent", "attn_size", "value_size", "query_rank", "key_value_rank", "rope_size")
+    ] == [1, 192, 128, 1536, 512, 64]
+    window = mapped(attn="GQA,alternating sliding-window128").case.model
+    assert (window.window[0], window.window_share[0]) == (128, 0.5)
+    packed = mapped(notes="Full SFT (packed 4096).").case.model
+    assert (packed.window[0], packed.window_share[0]) == (128, 1)
+
+
+def test_expert_tensor_parallelism() -> None:
+    moe = {"moe_experts": 8, "moe_topk": 2, "moe_ffn": 1024, "ep": 4}
+    assert mapped(**moe).case.layout.expert_tensor_par[0] == 2
+    assert mapped(notes="ETP=1.", **moe).case.layout.expert_tensor_par[0] == 1
+    assert mapped(**{**moe, "moe_experts": 32, "ep": 32}).case.layout.expert_tensor_par[0] == 1
