@@ -127,6 +127,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
                  alt="Bandwidths that would hide offload and overlapped communication")  # fmt: skip
 
 
+@st.fragment
 def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     """Any figure with its expression, the numbers put in, units and source."""
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))

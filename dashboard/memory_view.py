@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import state
-from dashboard.charts import markup
+from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
@@ -197,10 +197,22 @@ def _best_of_cells(exploration: Exploration, mode: str) -> None:
     if tier == "host" and not rows[HOST].any():
         st.info("No cell's best execution offloads anything, so host memory is empty.", icon=":material/info:")
         return
-    capacity = capacities(exploration)[0 if tier == "hbm" else 1]
-    chart = memory_rows(rows, capacity, mode, tier=1 if tier == "hbm" else 2, name="HBM" if tier == "hbm" else "Host")
+    chart = _cells_chart(exploration, exploration.key, tuple(int(value) for value in rows["id"]), tier, mode)
     with st.container(height=430, border=False, key="memory_cells_scroll"):
         show(chart, "memory_cells", on_select=_pick_execution, selection_mode="points")
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _cells_chart(_exploration: Exploration, key: str, ids: tuple[int, ...], tier: str, mode: str) -> Chart:
+    """The chart of the best of each cell; the same whatever is selected, so that a click does not draw it again."""
+    rows = _bests(_exploration, key).set_index("id", drop=False).loc[list(ids)]
+    number, name = (1, "HBM") if tier == "hbm" else (2, "Host")
+    return memory_rows(rows, capacities(_exploration)[number - 1], mode, tier=number, name=name)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _needs_chart(_exploration: Exploration, key: str, mode: str) -> Chart:
+    return memory_needs(_needs(_exploration, key), capacities(_exploration)[0], mode)
 
 
 def _pick_execution() -> None:
@@ -234,10 +246,8 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     if others > 0:
         st.caption(f"{others} further cells fail for reasons other than HBM; Explore names them.")
     with st.container(height=430, border=False, key="memory_needs_scroll"):
-        show(
-            memory_needs(needs, capacities(exploration)[0], mode), "memory_needs", on_select=_pick_cell,
-            selection_mode="points",
-        )  # fmt: skip
+        chart = _needs_chart(exploration, exploration.key, mode)
+        show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")
 
 
 def _nothing_fits(exploration: Exploration, needs: pd.DataFrame) -> None:

@@ -1,7 +1,7 @@
 """How little memory each cell would do with: one bar per cell against the capacity, and what would make it fit."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -71,13 +71,17 @@ def _values(
     figure: go.Figure, needs: Sequence[float], over: Sequence[bool], remedies: Sequence[str], rows: Sequence[int],
     colours: Palette,
 ) -> None:  # fmt: skip
-    """Write the need and the remedy at the right of every bar."""
+    """Write the need and the remedy at the right of every bar; at once, as Plotly checks all notes for each new one."""
+    notes: list[dict[str, Any]] = [note_of.to_plotly_json() for note_of in figure.layout.annotations]
+    place: dict[str, Any] = {"x": 1, "xref": "paper", "showarrow": False}
     for need, flag, remedy, row in zip(needs, over, remedies, rows, strict=True):
         tone = colours.worse if flag else colours.text
-        note(figure, f"<b>{gibibytes(need)}</b>", colours, x=1, xref="paper", xanchor="right", xshift=66, y=row,
-             colour=tone, font_size=12)  # fmt: skip
+        notes.append({**place, "text": f"<b>{gibibytes(need)}</b>", "xanchor": "right", "xshift": 66, "y": row,
+                      "font": {"size": 12, "color": tone}})  # fmt: skip
         if remedy:
-            note(figure, remedy, colours, x=1, xref="paper", xanchor="left", xshift=80, y=row, font_size=12)
+            notes.append({**place, "text": remedy, "xanchor": "left", "xshift": 80, "y": row,
+                          "font": {"size": 12, "color": colours.muted}})  # fmt: skip
+    figure.update_layout(annotations=notes)
 
 
 def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:

@@ -70,9 +70,12 @@ def partners(groups: Sequence[Group], num_procs: int, domain: int, mode: str = "
     colours = palette(mode)
     figure = base(colours, 66 + 34 * len(groups))
     if num_procs / domain <= 128:
-        for first in range(0, num_procs, 2 * domain):
-            figure.add_shape(type="rect", x0=first - 0.5, x1=min(first + domain, num_procs) - 0.5, y0=0, y1=1,
-                             yref="paper", layer="below", line={"width": 0}, fillcolor=colours.panel)  # fmt: skip
+        band = {"type": "rect", "y0": 0, "y1": 1, "yref": "paper", "layer": "below", "line": {"width": 0},
+                "fillcolor": colours.panel}  # fmt: skip
+        starts = range(0, num_procs, 2 * domain)
+        figure.update_layout(
+            shapes=[{**band, "x0": one - 0.5, "x1": min(one + domain, num_procs) - 0.5} for one in starts]
+        )
     rows = list(range(len(groups) - 1, -1, -1))
     for group, row in zip(groups, rows, strict=True):
         shown = group.partners[:: max(1, -(-len(group.partners) // _MOST))]
