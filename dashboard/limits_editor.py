@@ -8,6 +8,7 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard import state
+from dashboard.charts.template import in_sentence
 from dashboard.format import count
 from dashboard.text import literal
 from engine import Scenario
@@ -71,11 +72,11 @@ def in_words(limits: Mapping[str, Any]) -> list[str]:
 
 
 def _in_words(name: str, limit: Any) -> str:
-    """One limit in a few words: "TP 1 or 2", "no offload weights", "recompute none"."""
+    """One limit in a few words: "TP 1 or 2", "weights not offloaded", "recompute none"."""
     if name == "uneven_pipelines":
         return "uneven pipelines too"
     column = by_name(name)
-    label = column.short if column.dtype == "int64" else column.label.lower()
+    label = column.short if column.dtype == "int64" else in_sentence(column.label)
     if isinstance(limit, Mapping):
         low, high = limit["min"], limit["max"]
         return f"{label} up to {high:,}" if low <= 1 else f"{label} {low:,} to {high:,}"
