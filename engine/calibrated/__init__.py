@@ -9,7 +9,15 @@ from engine.calibrated.build import case_of, model_shapes
 from engine.calibrated.inputs import Accelerators, Case, Layout, ModelShapes, Software
 from engine.calibrated.memory import MemoryUse, memory_use
 from engine.calibrated.parameters import FITTED, Parameters, library_calibration, parameters, parameters_of
-from engine.calibrated.step import BLOCK_FIELDS, BlockLevel, StepTimes, batch_level, block_level, step_times
+from engine.calibrated.step import (
+    BLOCK_FIELDS,
+    BlockLevel,
+    StepTimes,
+    batch_level,
+    block_level,
+    step_seconds,
+    step_times,
+)
 from engine.calibrated.systems import accelerator_of, calibrated, system_named
 
 __all__ = [
@@ -34,6 +42,7 @@ __all__ = [
     "model_shapes",
     "parameters",
     "parameters_of",
+    "step_seconds",
     "step_times",
     "system_named",
 ]

@@ -30,24 +30,40 @@ class Gathers:
 
 
 def layer_gathers(
-    case: Case, rates: Rates, p: Parameters, weights: Floats, forward: Floats, backward: Floats
+    case: Case,
+    rates: Rates,
+    p: Parameters,
+    weights: Floats,
+    forward: Floats,
+    backward: Floats,
+    experts: Floats | None = None,
 ) -> Gathers:
     """What the gathers of a block's weights add to its computation [s]; 0 where weights are not sharded.
 
     Args:
         weights: parameters of the block on one tensor-parallel rank [elements].
         forward, backward: seconds of the block's computation that they can hide behind [s].
+        experts: parameters of its experts on one processor [elements], gathered over the replicas of an expert only.
     """
     layout, software = case.layout, case.software
-    tiers = data_tiers(case, rates, layout.data_par * layout.context_par)
+    if not np.any(layout.fully_sharded):
+        return Gathers(np.zeros(()), np.zeros(()))
+    ranks = layout.data_par * layout.context_par
+    tiers = data_tiers(case, rates, ranks)
     # One gather of the whole block, or one ring per tensor over every single rank.
-    per_tensor = software.gather_calls * p.tensor_hop * (layout.data_par * layout.context_par - 1.0)
+    per_tensor = software.gather_calls * p.tensor_hop * (ranks - 1.0)
     latency = np.where(software.gather_calls > 1, per_tensor, gather_ring_latency(tiers, p))
-    gather = collective(software.gather_bytes * weights, tiers, p, passes=1.0) / software.gather_efficiency + latency
-    reduce = (
-        collective(software.shard_gradient_bytes * weights, tiers, p, passes=1.0) / software.gather_efficiency + latency
-    )
-    cast = software.gather_cast_bytes * weights / rates.memory
+    expert_tiers = None if experts is None else _expert_tiers(case, rates)
+
+    def moved(bytes_each: Floats) -> Floats:
+        time = collective(bytes_each * weights, tiers, p, passes=1.0)
+        if expert_tiers is not None and experts is not None:
+            own = collective(bytes_each * experts, expert_tiers, p, passes=1.0)
+            time = time + np.where(experts > 0, own, 0.0)
+        return time / software.gather_efficiency + latency
+
+    gather, reduce = moved(software.gather_bytes), moved(software.shard_gradient_bytes)
+    cast = software.gather_cast_bytes * (weights if experts is None else weights + experts) / rates.memory
     again = layout.zero_stage >= 3
     down = np.where(again, gather, 0.0) + reduce
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
@@ -70,14 +86,21 @@ def gradient_exchange(
     layout, software = case.layout, case.software
     ranks = layout.data_par * layout.context_par
     plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
-    split = layout.expert_par * layout.expert_tensor_par
-    expert_ranks = np.maximum(ranks * layout.tensor_par / split, 1.0)
-    # Replicas of an expert are as far apart as all experts take.
-    expert_tiers = network_tiers(expert_ranks, split, case.accelerator, rates)
-    full = plain + np.where(expert_weights > 0, _exchange(case, expert_tiers, p, expert_weights), 0.0)
+    full = plain
+    if np.any(expert_weights > 0):
+        own = _exchange(case, _expert_tiers(case, rates), p, expert_weights)
+        full = plain + np.where(expert_weights > 0, own, 0.0)
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
     exposed = full - hidden * np.minimum(full, window)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, exposed)
+
+
+def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
+    """Tiers of the replicas of an expert, which are as far apart as all experts take."""
+    layout = case.layout
+    split = layout.expert_par * layout.expert_tensor_par
+    ranks = np.maximum(layout.data_par * layout.context_par * layout.tensor_par / split, 1.0)
+    return network_tiers(ranks, split, case.accelerator, rates)
 
 
 def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:

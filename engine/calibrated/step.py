@@ -31,7 +31,7 @@ from engine.calibrated.sharding import (
 )  # fmt: skip
 from engine.calibrated.weights import local_weights
 
-__all__ = ["BLOCK_FIELDS", "BlockLevel", "StepTimes", "batch_level", "block_level", "step_times"]
+__all__ = ["BLOCK_FIELDS", "BlockLevel", "StepTimes", "batch_level", "block_level", "step_seconds", "step_times"]
 
 BLOCK_FIELDS = (
     "tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size", "sequence_par", "linear_bits",
@@ -120,21 +120,45 @@ class _Stages:
     embedding_gather: Floats
 
 
-def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
-    """Seconds of one step of every row from its blocks, with its parts [s]."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A step put together: what runs in the pipeline and what comes once [s]."""
+
+    stages: _Stages
+    message: Floats
+    times: tuple[Floats, Floats, Floats]
+    waits: tuple[Floats, Floats, Floats]
+    slowest: Floats
+    total: Floats
+    data: Floats
+    straggler: Floats
+    optimizer: Floats
+    tied: Floats
+    step: Floats
+
+
+def step_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:
+    """Seconds of one step of every row from its blocks [s]; `batch_level` without the parts, in half its time."""
+    return _run(case, level, p).step
+
+
+def _run(case: Case, level: BlockLevel, p: Parameters) -> _Run:
     layout, software = case.layout, case.software
     rates = sustained_rates(case.accelerator, software.age_years, p)
     message = message_time(case, rates, p)
     stages = _stages(case, level, rates, p, message)
     per_dense = _per_block(level.dense, stages.gathers[0])
-    per_sparse = _per_block(level.sparse, stages.gathers[1])
+    routed = bool(np.any(case.model.experts > 0))
+    per_sparse = _per_block(level.sparse, stages.gathers[1]) if routed else per_dense
     waits = (stages.waits / 2.0, stages.waits, stages.waits / 2.0)
-    times = [
-        dense * per_dense + (blocks - dense) * per_sparse + edge + wait
-        for blocks, dense, edge, wait in zip(stages.blocks, stages.dense, stages.edges, waits, strict=True)
-    ]
-    has_middle = layout.pipeline_par > 2
-    slowest = np.maximum(np.maximum(times[0], times[2]), np.where(has_middle, times[1], 0.0))
+
+    def stage(position: int) -> Floats:
+        blocks, dense = stages.blocks[position], stages.dense[position]
+        work = dense * per_dense + (blocks - dense) * per_sparse if routed else blocks * per_dense
+        return work + stages.edges[position] + waits[position]
+
+    times = (stage(0), stage(1), stage(2))
+    slowest = np.maximum(np.maximum(times[0], times[2]), np.where(layout.pipeline_par > 2, times[1], 0.0))
     dense_total = np.where(case.model.experts > 0, case.model.dense_blocks, case.model.num_blocks)
     total = dense_total * per_dense + (case.model.num_blocks - dense_total) * per_sparse
     total = total + level.ends.embedding + level.ends.head + stages.embedding_gather
@@ -148,9 +172,16 @@ def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
     optimizer = optimizer_time(case, rates, held, held_experts, launch_time(case, p))
     tied = tied_exchange(case, rates, p, local_weights(case).vocabulary)
     step = running + data + straggler + optimizer + tied + p.step_constant
+    return _Run(stages, message, times, waits, slowest, total, data, straggler, optimizer, tied, step)
 
-    first = times[0] >= slowest
-    middle = ~first & has_middle & (times[1] >= slowest)
+
+def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
+    """Seconds of one step of every row from its blocks, with its parts [s]."""
+    layout = case.layout
+    run = _run(case, level, p)
+    stages = run.stages
+    first = run.times[0] >= run.slowest
+    middle = ~first & (layout.pipeline_par > 2) & (run.times[1] >= run.slowest)
 
     def slow(of: tuple[Floats, Floats, Floats] | Blocks) -> Floats:
         return np.where(first, of[0], np.where(middle, of[1], of[2]))
@@ -166,18 +197,18 @@ def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
     edge = slow(stages.edges)
     at_edge = np.where(edge > 0, stages.embedding_gather, 0.0)
     parts = (
-        step,
+        run.step,
         *(on_path(name) for name in ("linear", "attention", "elementwise", "recompute", "launch")),
         micro * (edge - at_edge),
         *(on_path(name) for name in ("tensor_exposed", "context_exposed", "expert_exposed")),
         micro * (gathered + at_edge),
-        micro * slow(waits) + (layout.pipeline_par - 1.0) * 2.0 * message,
-        (total - slowest) / layout.pipeline_interleaving,
-        data,
-        tied,
-        optimizer,
-        straggler,
-        np.full_like(step, p.step_constant),
+        micro * slow(run.waits) + (layout.pipeline_par - 1.0) * 2.0 * run.message,
+        (run.total - run.slowest) / layout.pipeline_interleaving,
+        run.data,
+        run.tied,
+        run.optimizer,
+        run.straggler,
+        np.full_like(run.step, p.step_constant),
     )
     return StepTimes(*np.broadcast_arrays(*parts))
 
@@ -191,13 +222,19 @@ def _stages(case: Case, level: BlockLevel, rates: Rates, p: Parameters, message:
     blocks = blocks_per_stage(case)
     local = local_weights(case)
     dense, sparse = level.dense, level.sparse
+    plain = layer_gathers(case, rates, p, local.dense, dense.forward, dense.backward)
+    routed = bool(np.any(case.model.experts > 0))
     gathers = (
-        layer_gathers(case, rates, p, local.dense, dense.forward, dense.backward),
-        layer_gathers(case, rates, p, local.sparse + local.experts, sparse.forward, sparse.backward),
+        plain,
+        layer_gathers(case, rates, p, local.sparse, sparse.forward, sparse.backward, local.experts)
+        if routed
+        else plain,
     )
-    tiers = data_tiers(case, rates, layout.data_par * layout.context_par)
-    gather = EMBEDDING_GATHERS * collective(software.gather_bytes * local.vocabulary, tiers, p, passes=1.0)
-    gather = np.where(layout.fully_sharded > 0, gather, 0.0)
+    gather: Floats = np.zeros(())
+    if np.any(layout.fully_sharded):
+        tiers = data_tiers(case, rates, layout.data_par * layout.context_par)
+        gather = EMBEDDING_GATHERS * collective(software.gather_bytes * local.vocabulary, tiers, p, passes=1.0)
+        gather = np.where(layout.fully_sharded > 0, gather, 0.0)
     blocking = (layout.pipeline_interleaving == 1) & (software.overlap_pipeline == 0)
     one = layout.pipeline_par == 1
     edges = (

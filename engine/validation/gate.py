@@ -11,9 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from engine.calibrated.inputs import GENERATIONS
 from engine.validation.errors import error_table, memory_table
-from engine.validation.predict import validate
-from engine.validation.reading import library_runs
+from engine.validation.mapping import map_runs
+from engine.validation.predict import measured_seconds, validate
+from engine.validation.reading import Runs, library_runs
+from engine.validation.refit import two_fold
+from engine.validation.selection import defective, headline
 
 __all__ = ["TOLERANCE", "accept", "current_predictions", "differences", "stored_errors", "stored_predictions"]
 
@@ -70,6 +74,25 @@ def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     return found
 
 
+def _residuals(runs: Runs) -> pd.DataFrame:
+    """Errors of headline rows when they had no part in the fit, for `engine.validation.uncertainty`."""
+    mapped = map_runs(runs)
+    ratio = measured_seconds(mapped) / two_fold(runs, seeds=(0,)).predicted
+    keep = headline(runs.table) & ~defective(runs.table) & np.isfinite(ratio)
+    generation = np.array(GENERATIONS, object)[mapped.case.accelerator.generation.astype(int)]
+    # Seven hundred runs of one machine would drown all other Ampere runs.
+    keep &= ~runs.table["source"].astype(str).str.startswith("vTrain single").to_numpy(bool)
+    return pd.DataFrame(
+        {
+            "id": runs.table["id"],
+            "generation": generation,
+            "experts": mapped.case.model.experts > 0,
+            "fully_sharded": mapped.case.layout.fully_sharded > 0,
+            "ratio": ratio,
+        }
+    )[keep]
+
+
 def accept() -> list[str]:
     """Store the current predictions and errors; the differences to what was stored before."""
     runs = library_runs()
@@ -79,5 +102,6 @@ def accept() -> list[str]:
     changed = differences(now, stored_predictions()) if path.exists() else [f"{name}: is new" for name in now["id"]]
     now.to_csv(path, index=False, float_format=DIGITS)
     error_table(runs.table, table).to_csv(_file("errors.csv"), index=False, float_format="%.4g")
+    _residuals(runs).to_csv(_file("residuals.csv"), index=False, float_format="%.5g")
     memory_table(runs.table, table).to_csv(_file("memory_errors.csv"), index=False, float_format="%.4g")
     return changed
