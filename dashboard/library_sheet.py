@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import Any, Final
 
-from dashboard.format import ABSENT, plain
+from dashboard.format import ABSENT, MINUS, plain
 from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
 from hardware import System
 from models import Model
@@ -30,7 +30,8 @@ def shown_value(field: Field, value: Any) -> str:
         return " to ".join(plain(each) for each in value)
     if isinstance(value, int | float):
         number = float(f"{value / field.factor:.12g}")
-        return f"{int(number):,}" if number == int(number) and abs(number) < 1e15 else plain(number, 4)
+        whole = number == int(number) and abs(number) < 1e15
+        return (f"{int(number):,}" if whole else f"{number:.6g}").replace("-", MINUS)
     return _CHOICES.get(str(value), str(value))
 
 
@@ -39,22 +40,34 @@ def sheet(thing: Model | System) -> str:
     marks = marks_of(thing)
     parts = []
     for section, found in groupby(fields_of(thing), key=lambda field: field.section):
-        rows = "".join(_row(field, value_at(thing, field.path), marks.get(field.path, [])) for field in found)
+        rows, before = [], ""
+        for field in found:
+            notes = _notes(marks.get(field.path, []), before)
+            rows.append(_row(field, value_at(thing, field.path), notes[0]))
+            before = notes[1]
         parts.append(
             f'<table class="ss-sheet"><caption>{escape(section)}</caption><thead><tr><th>Value of</th><th>Value</th>'
-            f"<th>Mark</th></tr></thead><tbody>{rows}</tbody></table>"
+            f"<th>Mark</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
         )
     return "".join(parts)
 
 
-def _row(field: Field, value: Any, marks: list[Mark]) -> str:
+def _notes(marks: list[Mark], before: str) -> tuple[str, str]:
+    """(the marks of a row as HTML, what the next row must not repeat)."""
+    said = "|".join(f"{mark.kind} {mark.text}" for mark in marks)
+    notes = [
+        f'<span class="ss-mark ss-mark-{mark.kind}">{_WORDS[mark.kind]}</span> '
+        f"{'as above' if said == before else escape(mark.text)}"
+        for mark in marks
+    ]
+    return " ".join(notes), said
+
+
+def _row(field: Field, value: Any, notes: str) -> str:
     known = value is not None and field.unit and field.kind != "table"
     unit = f' <span class="ss-unit">{escape(field.unit)}</span>' if known else ""
     tooltip = f' title="{escape(field.help)}"' if field.help else ""
     label = f"{field.label} [{field.unit}]" if field.kind == "table" else field.label
-    notes = "".join(
-        f'<span class="ss-mark ss-mark-{mark.kind}">{_WORDS[mark.kind]}</span> {escape(mark.text)} ' for mark in marks
-    )
     text = escape(shown_value(field, value))
     return f"<tr><th{tooltip}>{escape(label)}</th><td>{text}{unit}</td><td>{notes}</td></tr>"
 

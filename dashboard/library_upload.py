@@ -37,7 +37,6 @@ def uploader() -> None:
             return
         if isinstance(found, Scenario):
             st.info("This file is a scenario; the Scenarios page opens it.")
-            st.page_link(frame.path("scenarios"), label="Scenarios", icon=":material/bookmarks:")
             return
         _offer(found, file.file_id)
 

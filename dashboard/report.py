@@ -49,7 +49,6 @@ p, li { max-width: 90ch; } .muted, footer { color: light-dark(#66707D, #9AA5B3);
 section { margin: 20px 0 28px; break-inside: avoid; }
 .wide { overflow-x: auto; } pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
   background: light-dark(#F4F6F8, #1A2029); border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
-.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(460px, 1fr)); gap: 28px; }
 """
 
 
@@ -140,7 +139,7 @@ def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:
 
 def _subjects(scenario: Scenario) -> str:
     """Model and system with every value, its marks, and what is left out."""
-    parts = ['<h2>Model and system</h2><div class="two">']
+    parts = ['<h2>Model and system</h2>']
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
         words = f"{lineage(thing)} {'; '.join(changes_in_words(thing))}."
@@ -150,7 +149,7 @@ def _subjects(scenario: Scenario) -> str:
             f'<p class="muted">Source: {escape(thing.source or "not stated")}</p>{made}{sheet(thing)}'
             f"<p><b>Not represented</b></p><ul>{limits}</ul></div>"
         )
-    return "".join(parts) + "</div>"
+    return "".join(parts)
 
 
 def _account(exploration: Exploration, address: str) -> str:

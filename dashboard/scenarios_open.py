@@ -32,7 +32,6 @@ def opener() -> None:
             return
         if not isinstance(found, Scenario):
             st.info("This file is a model or a system, not a scenario; the Library page opens it.")
-            st.page_link(frame.path("library"), label="Library", icon=":material/menu_book:")
             return
         st.markdown(f"**{literal(name_of(found))}**")
         st.caption(literal(f"{sentence_of(found)} · {count(found.space.total)} executions"))

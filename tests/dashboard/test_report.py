@@ -1,0 +1,149 @@
+"""A report holds the engine's figures, loads nothing, and lets no text become markup."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import plotly.offline
+import pytest
+
+import engine
+import hardware
+from dashboard import report
+from dashboard.format import format_value
+from dashboard.wording import title
+from engine import Scenario
+from engine.columns import by_name
+from tests.dashboard.pages import SMALL, exploration
+
+EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
+
+
+class Page(HTMLParser):
+    """The elements of a page, with their attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(dict(attrs).get("id") or tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts[self._open[-1]] = self.texts.get(self._open[-1], "") + data
+
+
+def without_library(content: bytes) -> str:
+    text = content.decode()
+    library = plotly.offline.get_plotlyjs()
+    assert text.count(library) == 1
+    return text.replace(library, "")
+
+
+def test_the_report_holds_the_figures_of_the_engine() -> None:
+    found = exploration()
+    best = found.best
+    assert best is not None
+    text = without_library(report.build(found))
+    page = Page(text)
+    plain = unescape(text)
+    assert title(best) in plain
+    for name in ("sample_rate", "total_time"):
+        number, _, unit = format_value(name, best[name]).partition(" ")
+        assert f'{number} <span class="ss-unit">{unit}' in text
+    assert f"{found.total:,}" in plain
+    document = json.loads(page.texts["scenario"])
+    assert Scenario.from_document(document) == found.scenario
+    figures = json.loads(page.texts["figures"])
+    assert set(figures) >= {"map", "time", "memory", "choices", "frontier", "reasons", "compute", "traffic"}
+    places = {attributes.get("id") for _, attributes in page.elements}
+    assert {f"figure-{key}" for key in figures} <= places
+    cells = found.by_cell()
+    drawn = [point[2] for trace in figures["map"]["light"]["data"] for point in trace.get("customdata") or []
+             if len(point) > 2]  # fmt: skip
+    assert {int(number) for number in cells.loc[cells["feasible"] > 0, "id"]} <= {int(number) for number in drawn}
+    top = found.top(20)
+    assert all(f"<td>{int(number):,}</td>" in text for number in top["id"])
+    assert by_name("sample_rate").short in text
+
+
+def test_the_report_loads_nothing() -> None:
+    page = Page(without_library(report.build(exploration(), "https://example.org/?model=x")))
+    for tag, attributes in page.elements:
+        assert not {"src", "href", "srcset", "action", "data"} & attributes.keys(), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed", "form", "base", "img")
+        assert not any(name.startswith("on") for name in attributes)
+    style = "".join(page.texts.get("style", ""))
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(each["content"] for tag, each in page.elements if each.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe-eval" not in policy
+    assert "script-src 'sha256-" in policy
+
+
+def evil_exploration() -> engine.Exploration:
+    system = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 96.0, "source": EVIL},
+                             name=EVIL, title=EVIL)  # fmt: skip
+    return engine.explore("gpt3-13B", system, **SMALL, limits={"tensor_par": [4], "pipeline_par": [1, 2]})
+
+
+def test_no_text_becomes_markup() -> None:
+    found = evil_exploration()
+    text = without_library(report.build(found, f"http://x/?{EVIL}", EVIL))
+    assert "<img" not in text
+    assert "<script>alert" not in text
+    page = Page(text)
+    assert sum(tag == "script" for tag, _ in page.elements) == 4
+    assert Scenario.from_document(json.loads(page.texts["scenario"])) == found.scenario
+
+
+def test_a_space_in_which_nothing_fits_has_a_report_too() -> None:
+    text = without_library(report.build(exploration("hopeless")))
+    assert "Nothing fits." in text
+    figures = json.loads(Page(text).texts["figures"])
+    assert "map" in figures
+    assert "reasons" in figures
+    assert "time" not in figures
+
+
+@pytest.mark.browser
+def test_the_report_draws_itself_offline(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium here")
+    file = tmp_path / "report.html"
+    file.write_bytes(report.build(evil_exploration(), "http://x/", EVIL))
+    complaints: list[str] = []
+    asked: list[str] = []
+    with playwright.sync_playwright() as run:
+        browser = run.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(offline=True, color_scheme="dark").new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda problem: complaints.append(str(problem)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(file.as_uri())
+        page.wait_for_selector("#figure-traffic .main-svg")
+        drawn: Any = page.evaluate("document.querySelectorAll('.main-svg').length")
+        browser.close()
+    assert drawn >= 7
+    assert complaints == []
+    assert [url for url in asked if not re.match(r"file:|data:|blob:", url)] == []

@@ -1,0 +1,227 @@
+"""The Scenarios page lists what was saved and explored; kept files are written whole and read with care."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import hardware
+import models
+from dashboard import scenarios_data
+from dashboard.scenarios_data import age, best_of, entries, searched, size
+from dashboard.untrusted import Refused
+from dashboard.user_files import MOST_FILES, UserFiles
+from engine import Scenario
+from tests.dashboard.pages import ROOT, SMALL, html
+from tests.dashboard.server import Place, own_server
+
+LIMITS = {"tensor_par": [4], "pipeline_par": [1, 2]}
+
+
+def small(**more: Any) -> Scenario:
+    return Scenario.of("gpt3-13B", "h100_80g_nvl8", **{**SMALL, "limits": LIMITS, **more})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with own_server(tmp_path) as found:
+        yield found
+
+
+def explored(place: Place, scenario: Scenario) -> None:
+    job = place.runner.request(scenario)
+    assert job.wait(60)
+    assert job.state == "done", job.problem
+
+
+def page(link: dict[str, str] | None = None) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios.py"), default_timeout=60)
+    app.session_state["_url"] = dict(link or {})
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def test_entries_join_what_was_saved_with_what_was_explored(place: Place) -> None:
+    one, two, three = small(), small(num_procs=32), small(num_procs=64)
+    explored(place, one)
+    explored(place, two)
+    ident = place.files.keep("Mine", one, "pareto", {"pareto_x": "total_time"})
+    place.files.keep("Not explored", three)
+    found = {entry.title: entry for entry in entries(place.files, place.runner)}
+    assert found["Mine"].record is not None
+    assert found["Mine"].ident == ident
+    assert found["Not explored"].record is None
+    assert sum(entry.saved is None for entry in found.values()) == 1
+    best = best_of(found["Mine"], place.runner)
+    truth = place.runner.request(one).exploration
+    assert truth is not None
+    assert best is not None
+    assert truth.best is not None
+    assert (best.total, best.feasible, best.rate) == (truth.total, truth.feasible, truth.best["sample_rate"])
+    assert best.degrees == tuple(truth.best[name] for name in ("tensor_par", "pipeline_par", "data_par"))
+    place.runner.forget(one.key)
+    fresh = next(entry for entry in entries(place.files, place.runner) if entry.title == "Mine")
+    assert fresh.job is None
+    assert best_of(fresh, place.runner) == best
+    assert best_of(found["Not explored"], place.runner) is None
+    assert [entry.title for entry in searched(found.values(), "mine 13b")] == ["Mine"]
+
+
+def test_saving_renaming_copying_and_deleting(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path / "x.user")
+    scenario = small()
+    ident = files.keep("  A   title ", scenario, "pareto", {"pareto_x": "total_time", "BAD NAME": "x"})
+    assert [(saved.title, saved.page, dict(saved.view)) for saved in UserFiles(tmp_path / "x.user").saved()] == [
+        ("A title", "pareto", {"pareto_x": "total_time"})
+    ]
+    files.rename(ident, "<script>alert(1)</script>")
+    copy = files.duplicate(ident)
+    saved = {each.ident: each for each in files.saved()}
+    assert saved[copy].title == "<script>alert(1)</script> (copy)"
+    assert saved[copy].scenario == saved[ident].scenario == scenario
+    files.forget(ident)
+    assert [each.ident for each in files.saved()] == [copy]
+    for action in (lambda: files.rename(ident, "x"), lambda: files.forget(ident), lambda: files.duplicate("../../x"),
+                   lambda: files.rename(copy, ""), lambda: files.rename(copy, "x" * 121)):  # fmt: skip
+        with pytest.raises(Refused):
+            action()
+    assert not [path for path in (tmp_path / "x.user").rglob("*") if path.is_file() and path.suffix != ".json"]
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/passwd", "a\\b", "con", "x" * 120, "ünï", "<b>", "a/b.json"])
+def test_names_never_become_paths(tmp_path: Path, name: str) -> None:
+    files = UserFiles(tmp_path / "deep" / "x.user")
+    files.keep_model(models.load("gpt3-13B").model_copy(update={"name": name}))
+    files.keep_system(hardware.edited(hardware.load("a100_80g"), {"mem1.capacity_gib": 96.0}, name=name))
+    assert set(files.models()) == set(files.systems()) == {name}
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 2
+    assert all(path.parent.parent == tmp_path / "deep" / "x.user" for path in written)
+    files.drop_model(name)
+    files.drop_system(name)
+    assert not files.models()
+    assert not files.systems()
+
+
+def test_library_names_are_taken_and_numbers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = UserFiles(tmp_path)
+    with pytest.raises(Refused, match="another name"):
+        files.keep_model(models.load("gpt3-13B"))
+    with pytest.raises(Refused, match="another name"):
+        files.keep_system(hardware.load("a100_80g_sxm@50g"))
+    assert MOST_FILES >= 100
+    monkeypatch.setattr("dashboard.user_files.MOST_FILES", 2)
+    files.keep("a", small())
+    files.keep("b", small())
+    with pytest.raises(Refused, match="limit"):
+        files.keep("c", small())
+    with pytest.raises(Refused, match="keeps nothing"):
+        UserFiles(None).keep("a", small())
+
+
+def test_damaged_and_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path)
+    ident = files.keep("good", small())
+    folder = tmp_path / "scenarios"
+    document = json.loads((folder / f"{ident}.json").read_text())
+    bad = {
+        "0" * 16: b"{", "1" * 16: b"[1]", "2" * 16: json.dumps({**document, "format": "shardscape-saved/9"}).encode(),
+        "3" * 16: json.dumps({**document, "scenario": {}}).encode(), "4" * 16: b"\xff" * 10, "5" * 16: b" " * 2_000_000,
+        "6" * 16: json.dumps({**document, "title": 5}).encode(),
+    }  # fmt: skip
+    for name, content in bad.items():
+        (folder / f"{name}.json").write_bytes(content)
+    (folder / "notes.txt").write_text("not ours")
+    (folder / ("7" * 16 + ".json")).symlink_to("/etc/passwd")
+    assert [saved.title for saved in files.saved()] == ["good"]
+    assert len(files.problems) == len(bad)
+    assert all(len(problem) <= 400 for problem in files.problems)
+
+
+def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Refused, match="could not be saved"):
+        UserFiles(tmp_path / "file" / "x").keep("a", small())
+
+
+def test_the_page_without_anything(place: Place) -> None:
+    assert "Nothing here yet" in page().info[0].value
+
+
+def test_the_page_lists_and_shows(place: Place) -> None:
+    explored(place, small())
+    ident = place.files.keep("**Bold** <script>", small(), "pareto")
+    place.files.keep("Not explored", small(num_procs=64))
+    app = page({"scenarios_pick": ident})
+    table = app.dataframe[0].value
+    assert table["Title"].tolist() == ["Not explored", "**Bold** <script>"]
+    truth = place.runner.request(small()).exploration
+    assert truth is not None
+    assert truth.best is not None
+    assert table["samples/s"].tolist()[1] == truth.best["sample_rate"]
+    assert "&lt;script&gt;" in html(app)
+    assert "<script>" not in html(app)
+    app.text_input(key="scenarios_search").set_value("nothing like it").run()
+    assert "None of the 2 entries" in app.info[0].value
+
+
+def test_the_buttons_of_the_page(place: Place) -> None:
+    explored(place, small())
+    key = small().key
+    app = page({"scenarios_pick": key})
+    app.text_input(key=f"scenarios_title_{key}").set_value("Kept")
+    app.button(key="scenarios_rename").click().run()
+    assert [saved.title for saved in place.files.saved()] == ["Kept"]
+    app.button(key="scenarios_duplicate").click().run()
+    assert sorted(saved.title for saved in place.files.saved()) == ["Kept", "Kept (copy)"]
+    app.button(key="scenarios_forget").click().run()
+    assert [saved.title for saved in place.files.saved()] == ["Kept"]
+    app.button(key="scenarios_delete").click().run()
+    assert not app.exception
+    assert place.runner.store is not None
+    assert place.runner.store.records() == []
+    assert [saved.title for saved in place.files.saved()] == ["Kept"]
+
+
+def test_two_are_listed_side_by_side(place: Place) -> None:
+    one, two = place.files.keep("First", small()), place.files.keep("Second", small(num_procs=64))
+    app = page({"scenarios_pick": f"{one}.{two}"})
+    assert "2 scenarios" in html(app)
+    assert "First" in html(app)
+    assert "Second" in html(app)
+
+
+def test_without_a_store_the_page_lists_what_is_in_memory() -> None:
+    with own_server(None) as place:
+        explored(place, small())
+        table = page().dataframe[0].value
+        assert table["Size"].tolist() == ["in memory"]
+
+
+def test_opening_a_file(place: Place) -> None:
+    from streamlit.testing.v1.element_tree import Button
+
+    app = page()
+    upload = app.file_uploader[0]
+    upload.set_value(("sent.json", json.dumps(small().to_document()).encode(), "application/json")).run()
+    assert any(isinstance(button, Button) and button.key == "scenarios_open_file" for button in app.button)
+    upload = app.file_uploader[0]
+    upload.set_value(("sent.json", b'{"format": "shardscape-scenario/2"}', "application/json")).run()
+    assert "newer" in app.error[0].value
+    assert not app.exception
+
+
+def test_ages_and_sizes() -> None:
+    assert [age(0, now) for now in (5, 150, 7_300, 200_000, 70_000_000)] == [
+        "just now", "2 min ago", "2 h ago", "2 days ago", "2 years ago",
+    ]  # fmt: skip
+    assert [size(number) for number in (None, 12, 1_500, 12_300_000, 4_200_000_000)] == [
+        "–", "12 B", "1.50 kB", "12.3 MB", "4.20 GB",
+    ]  # fmt: skip
+    assert scenarios_data.sentence_of(small()) == "FP16 · batch 32 · 2 limits"
