@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,10 +15,13 @@ from dashboard.text import literal
 from engine import Exploration
 from engine.columns import Column, choice_label
 
-__all__ = ["NAME", "active", "bar"]
+__all__ = ["NAME", "active", "bar", "cell_in_force", "ignore_cell", "relax"]
 
 NAME: Final = "results_where"
 """Parameter of the link that holds the filters."""
+_IGNORED: Final = "results_cell"
+"""Parameter of the link that names a selected cell which does not filter the table."""
+_CELL: Final = re.compile(r"(\d{1,9}x\d{1,9})?")
 _PICKED: Final = "results_filter_column"
 _MOST_CHOICES: Final = 40
 """Distinct values of a field that are offered one by one; above, a range is asked for."""
@@ -28,13 +32,29 @@ def active() -> list[Filter]:
     filters, problems = parse(state.url_value(NAME, "", PATTERN))
     for problem in problems:
         st.warning(literal(problem), icon=":material/filter_alt_off:")
-    cell = state.selected_cell()
+    cell = cell_in_force()
     if cell is not None:
         named = {one.column.name for one in filters}
         for name, degree in zip(("tensor_par", "pipeline_par"), cell, strict=True):
             if name not in named:
                 filters.append(Filter(FILTERABLE[name], (degree,)))
     return filters
+
+
+def cell_in_force() -> tuple[int, int] | None:
+    """The selected cell if it filters the table: a cell selected elsewhere does, until its filter is removed here."""
+    cell = state.selected_cell()
+    return None if cell is None or _cell_text(cell) == state.url_value(_IGNORED, "", _CELL) else cell
+
+
+def ignore_cell() -> None:
+    """Keep the selected cell from filtering the table; another one will again."""
+    cell = state.selected_cell()
+    state.set_url_value(_IGNORED, None if cell is None else _cell_text(cell))
+
+
+def _cell_text(cell: tuple[int, int]) -> str:
+    return f"{cell[0]}x{cell[1]}"
 
 
 def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
@@ -78,19 +98,19 @@ def _frozen(where: Sequence[Any]) -> list[Any]:
 
 
 def _put(filters: Sequence[Filter]) -> None:
-    """Put filters in the link. A selected cell is given up where its filters went."""
+    """Put filters in the link."""
     state.set_url_value(NAME, text(filters) or None)
 
 
 def _drop(name: str) -> None:
     filters = active()
-    if name in ("tensor_par", "pipeline_par") and state.selected_cell() is not None:
-        state.select_cell(None)
+    if name in ("tensor_par", "pipeline_par"):
+        ignore_cell()
     _put([one for one in filters if one.column.name != name])
 
 
 def _clear() -> None:
-    state.select_cell(None)
+    ignore_cell()
     _put([])
 
 

@@ -16,7 +16,7 @@ from dashboard.charts.histogram import histogram
 from dashboard.controls import choose, segments, show
 from dashboard.filters import FILTERABLE, Filter, conditions
 from dashboard.format import count, format_value, percent
-from dashboard.results_filter import active, bar, relax
+from dashboard.results_filter import active, bar, cell_in_force, ignore_cell, relax
 from dashboard.tables import table
 from engine import Exploration
 from engine.columns import ALL, FIELDS, STATISTICS, STORED, by_name
@@ -156,7 +156,7 @@ def _column_chooser(names: list[str]) -> None:
             key = f"results_columns_{group}"
             st.session_state[key] = [name for name in members if name in names]
             st.pills(group, members, selection_mode="multi", key=key, on_change=changed,
-                     format_func=lambda name: by_name(name).short)  # fmt: skip
+                     format_func=lambda name: by_name(name).label)  # fmt: skip
 
 
 def _export_menu(
@@ -204,7 +204,10 @@ def _pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
 
 def _pick(rows: pd.DataFrame) -> None:
     picked = st.session_state["results_table"].selection.rows
+    filtered = cell_in_force() is not None
     state.select(int(rows["id"].iloc[picked[0]]) if picked else None)
+    if not filtered:  # a picked row selects its cell, which must not change the table it was picked from
+        ignore_cell()
 
 
 def _quick(exploration: Exploration, where: list[Condition], by: str, left: int, mode: str) -> None:

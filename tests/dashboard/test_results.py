@@ -97,6 +97,14 @@ def test_filters_sort_and_page_of_a_link() -> None:
     assert f"{found.feasible:,} all feasible" in html(again(page, found))
 
 
+def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
+    found = exploration()
+    page = run("results", found, {"cell": "2x2", "results_cell": "2x2", "id": str(int(found.top(1)["id"].iloc[0]))})
+    assert f"{found.feasible:,} all feasible" in html(page)
+    page = run("results", found, {"cell": "2x2", "results_cell": "4x2"})
+    assert set(page.dataframe[0].value["tensor_par"]) == {2}
+
+
 def test_applying_a_filter() -> None:
     found = exploration()
     page = run("results", found)
