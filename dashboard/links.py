@@ -20,6 +20,7 @@ from dashboard.packing import packed, unpacked
 from dashboard.untrusted import Refused, checked, sentence
 from engine import LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import by_name
+from engine.execution import LARGEST
 from engine.limits import OPTIONS, normalise
 
 __all__ = [
@@ -215,8 +216,8 @@ def _name(what: str, text: str) -> str:
 
 
 def _whole(name: str, text: str) -> int:
-    if _NUMBER.fullmatch(text) is None or int(text) < 1:
-        raise LinkError(f"{name} is {_short(text)}; it must be a whole number of at least 1.")
+    if _NUMBER.fullmatch(text) is None or not 1 <= int(text) <= LARGEST:
+        raise LinkError(f"{name} is {_short(text)}; it must be a whole number from 1 to {LARGEST:,}.")
     return int(text)
 
 
