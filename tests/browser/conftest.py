@@ -1,0 +1,104 @@
+"""A server of its own and a real Chromium for the tests of this folder; all are skipped where there is no Chromium."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+ROOT = Path(__file__).parent.parent.parent
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+SMALL = "model=gpt3-13B&system=h100_80g_nvl8&procs=16&batch=32&type=float16"
+
+_FAULTS = re.compile(r"Traceback|Exception|Error|[Ww]arning|[Dd]eprecat")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.path).parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.browser)
+            if not CHROMIUM.exists():
+                item.add_marker(pytest.mark.skip(reason=f"no Chromium at {CHROMIUM}: apt-get install chromium"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with an empty store; its log must stay free of faults."""
+    folder = tmp_path_factory.mktemp("server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = folder / "log.txt"
+    command = [
+        sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
+        "--server.fileWatcherType", "none",
+    ]  # fmt: skip
+    environment = {**os.environ, "SHARDSCAPE_STORE": str(folder / "results.duckdb")}
+    with log.open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            text = log.read_text()
+            process.terminate()
+            process.wait(20)
+    assert _FAULTS.search(text) is None, f"The server's log has a fault:\n{text}"
+
+
+def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(200):
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{address}/_stcore/health", timeout=2) as answer:
+                if answer.read() == b"ok":
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"The server did not start:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def warm(browser: Browser, server: str) -> BrowserContext:
+    """A context whose cache has the application's scripts, so that tests do not wait for them again."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    page = context.new_page()
+    page.goto(f"{server}/?{SMALL}")
+    page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=60_000)
+    page.close()
+    return context
+
+
+@pytest.fixture
+def visit(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
+    """Opens the application at a link and waits for the map."""
+    pages: list[Page] = []
+
+    def opened(query: str = SMALL) -> Page:
+        page = warm.new_page()
+        pages.append(page)
+        page.goto(f"{server}/?{query}")
+        page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=30_000)
+        page.wait_for_selector(".st-key-panel .ss-facts, .st-key-panel .ss-chips", timeout=15_000)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()

@@ -1,0 +1,148 @@
+"""The Explore page in a real browser: clicking, switching, links, downloads, hostile links."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard.format import format_value
+from engine import Exploration, explore
+from engine.columns import STORED
+from tests.browser.conftest import SMALL
+
+Visit = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def direct() -> Exploration:
+    return explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+
+
+def panel_title(page: Page) -> str:
+    return page.locator(".st-key-panel .ss-head").first.inner_text()
+
+
+def click_cell(page: Page, number: int) -> None:
+    """Clicks the cell of that position in the map. The pointer has to rest on it first, as a person's does."""
+    box = page.locator(".st-key-explore_map .barlayer .point path").nth(number).bounding_box()
+    assert box is not None
+    page.wait_for_timeout(400)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
+    page.wait_for_timeout(400)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def test_the_default_page_shows_the_map_of_6_582_816_executions(visit: Visit) -> None:
+    page = visit("")
+    expect(page.locator(".st-key-bar_end")).to_contain_text("6.58 M executions", timeout=15_000)
+    assert page.locator(".st-key-explore_map .barlayer .point path").count() == 35
+    expect(page.locator("[data-testid=stAlert]")).to_have_count(0)
+
+
+def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
+    visit: Visit, browser: Browser, server: str, direct: Exploration
+) -> None:
+    page = visit()
+    cells = direct.by_cell()
+    best = cells.loc[cells["value"].idxmax()]
+    other = int((cells["tensor_par"] != best["tensor_par"]).argmax())
+    row = cells.iloc[other]
+    title = f"TP {row['tensor_par']} × PP {row['pipeline_par']} × DP {row['data_par']}"
+    assert panel_title(page) != title
+    click_cell(page, other)
+    expect(page.locator(".st-key-panel .ss-head").first).to_have_text(title, timeout=8_000)
+    step = format_value("total_time", direct.evaluate_ids([row["id"]])["total_time"].iloc[0])
+    expect(page.locator(".st-key-panel .ss-facts")).to_contain_text(step)
+    page.wait_for_url(f"**cell={row['tensor_par']}x{row['pipeline_par']}**")
+
+    page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
+    link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
+    assert link.startswith(server)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        elsewhere = context.new_page()
+        elsewhere.goto(link)
+        expect(elsewhere.locator(".st-key-panel .ss-head").first).to_have_text(title, timeout=60_000)
+        expect(elsewhere.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    finally:
+        context.close()
+
+
+def test_another_metric_changes_the_map_and_the_link(visit: Visit, direct: Exploration) -> None:
+    page = visit()
+    page.locator(".st-key-explore_toolbar").get_by_text("Step time", exact=True).click()
+    page.wait_for_url("**metric=total_time**")
+    fastest = direct.by_cell("total_time")["value"].min()
+    number = format_value("total_time", fastest).partition(" ")[0]
+    expect(page.locator(".st-key-explore_map .scatterlayer text").filter(has_text=number).first).to_be_visible()
+
+
+def test_choosing_another_model_explores_it(visit: Visit) -> None:
+    page = visit()
+    page.locator(".st-key-sentence [data-testid=stPopover]").first.locator("button >> visible=true").click()
+    page.get_by_role("combobox", name="Model").click()
+    page.get_by_role("combobox", name="Model").fill("GPT-3 6.7B")
+    page.get_by_role("option", name="GPT-3 6.7B", exact=True).click()
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 6.7B", timeout=10_000)
+    page.wait_for_url("**model=gpt3-6.7B**")
+    assert page.locator("[data-testid=stException]").count() == 0
+
+
+def test_downloads_hold_what_the_engine_found(visit: Visit, direct: Exploration, tmp_path: Path) -> None:
+    page = visit()
+    page.get_by_role("button", name="Download", exact=True).locator("visible=true").click()
+    with page.expect_download(timeout=30_000) as parquet:
+        page.get_by_test_id("stPopoverBody").get_by_role("button", name="Parquet").click()
+    path = tmp_path / "executions.parquet"
+    parquet.value.save_as(path)
+    table = pq.read_table(path)
+    assert table.column_names == [column.name for column in STORED]
+    own = direct.rows.table()
+    assert table.num_rows == own.num_rows == direct.feasible
+    for name in ("id", "tensor_par", "total_time", "sample_rate", "proc_mem_tier1_cap_req"):
+        assert table[name].to_pylist() == own[name].to_pylist()
+    assert table.schema.field("total_time").metadata[b"unit"] == b"s"
+
+    with page.expect_download(timeout=60_000) as packed:
+        page.get_by_test_id("stPopoverBody").get_by_role("button", name="CSV").click()
+    archive = tmp_path / "executions.zip"
+    packed.value.save_as(archive)
+    with zipfile.ZipFile(archive) as content, content.open("executions.csv") as file:
+        rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8"))
+        heads = next(rows)
+        first = next(rows)
+        assert sum(1 for _ in rows) + 1 == direct.feasible
+    assert "total_time [s]" in heads
+    assert float(first[heads.index("total_time [s]")]) == own["total_time"][0].as_py()
+
+
+def test_a_hostile_link_gets_one_message_and_harms_nothing(visit: Visit) -> None:
+    script = quote("<img src=x onerror=\"document.title='taken'\">![x](http://127.0.0.1:1/x.png)")
+    page = visit(f"model={script}&procs=99999999999999999999&limits={quote('tensor_par:1;;evil:2')}&cell={script}")
+    expect(page.locator("[data-testid=stAlert]")).to_have_count(1)
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 175B")
+    assert page.title() != "taken"
+    assert page.locator("[data-testid=stAlert] img").count() == 0
+
+
+def test_switching_pages_keeps_the_scenario(visit: Visit) -> None:
+    page = visit(f"{SMALL}&cell=4x2")
+    page.get_by_role("link", name="Memory", exact=True).first.click()
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B", timeout=15_000)
+    page.wait_for_url("**/memory?**cell=4x2**")
+
+
+def test_the_map_is_there_as_a_table_too(visit: Visit) -> None:
+    page = visit()
+    page.get_by_role("button", name="View", exact=True).locator("visible=true").click()
+    page.get_by_text("As table", exact=True).click()
+    expect(page.locator(".st-key-explore_cells [data-testid=stDataFrame]")).to_be_visible(timeout=8_000)
+    page.wait_for_url("**map_table=on**")
