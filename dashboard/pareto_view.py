@@ -108,7 +108,8 @@ def _plot(
     better = " and ".join(f"{by_name(name).better} {in_sentence(by_name(name).label)}" for name in axes)
     note = f"Marks: no execution has {better} at once. Shading: how many executions lie there. Click a mark."
     if len(marks) < len(found):
-        note += f" {len(found) - len(marks)} frontier executions at 0 have no place on a logarithmic axis."
+        gone = len(found) - len(marks)
+        note += f" {gone} of the frontier {'is' if gone == 1 else 'are'} at 0 and so not on the logarithmic axis."
     st.caption(note)
 
 
