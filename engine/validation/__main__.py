@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     report = commands.add_parser("report", help="predict measured runs and print tables of errors")
     report.add_argument("--runs", help="a CSV file in the schema of runs.csv; the package's runs where left out")
     report.add_argument("--out", help="where to write the predictions as CSV")
-    fitting = commands.add_parser("fit", help="fit the ten parameters and test them on unseen halves")
+    fitting = commands.add_parser("fit", help="fit the few free parameters and test them on unseen halves")
     fitting.add_argument("--save", action="store_true", help="write the fitted calibration into the package")
     commands.add_parser("accept", help="store predictions and errors for the regression gate")
     chosen = parser.parse_args(arguments)

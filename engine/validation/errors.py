@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.validation.ranking import layout_groups, ranking
-from engine.validation.selection import defective, headline, sets_of
+from engine.validation.selection import defective, reported, sets_of
 
 __all__ = ["ERROR_COLUMNS", "error_statistics", "error_table", "memory_table", "source_family"]
 
@@ -65,7 +65,7 @@ def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
         prediction), and where there is Calculon's column its rows, mean, median, bias, tau and regret, prefixed
         `calculon_`, with `same_rows_mean`: our mean error on its rows.
     """
-    chosen = headline(table) if "split" in table and (table["split"] != "").any() else np.ones(len(table), bool)
+    chosen = reported(table)
     groups, batch = layout_groups(table), table["gbs"].to_numpy(np.float64)
     measured = predictions["measured_step_time_s"].to_numpy(np.float64)
     source = source_family(table["source"])
@@ -115,7 +115,7 @@ def _beside(
 
 def memory_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """Errors of predicted memory per source: rows, mean, median, largest, bias [%]."""
-    chosen = headline(table) if "split" in table and (table["split"] != "").any() else np.ones(len(table), bool)
+    chosen = reported(table)
     error = predictions["memory_error"].to_numpy(np.float64)
     source = source_family(table["source"])
     found = []

@@ -24,10 +24,13 @@ __all__ = ["SEEDS", "TwoFold", "fit_all", "leave_one_source_out", "start_paramet
 SEEDS = (0, 1, 2, 3, 4)
 """Seeds of the random halves that two-fold errors are averaged over."""
 ROUND_START: dict[str, float] = {
-    "sustained_ampere": 0.75, "sustained_hopper": 0.65, "sustained_blackwell": 0.5, "power_exponent": 1.0,
-    "eight_bit": 0.9, "attention": 0.6, "launch": 30e-6, "overlap_data": 0.75, "overlap_tensor": 0.75,
+    "sustained_ampere": 0.75,
+    "sustained_hopper": 0.65,
+    "sustained_blackwell": 0.5,
+    "attention": 0.6,
+    "launch": 30e-6,
     "immaturity": 0.15,
-}  # fmt: skip
+}
 """Where every fit starts and its prior is centred: round values from microbenchmarks and papers, not the last fit."""
 
 

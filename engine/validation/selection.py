@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["defective", "fit_weights", "fold_groups", "headline", "sets_of", "two_folds"]
+__all__ = ["defective", "fit_weights", "fold_groups", "headline", "reported", "sets_of", "two_folds"]
 
 Rows = npt.NDArray[np.bool_]
 
@@ -30,6 +30,18 @@ def headline(table: pd.DataFrame) -> Rows:
     """Rows that errors are reported on [rows]."""
     found = (table["split"] == "calibration") & (table["core"] == 1) & (table["completeness"] == "full")
     return found.to_numpy(bool)
+
+
+def reported(table: pd.DataFrame) -> Rows:
+    """Rows of any table that its errors are reported on [rows].
+
+    Headline rows where there are any; else complete last measurements outside the `aux` split; else all rows.
+    """
+    complete = (table["core"] == 1) & (table["completeness"] == "full") & (table["split"] != "aux")
+    for found in (headline(table), complete.to_numpy(bool)):
+        if found.any():
+            return found
+    return np.ones(len(table), bool)
 
 
 def defective(table: pd.DataFrame) -> Rows:

@@ -15,7 +15,7 @@ from engine.validation.mapping import map_runs
 from engine.validation.predict import measured_seconds
 from engine.validation.ranking import kendall_tau, ranking
 from engine.validation.refit import start_parameters, two_fold
-from engine.validation.selection import defective, fit_weights, fold_groups, headline, two_folds
+from engine.validation.selection import defective, fit_weights, fold_groups, headline, reported, two_folds
 
 
 def test_no_prediction_moves_unnoticed() -> None:
@@ -80,6 +80,17 @@ def test_headline_and_fitted_rows_are_the_stated_ones() -> None:
     assert (defective(table) & headline(table)).sum() == 4
     assert (fit_weights(table) > 0).sum() == 437 + 710 - 4
     assert not fit_weights(table)[~headline(table)].any()
+
+
+def test_tables_without_a_split_or_kept_aside_are_reported_too() -> None:
+    runs = library_runs()
+    rows = headline(runs.table)
+    aside = runs.table[rows].assign(split="heldout").reset_index(drop=True)
+    assert reported(aside).all()
+    assert reported(aside.assign(core=np.nan, completeness="", split="")).all()
+    assert (reported(runs.table) == rows).all()
+    table = error_table(aside, validate(aside)).set_index("name")
+    assert table.loc["published runs", "rows"] == 430
 
 
 def test_folds_keep_groups_together_and_are_even() -> None:
