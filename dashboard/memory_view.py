@@ -30,8 +30,8 @@ _TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
 def render(exploration: Exploration, mode: str) -> None:
     """Draw the page."""
-    chosen = subject(exploration)
     needs = _needs(exploration, exploration.key)
+    chosen = _nearest(exploration, needs) or subject(exploration)
     if chosen is None:
         _nothing_fits(exploration, needs)
     else:
@@ -49,6 +49,17 @@ def render(exploration: Exploration, mode: str) -> None:
             _best_of_cells(exploration, mode)
     with least.container(border=True, gap="xsmall", height="stretch"):
         _needed(exploration, needs, mode)
+
+
+def _nearest(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
+    """The least demanding execution of the selected cell if nothing in it fits; None otherwise."""
+    cell = state.selected_cell()
+    if cell is None or state.selected_id() is not None:
+        return None
+    here = needs[(needs["tensor_par"] == cell[0]) & (needs["pipeline_par"] == cell[1]) & ~needs["fits"].astype(bool)]
+    if not len(here):
+        return None
+    return Subject(evaluated(exploration, exploration.key, int(here["id"].iloc[0])), "nearest to fitting in its cell")
 
 
 def capacities(exploration: Exploration) -> tuple[float, float]:

@@ -51,6 +51,14 @@ def test_an_execution_without_room_is_drawn_past_the_line() -> None:
     assert "Too much" in html(page)
 
 
+def test_a_cell_without_room_shows_its_nearest_execution() -> None:
+    found = exploration("tight")
+    nearest = needs_of(found.scenario).iloc[0]
+    page = run("memory", found, {"cell": f"{nearest['tensor_par']}x{nearest['pipeline_par']}"})
+    assert "nearest to fitting in its cell" in html(page)
+    assert gibibytes(nearest["need"]).split()[0] in html(page)
+
+
 def test_the_bars_are_the_best_of_every_cell() -> None:
     found = exploration()
     page = run("memory", found)
