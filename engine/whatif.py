@@ -28,12 +28,13 @@ from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
 from engine.space import SpaceError
-from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters
+from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters, system_changes
 from engine.whatif_search import Point, searcher_of, transferred
 
 __all__ = [
-    "Answer", "ChangeError", "Parameter", "Point", "Study", "changed", "coarse_first", "parameter", "parameters",
-    "reoptimise", "sensitivity", "size_range", "sizes", "sweep", "sweep_two", "values_around",
+    "Answer", "ChangeError", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first", "parameter",
+    "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sweep", "sweep_two", "system_changes",
+    "values_around",
 ]  # fmt: skip
 
 Result = TypeVar("Result")

@@ -10,7 +10,7 @@ from dashboard.charts.template import TICK_SIZE, Chart, base, empty, note, unfad
 from dashboard.format import count, format_value, percent, scale_for
 from dashboard.palette import palette
 
-HEIGHT: Final = 316
+HEIGHT: Final = 330
 RATE: Final = "sample_rate"
 Show = Literal["per GPU", "total"]
 
@@ -74,7 +74,8 @@ def size_bars(sizes: Sequence[Size], mode: str = "light", *, here: int, show: Sh
         range=[-0.6, len(shown) - 0.4], title_text="GPUs (best TP·PP at the foot)",
     )  # fmt: skip
     if show == "per GPU":
-        figure.update_yaxes(range=[0, 1.08], tickformat=".0%", showgrid=True, nticks=6)
+        figure.update_yaxes(range=[0, 1.08], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
+                             ticktext=["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"], showgrid=True)  # fmt: skip
     else:
         figure.update_yaxes(range=[0, top * 1.1], title_text=scale.unit, showgrid=True, nticks=6)
     figure.update_layout(uniformtext={"mode": False}, bargap=0)

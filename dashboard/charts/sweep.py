@@ -10,7 +10,7 @@ from dashboard.charts.template import Chart, base, empty, note
 from dashboard.format import format_value, plain, relative, scale_for
 from dashboard.palette import Palette, palette
 
-HEIGHT: Final = 316
+HEIGHT: Final = 348
 RATE: Final = "sample_rate"
 
 

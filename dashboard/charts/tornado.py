@@ -50,15 +50,14 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     for row, swing in zip(places, shown, strict=True):
         for kept in (swing.down_kept, swing.up_kept):
             if math.isfinite(kept):
-                figure.add_shape(type="line", x0=kept, x1=kept, y0=row - _TICK / 2, y1=row + _TICK / 2,
+                figure.add_shape(type="line", x0=100 * kept, x1=100 * kept, y0=row - _TICK / 2, y1=row + _TICK / 2,
                                  line={"color": colours.text, "width": 2}, layer="above")  # fmt: skip
         _labels(figure, swing, row, reach, colours)
     figure.add_shape(type="line", x0=0, x1=0, y0=-0.6, y1=len(shown) - 0.4, layer="above",
                      line={"color": colours.muted, "width": 1})  # fmt: skip
     figure.update_layout(barmode="overlay", uniformtext={"mode": False}, margin={"t": 26, "b": 4})
     figure.update_xaxes(
-        range=[low - 0.2 * reach, high + 0.2 * reach], tickformat="+.0%" if reach > 0.08 else "+.1%", showgrid=True,
-        nticks=6,
+        range=[100 * (low - 0.2 * reach), 100 * (high + 0.2 * reach)], ticksuffix=" %", showgrid=True, nticks=6,
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=places, ticktext=[swing.label for swing in shown], range=[-0.6, len(shown) - 0.4],
@@ -75,7 +74,7 @@ def _bars(
     kept = [float(swing[pick + 2]) for swing in shown]
     figure.add_trace(
         go.Bar(
-            x=[gain if math.isfinite(gain) else 0.0 for gain in gains],
+            x=[100 * gain if math.isfinite(gain) else 0.0 for gain in gains],
             y=list(places),
             orientation="h",
             width=_THICK,
@@ -105,7 +104,7 @@ def _labels(figure: go.Figure, swing: Swing, row: int, reach: float, colours: Pa
     left, right = min([0.0, *ends]), max([0.0, *ends])
     flat = all(abs(value) < 5e-4 for value in ends)
     if flat:
-        note(figure, "±0" if ends else ABSENT, colours, x=right + 0.015 * reach, y=row, xanchor="left")
+        note(figure, "±0" if ends else ABSENT, colours, x=100 * (right + 0.015 * reach), y=row, xanchor="left")
         return
     both = [(swing.down, "down"), (swing.up, "up")]
     for gain, _ in both:
@@ -115,7 +114,7 @@ def _labels(figure: go.Figure, swing: Swing, row: int, reach: float, colours: Pa
         if any(other < gain if worse else other > gain for other, _ in both):
             continue  # the longer bar on this side has the label
         place = left - 0.015 * reach if worse else right + 0.015 * reach
-        note(figure, signed_percent(gain).removesuffix(" %"), colours, x=place, y=row, colour=colours.text,
+        note(figure, signed_percent(gain).removesuffix(" %"), colours, x=100 * place, y=row, colour=colours.text,
              xanchor="right" if worse else "left")  # fmt: skip
 
 

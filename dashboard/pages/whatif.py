@@ -1,0 +1,5 @@
+"""What-if: change the hardware, the model or the machine, and see which execution is best then."""
+
+from dashboard.whatif_view import render
+
+render()

@@ -1,0 +1,215 @@
+"""The What-if page's answer: the new best against the base, which execution it is, and why, term by term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts import markup
+from dashboard.charts.template import in_sentence
+from dashboard.charts.time_bar import time_pieces, waterfall
+from dashboard.controls import show
+from dashboard.derived import MFU_FORMULA, days_for, utilisation
+from dashboard.format import ABSENT, MINUS, count, days, format_delta, format_value, percent, plain, signed_percent
+from dashboard.palette import TIME_KINDS
+from dashboard.text import literal
+from dashboard.whatif_changes import current, in_words, text_of
+from dashboard.whatif_studies import studies
+from dashboard.wording import choices, differences, title
+from engine import Scenario, whatif
+from engine.whatif import Answer
+
+__all__ = ["answer", "draw", "tiles"]
+
+RATE: Final = "sample_rate"
+TOKENS: Final = 1e12
+DAY: Final = 86_400.0
+
+
+@st.cache_resource(show_spinner=False, max_entries=128)
+def _answer(_scenario: Scenario, key: str, changes: str, _changes: Mapping[str, float]) -> Answer:
+    with studies().asking():
+        return whatif.reoptimise(_scenario, _changes)
+
+
+def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
+    """The answer to a change, remembered for whoever asks the same."""
+    return _answer(scenario, scenario.key, text_of(changes), changes)
+
+
+def draw() -> None:
+    """Draw the strip of figures, and why the best is the best."""
+    scenario = state.current_scenario()
+    changes, _ = current(scenario)
+    found = answer(scenario, changes)
+    if found.best is None:
+        _nothing(found)
+        return
+    st.html(markup.figure_strip(tiles(scenario, found)))
+    with st.container(border=True, gap="xsmall", key="whatif_why"):
+        _why(scenario, found)
+
+
+def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
+    """The headline figures of an answer, with what they were in the base."""
+    best, base = found.best, found.base
+    assert best is not None
+    rate, after = float(best[RATE]), found.scenario
+    mfu, long = utilisation(after, rate), days_for(after, rate, TOKENS)
+    formula = "1e12 tokens ÷ (throughput · sequence length)"
+    if base is None:
+        return [
+            markup.Tile("Best throughput", format_value(RATE, rate), "nothing ran before", "better"),
+            markup.Tile("MFU", percent(mfu), formula=MFU_FORMULA),
+            markup.Tile("1 T tokens take", days(long), formula=formula),
+            markup.Tile("Best execution", title(best)),
+            markup.Tile("Feasible", count(found.feasible), f"of {count(found.total)}"),
+        ]
+    before = float(base[RATE])
+    old_mfu, old_long = utilisation(scenario, before), days_for(scenario, before, TOKENS)
+    same = found.kept is not None and not math.isnan(found.kept_gain)
+    unchanged = not found.changes
+    more = found.feasible - found.base_feasible
+    return [
+        markup.Tile(
+            "Best throughput", format_value(RATE, rate),
+            "the base" if unchanged else f"{signed_percent(found.gain)} against {plain(before)}",
+            _tone(found.gain),
+        ),
+        markup.Tile(
+            "Same execution", format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
+            "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
+            else "does not run any more",
+            _tone(found.kept_gain) if same else "worse",
+        ),
+        markup.Tile("MFU", percent(mfu), "" if unchanged else _points(mfu - old_mfu), formula=MFU_FORMULA),
+        markup.Tile("1 T tokens take", days(long), "" if unchanged else _sooner(long - old_long),
+                    _tone(old_long - long), formula),
+        markup.Tile("Best execution", f"{_cell(best)}", _was(base, best, unchanged)),
+        markup.Tile("Feasible", count(found.feasible),
+                    f"of {count(found.total)}" if not more else f"{'+' if more > 0 else MINUS}{count(abs(more))}"),
+    ]  # fmt: skip
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    # A narrow space keeps the degrees together, so that the unit's small type does not begin within them.
+    return f"TP\u00a0{row['tensor_par']}\u00a0×\u00a0PP\u00a0{row['pipeline_par']}"
+
+
+def _was(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> str:
+    if unchanged:
+        return f"DP {int(best['data_par']):,}"
+    if (base["tensor_par"], base["pipeline_par"]) != (best["tensor_par"], best["pipeline_par"]):
+        return f"was TP {base['tensor_par']} × PP {base['pipeline_par']}"
+    others = len(differences(base, best))
+    return f"{others} other choice{'s' if others != 1 else ''} changed" if others else "the same as before"
+
+
+def _tone(gain: float) -> str:
+    return "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
+
+
+def _points(change: float) -> str:
+    return format_delta("total_efficiency", change)
+
+
+def _sooner(change: float) -> str:
+    """A change of a duration [s] in words."""
+    if abs(change) < 0.05 * DAY:
+        return "±0"
+    arrow, word = ("▲", "sooner") if change < 0 else ("▼", "later")
+    return f"{arrow} {days(abs(change))} {word}"
+
+
+def _why(scenario: Scenario, found: Answer) -> None:
+    """Which execution is best now, and what makes it so."""
+    best, base, kept = found.best, found.base, found.kept
+    assert best is not None
+    other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
+    scope = f"{title(best)} · {in_changes(scenario, found.changes)}" if found.changes else f"{title(best)}, the base"
+    st.html(markup.head("Why this execution", scope))
+    left, right = st.columns([1, 1.5], gap="medium")
+    with right:
+        changed = base is not None and bool(differences(base, best))
+        against = other if found.changes and changed else base if found.changes else None
+        names = ("best", name if against is other and changed else "base")
+        if against is not None:
+            show(waterfall(best, state.theme_mode(), other=against, names=names), "whatif_waterfall")
+        else:
+            show(waterfall(best, state.theme_mode()), "whatif_waterfall")
+    with left:
+        for line in sentences(found):
+            st.markdown(line)
+        rows = differences(base, best) if base is not None else []
+        if rows and found.changes:
+            st.caption("What was chosen differently")
+            st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
+        else:
+            st.html(markup.chips(choices(best)))
+
+
+def in_changes(scenario: Scenario, changes: Mapping[str, float]) -> str:
+    """The changes in words: "HBM capacity 100 GiB ×1.25"."""
+    every = {which.name: which for which in whatif.parameters(scenario)}
+    return ", ".join(f"{every[name].label} {in_words(every[name], value)}" for name, value in changes.items())
+
+
+def sentences(found: Answer) -> list[str]:
+    """What the change does to the same execution, and what re-optimising does on top, as Markdown."""
+    best, base, kept = found.best, found.base, found.kept
+    assert best is not None
+    if base is None:
+        return ["Nothing ran before; now this execution is the best of those that do."]
+    if not found.changes:
+        return [
+            "This is the base: the best execution of the scenario above. Move a slider, and the whole space of "
+            f"**{found.total:,}** executions is searched again."
+        ]
+    lines = []
+    if kept is None or math.isnan(found.kept_gain):
+        why = str(kept["reason_text"] or "") if kept is not None else ""
+        lines.append(f"**The old best does not run any more.** {literal(why)}")
+    else:
+        lines.append(
+            f"**The change by itself** makes the old best take {format_value('total_time', kept['total_time'])} a step "
+            f"instead of {format_value('total_time', base['total_time'])}: {_terms(base, kept)}."
+        )
+        if not differences(base, best):
+            lines.append("**The same execution stays best**: nothing of the whole space is faster.")
+        else:
+            gain = float(best[RATE]) / float(kept[RATE]) - 1
+            lines.append(f"**Re-optimising adds {signed_percent(gain)}**: {_terms(kept, best)}.")
+    return lines
+
+
+def _terms(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The largest differences between two steps, each per sample of the batch where batches differ."""
+    scale = float(before["batch_size"]) / float(after["batch_size"])
+    old, new = time_pieces(before), time_pieces(after)
+    changes = {kind: new[kind] * scale - old[kind] for kind in old}
+    total = abs(float(before["total_time"]))
+    told = []
+    for kind in sorted(changes, key=lambda each: -abs(changes[each]))[:3]:
+        if abs(changes[kind]) > 5e-4 * total:
+            name = next(each.name for each in TIME_KINDS if each.key == kind)
+            told.append(f"{in_sentence(name)} {format_delta('total_time', changes[kind])}")
+    return ", ".join(told) if told else "no part of the step changes"
+
+
+def _nothing(found: Answer) -> None:
+    """Why nothing runs, and what was best before."""
+    if found.total == 0:
+        why = "There is no way to divide the model among the GPUs."
+    elif found.kept is not None and found.kept["reason_text"]:
+        why = f"The old best: {found.kept['reason_text']}"
+    else:
+        why = "Memory shows how much each cell would need."
+    before = "" if found.base is None else f" Before, {title(found.base)} was best."
+    st.warning(
+        f"**None of the {found.total:,} executions runs after this change.** {literal(why)}{literal(before)}",
+        icon=":material/block:",
+    )

@@ -1,0 +1,327 @@
+"""The What-if page's studies: which parameter matters, sweeps over one and two, and the system's size."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts.markup import head
+from dashboard.charts.size_sweep import Size, fall_off, size_bars
+from dashboard.charts.surface import Side, Spot, gain_map
+from dashboard.charts.sweep import Stop, sweep_line
+from dashboard.charts.tornado import Swing, tornado
+from dashboard.controls import segments, show
+from dashboard.format import MINUS, count, plain
+from dashboard.text import literal
+from dashboard.whatif_answer import answer
+from dashboard.whatif_changes import current, options, put
+from dashboard.whatif_studies import Run, studies
+from dashboard.wording import choices, title
+from engine import whatif
+from engine.whatif import Point, Study
+
+__all__ = ["draw"]
+
+AROUND: Final = {"base": "Around the base", "whatif": "Around the what-if"}
+STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
+FACTORS: Final = {"10": (0.9, 1.1), "25": (0.75, 1.25), "2": (0.5, 2.0)}
+FINE: Final = 20
+COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
+"""Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
+GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
+BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
+REACH: Final = 4.0
+_SHOW_PROGRESS: Final = 1.0
+"""Time from which a study says how far it is [s]."""
+
+
+class Board:
+    """What the four cards share: the scenario, the changes, what is to be shown, and the studies that find it out."""
+
+    def __init__(self, again: Callable[[], None]) -> None:
+        self.scenario = state.current_scenario()
+        self.changes, _ = current(self.scenario)
+        self.answer = answer(self.scenario, self.changes)
+        self.every = {which.name: which for which in whatif.parameters(self.scenario)}
+        self.names = {name: which.label for name, which in self.every.items() if which.value > 0}
+        self.mode = state.theme_mode()
+        self.again = again
+        self.around = self.changes if state.url_value("whatif_around", "base", AROUND) == "whatif" else {}
+        nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
+        self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
+        self.one, self.x, self.y = (
+            state.url_value(name, default, self.names) for name, default in self.defaults.items()
+        )
+        self.step = state.url_value("whatif_step", "10", STEPS)
+        self.grid = state.url_value("whatif_grid", "coarse", GRIDS)
+        self.batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
+        self.tornado, self.sweep, self.two, self.sizes = self._runs()
+
+    @property
+    def base_rate(self) -> float:
+        """Best throughput of the base [samples/s]; 0 where nothing runs."""
+        return float(self.answer.base["sample_rate"]) if self.answer.base is not None else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Best throughput of the what-if [samples/s]; NaN where nothing runs."""
+        return float(self.answer.best["sample_rate"]) if self.answer.best is not None else math.nan
+
+    @property
+    def pending(self) -> bool:
+        """Whether a study is on its way."""
+        every = (self.tornado, self.sweep, self.two, self.sizes)
+        return any(run is not None and not run.done.is_set() for run in every)
+
+    def values(self, name: str) -> list[float]:
+        """The values of a parameter on an axis of the sweep over two."""
+        which = self.every[name]
+        if which.discrete:
+            return whatif.values_around(which, reach=REACH)
+        if self.grid == "coarse":
+            return [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in COARSE]
+        # An even number leaves the base out of the middle; it takes the place of the value next to it.
+        ratios = [REACH ** (2 * index / (FINE - 1) - 1) for index in range(FINE)]
+        values = [float(f"{which.value * ratio:.4g}") for ratio in ratios]
+        values[FINE // 2] = which.value
+        return values
+
+    def _runs(self) -> tuple[Run, Run, Run | None, Run]:
+        scenario, around = self.scenario, dict(self.around)
+        centre = whatif.changed(scenario, around)
+        self.counts = whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16)
+        one, x, y, batch, counts = self.one, self.x, self.y, self.batch, self.counts
+        along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
+        two = None
+        if x != y:
+            xs, ys = self.values(x), self.values(y)
+            two = self._run("two", [x, y, xs, ys], lambda: whatif.sweep_two(scenario, x, xs, y, ys, around))
+        factors = FACTORS[self.step]
+        return (
+            self._run("tornado", factors, lambda: whatif.sensitivity(centre, factors)),
+            self._run("sweep", [one, along], lambda: whatif.sweep(scenario, one, along, around)),
+            two,
+            self._run("sizes", [counts, batch], lambda: whatif.sizes(centre, counts, batch)),
+        )
+
+    def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> Run:
+        """The study called `name` about `what`."""
+        key = json.dumps([self.scenario.key, name, what, dict(self.around)], sort_keys=True)
+        return studies().request(key, make)
+
+
+def pending(again: Callable[[], None]) -> bool:
+    """Ask for the studies of the page; return whether any is still on its way."""
+    return Board(again).pending
+
+
+def draw(again: Callable[[], None]) -> bool:
+    """Draw the four cards; return whether a study was still on its way when they were drawn."""
+    board = Board(again)
+    waiting = board.pending
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="whatif_around_row"):
+        where = segments("Around", AROUND, "whatif_around")
+        st.caption(
+            "The studies change one thing at a time; everything else is as in the base."
+            if where == "base"
+            else "The studies keep your changes and change one thing more at a time."
+        )
+    first, second = st.columns(2, gap="medium")
+    with first.container(border=True, gap="xsmall", height="stretch"):
+        _tornado(board)
+    with second.container(border=True, gap="xsmall", height="stretch"):
+        _sweep(board)
+    first, second = st.columns(2, gap="medium")
+    with first.container(border=True, gap="xsmall", height="stretch"):
+        _sweep_two(board)
+    with second.container(border=True, gap="xsmall", height="stretch"):
+        _sizes(board)
+    return waiting
+
+
+def _tornado(board: Board) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(head("Which parameter matters"))
+        st.space("stretch")
+        segments("Step", STEPS, "whatif_step")
+    low, high = FACTORS[board.step]
+    told = (f"{MINUS}{board.step} %", f"+{board.step} %") if board.step != "2" else ("÷2", "×2")
+    base = board.rate if board.around else board.base_rate
+    gains: dict[str, dict[float, tuple[float, float]]] = {}
+    labels: dict[str, str] = {}
+    for which, factor, point in list(board.tornado.found):
+        labels[which.name] = which.label
+        gains.setdefault(which.name, {})[factor] = (_gain(point.rate, base), _gain(point.kept, base))
+    missing = (math.nan, math.nan)
+    swings = [
+        Swing(name, labels[name], by.get(low, missing)[0], by.get(high, missing)[0], by.get(low, missing)[1],
+              by.get(high, missing)[1])
+        for name, by in gains.items()
+    ]  # fmt: skip
+    chart = tornado(swings, told, board.mode)
+    show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
+    _progress(board.tornado)
+    st.caption(
+        "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same execution "
+        "kept. Click a bar to sweep it."
+    )
+
+
+def _pick_row() -> None:
+    points = st.session_state["whatif_tornado"].selection.points
+    if points:
+        state.set_url_value("whatif_one", str(points[0]["customdata"][0]))
+
+
+def _sweep(board: Board) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(head("Sweep one"))
+        _pick("Parameter", board, "whatif_one")
+    name, which, run = board.one, board.every[board.one], board.sweep
+    stops = [
+        Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point)) for point in list(run.found)
+    ]
+    ring = (board.changes.get(name, which.value), board.rate) if board.changes else None
+    chart = sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring)
+    show(chart, "whatif_sweep", on_select=lambda: _pick_value(board, name), selection_mode="points")
+    _progress(run)
+    aside = [other for other in board.changes if other != name]
+    tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
+    st.caption(f"Bands: TP·PP·DP of the best. Click a point to try its value.{tail}")
+
+
+def _pick_value(board: Board, name: str) -> None:
+    points = st.session_state["whatif_sweep"].selection.points
+    if points:
+        put(board.scenario, name, float(points[0]["customdata"][0]))
+        board.again()
+
+
+def _sweep_two(board: Board) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(head("Sweep two"))
+        _pick("Across", board, "whatif_x")
+        st.markdown("×", width="content")
+        _pick("Up", board, "whatif_y")
+    run, x, y = board.two, board.x, board.y
+    if run is None:
+        st.info("Choose two different parameters.", icon=":material/grid_on:")
+        return
+    spots = [
+        Spot(point.values[x], point.values[y], point.rate, title(point.execution) if point.execution else "")
+        for point in list(run.found)
+    ]
+    chart = gain_map(spots, _side(board, x), _side(board, y), board.base_rate, board.mode)
+    show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
+    _progress(run)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        segments("Size", GRIDS, "whatif_grid")
+        st.caption("% against the base's best. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
+
+
+def _pick_pair(board: Board, x: str, y: str) -> None:
+    points = st.session_state["whatif_two"].selection.points
+    if points:
+        for name, value in zip((x, y), points[0]["customdata"], strict=True):
+            put(board.scenario, name, float(value))
+        board.again()
+
+
+def _side(board: Board, name: str) -> Side:
+    which, values = board.every[name], board.values(name)
+    now = board.changes.get(name, which.value)
+    nearest = min(values, key=lambda value: abs(math.log(value / now)) if now > 0 and value > 0 else abs(value - now))
+    return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
+
+
+def _sizes(board: Board) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(head("System size"))
+        st.space("stretch")
+        segments("Batch", BATCHES, "whatif_batch")
+        view = segments("Figure", {"each": "Per GPU", "total": "Total"}, "whatif_size_show")
+    run = board.sizes
+    sizes = [
+        Size(int(point.values["procs"]), point.rate, point.efficiency, _cell(point), point.problem)
+        for point in list(run.found)
+    ]
+    here = int(board.changes.get("procs", board.scenario.num_procs))
+    chart = size_bars(sizes, board.mode, here=here, show="per GPU" if view == "each" else "total")
+    show(chart, "whatif_sizes", on_select=lambda: _pick_size(board), selection_mode="points")
+    _progress(run)
+    falls = fall_off(sizes) if run.finished else None
+    tail = f" From {count(falls)} GPUs on, a GPU does less than 90 % of its best." if falls else ""
+    batch = int(board.around.get("batch", board.scenario.max_batch_size))
+    kept = f"batch kept at {batch:,}" if board.batch == "kept" else "batch in proportion to the GPUs"
+    st.caption(f"Best throughput at each size, {kept}; 100 % is the best size. Dark: this scenario.{tail}")
+
+
+def _pick_size(board: Board) -> None:
+    points = st.session_state["whatif_sizes"].selection.points
+    if points:
+        put(board.scenario, "procs", float(points[0]["customdata"][0]))
+        board.again()
+
+
+def _progress(run: Run) -> None:
+    """How far a study is, and a way to stop it; nothing where it is done or has just begun."""
+    if run.problem:
+        st.warning(literal(run.problem), icon=":material/error:")
+        return
+    if run.finished:
+        return
+    if run.cancelled:
+        st.caption(f"Stopped after {len(run.found)} of {run.total} points.")
+        return
+    seconds = time.monotonic() - run.started
+    if seconds < _SHOW_PROGRESS:
+        return
+    done, total = len(run.found), max(run.total, 1)
+    rate = done / seconds
+    left = f" · {plain((total - done) / rate, 2)} s left" if rate > 0 else ""
+    text, button = st.columns([5, 1], vertical_alignment="center")
+    text.progress(min(1.0, done / total), text=f"{done} of {total} points{left}")
+    button.button("Stop", type="tertiary", key=f"whatif_stop_{abs(hash(run.key))}", on_click=studies().cancel,
+                  args=(run.key,), width="stretch")  # fmt: skip
+
+
+def _pick(label: str, board: Board, where: str) -> None:
+    """A list to choose a parameter from, without a label of its own; part of the link."""
+    key, default = f"_{where}", board.defaults[where]
+    st.session_state[key] = state.url_value(where, default, board.names)
+
+    def changed() -> None:
+        value = st.session_state[key]
+        state.set_url_value(where, None if value == default else str(value))
+
+    st.selectbox(
+        label, list(board.names), format_func=lambda name: board.names[name], key=key, on_change=changed,
+        label_visibility="collapsed", width=168,
+    )  # fmt: skip
+
+
+def _gain(rate: float, base: float) -> float:
+    return rate / base - 1 if base else math.nan
+
+
+def _kind(point: Point) -> str:
+    return "·".join(str(degree) for degree in point.degrees) if point.degrees else ""
+
+
+def _cell(point: Point) -> str:
+    return "·".join(str(degree) for degree in point.degrees[:2]) if point.degrees else ""
+
+
+def _words(point: Point) -> str:
+    if point.execution is None:
+        return ""
+    facts = choices(point.execution)
+    return f"{title(point.execution)}<br>" + "<br>".join(
+        ", ".join(f"{key} {value}" for key, value in facts[start : start + 3]) for start in range(0, len(facts), 3)
+    )

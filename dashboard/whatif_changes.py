@@ -1,0 +1,110 @@
+"""What is changed on the What-if page: as text of the link, as values of sliders, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.format import plain
+from dashboard.text import literal
+from engine import Scenario, whatif
+from engine.whatif import Parameter
+
+__all__ = [
+    "CHANGES", "FACTORS", "current", "in_words", "options", "put", "reset", "slider_label", "text_of", "told_value",
+]  # fmt: skip
+
+CHANGES: Final = "whatif_changes"
+"""The link's parameter."""
+_PIECE: Final = r"[a-z][a-z0-9_]{0,30}:[0-9][0-9.e+-]{0,24}"
+_PATTERN: Final = re.compile(rf"{_PIECE}(?:;{_PIECE}){{0,39}}")
+
+FACTORS: Final = (0.25, 1 / 3, 0.4, 0.5, 0.6, 0.75, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+"""Steps of a slider, as multiples of the base."""
+_DOUBLINGS: Final = (-4, 4)
+
+
+def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The changes that the link asks for, and a sentence per part of it that cannot be."""
+    text = state.url_value(CHANGES, "", _PATTERN)
+    changes: dict[str, float] = {}
+    problems: list[str] = []
+    for piece in filter(None, text.split(";")):
+        name, _, number = piece.partition(":")
+        try:
+            value = float(number)
+            whatif.changed(scenario, {**changes, name: value})
+        except ValueError as problem:  # every refusal of models, hardware and engine is one
+            problems.append(f"{problem} It is left as it was.")
+            continue
+        if value != whatif.parameter(scenario, name).value:
+            changes[name] = value
+    return changes, tuple(problems)
+
+
+def text_of(changes: Mapping[str, float]) -> str:
+    """The changes as the link carries them."""
+    return ";".join(f"{name}:{value:.10g}" for name, value in changes.items())
+
+
+def put(scenario: Scenario, name: str, value: float) -> None:
+    """Changes one parameter, in a widget's callback."""
+    changes, _ = current(scenario)
+    changes.pop(name, None)
+    if float(f"{value:.10g}") != float(f"{whatif.parameter(scenario, name).value:.10g}"):
+        changes[name] = value
+    try:
+        whatif.changed(scenario, changes).space  # noqa: B018 - refused here, before anything is shown
+    except ValueError as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    state.set_url_value(CHANGES, text_of(changes) or None)
+
+
+def reset() -> None:
+    """Takes all changes back."""
+    state.set_url_value(CHANGES, None)
+
+
+def options(which: Parameter, value: float) -> list[float]:
+    """The values of a slider, `value` among them."""
+    if which.discrete:
+        low, high = _DOUBLINGS
+        steps = [which.value * 2.0**step for step in range(low, high + 1)]
+        found = [step for step in steps if step == int(step) and step >= 1]
+    else:
+        found = [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in FACTORS]
+    if which.can_be_off:
+        found.append(0.0)
+    return sorted({*found, value})
+
+
+def told_value(which: Parameter, value: float) -> str:
+    """A value with its unit: "100 GiB", "3.07 TB/s", "off"."""
+    if value == 0 and which.can_be_off:
+        return "off"
+    if which.unit == "GB/s" and value >= 1000:
+        return f"{plain(value / 1000)} TB/s"
+    if which.unit == "GiB" and value >= 1024:
+        return f"{plain(value / 1024)} TiB"
+    if which.unit == "TFLOP/s" and value >= 10_000:
+        return f"{plain(value / 1000)} PFLOP/s"
+    return f"{plain(value)} {which.unit}"
+
+
+def in_words(which: Parameter, value: float) -> str:
+    """A value with what multiple of the base it is: "100 GiB ×1.25"."""
+    told = told_value(which, value)
+    if value in (which.value, 0) or which.value == 0:
+        return told
+    return f"{told} ×{value / which.value:.3g}"
+
+
+def slider_label(which: Parameter, value: float) -> str:
+    """The label of a slider, in Markdown: the name, stressed when changed, and the base."""
+    name = f":primary[**{which.label}**]" if value != which.value else which.label
+    return f"{name} :gray[· base {literal(told_value(which, which.value))}]"

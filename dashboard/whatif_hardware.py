@@ -1,0 +1,155 @@
+"""The What-if page's card of sliders: the system's numbers around the base, the model's, and saving the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+import hardware
+from dashboard import state
+from dashboard.charts.markup import head
+from dashboard.controls import segments
+from dashboard.server import user_files
+from dashboard.text import literal
+from dashboard.untrusted import Refused
+from dashboard.user_files import LONGEST_TITLE
+from dashboard.whatif_changes import current, in_words, options, put, reset, slider_label
+from engine import Scenario, whatif
+from engine.whatif import Parameter
+from hardware import System
+
+__all__ = ["PARTS", "card"]
+
+PARTS: Final = ("whatif_hardware", "whatif_answer", "whatif_studies")
+"""Fragments of the page, in the order in which a change draws them again."""
+
+
+def card(again: Callable[[], None]) -> None:
+    """Draw the card. again: called in a widget's callback to draw the page's parts again."""
+    scenario = state.current_scenario()
+    changes, problems = current(scenario)
+    every = whatif.parameters(scenario)
+    with st.container(border=True, gap="xsmall", key="whatif_card"):
+        title, button = st.columns([2, 1], vertical_alignment="center")
+        of_system = [which for which in every if which.about == "system"]
+        changed = sum(which.name in changes for which in of_system)
+        title.html(head("Hardware", f"{changed} changed" if changed else ""))
+        button.button(
+            "Reset", icon=":material/restart_alt:", type="tertiary", key="whatif_reset", disabled=not changes,
+            on_click=_reset, args=(again,), width="stretch", help="Take all changes back.",
+        )  # fmt: skip
+        for problem in problems:
+            st.warning(literal(problem), icon=":material/link_off:")
+        way = segments("Input", {"sliders": "Sliders", "exact": "Exact values"}, "whatif_input")
+        for which in of_system:
+            _field(scenario, which, changes, way, again)
+        others = [which for which in every if which.about != "system"]
+        count = sum(which.name in changes for which in others)
+        label = "Model and machine" + (f" · {count} changed" if count else "")
+        with st.expander(label, expanded=bool(count), key="whatif_model"):
+            for which in others:
+                _field(scenario, which, changes, way, again)
+        _save(scenario, changes)
+
+
+def _reset(again: Callable[[], None]) -> None:
+    reset()
+    again()
+
+
+def _field(
+    scenario: Scenario, which: Parameter, changes: Mapping[str, float], way: str, again: Callable[[], None]
+) -> None:
+    """One parameter, as a slider or as a number to type."""
+    value = changes.get(which.name, which.value)
+    key = f"_whatif_{way}_{which.name}"
+
+    def changed() -> None:
+        put(scenario, which.name, float(st.session_state[key]))
+        again()
+
+    label = slider_label(which, value)
+    if way == "sliders":
+        st.session_state[key] = value
+        st.select_slider(
+            label, options(which, value), key=key, format_func=lambda number: literal(in_words(which, number)),
+            on_change=changed, help=which.description,
+        )  # fmt: skip
+        return
+    st.session_state[key] = int(value) if which.discrete else value
+    low = 0.0 if which.can_be_off else which.lowest
+    kind: Any = int if which.discrete else float
+    st.number_input(
+        f"{label} :gray[· {literal(which.unit)}]", kind(low), kind(which.highest), key=key, on_change=changed,
+        help=which.description, step=kind(1) if which.discrete else _step(which),
+        format=None if which.discrete else "%g",
+    )  # fmt: skip
+
+
+def _step(which: Parameter) -> float:
+    """A round number near a twentieth of the base."""
+    return float(f"{which.value / 20:.1g}") if which.value else 1.0
+
+
+def _save(scenario: Scenario, changes: Mapping[str, float]) -> None:
+    """Keep the changed system under a name, or go on with the changed scenario."""
+    to_system = whatif.system_changes(scenario, changes)
+    with st.popover("Save as system", icon=":material/bookmark:", disabled=not changes, width="stretch"):
+        key = "_whatif_name"
+        origin = scenario.system.derived_from or scenario.system.name
+        st.text_input("Name", f"{origin} (what-if)"[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
+        st.caption(
+            f"A copy of {literal(origin)} that remembers what was changed in it."
+            if to_system
+            else "Nothing of the system is changed; the model or the machine are."
+        )
+        if to_system and user_files().folder is not None:
+            st.button("Save to the library", key="whatif_save", icon=":material/bookmark_add:", on_click=_keep,
+                      args=(scenario, dict(changes), key), width="stretch")  # fmt: skip
+        st.button("Make this the scenario", key="whatif_adopt", icon=":material/check:", on_click=_adopt,
+                  args=(scenario, dict(changes), key), width="stretch",
+                  help="The whole dashboard is then about the changed scenario.")  # fmt: skip
+        if to_system:
+            system = _system(scenario, changes, key)
+            st.download_button(
+                "System file", lambda: _file(system), "system.json", "application/json",
+                key="whatif_download", on_click="ignore", icon=":material/download:", width="stretch",
+            )  # fmt: skip
+
+
+def _system(scenario: Scenario, changes: Mapping[str, float], key: str) -> System:
+    name = str(st.session_state.get(key) or f"{scenario.system.name} (what-if)")
+    return hardware.edited(scenario.system, whatif.system_changes(scenario, changes), name=name, title=name)
+
+
+def _file(system: System) -> bytes:
+    return (json.dumps(hardware.to_document(system), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _keep(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
+    try:
+        system = _system(scenario, changes, key)
+        user_files().keep_system(system)
+    except (Refused, ValueError) as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    st.toast(f"Kept as {literal(system.name)}. The Library has it.", icon=":material/bookmark_added:")
+
+
+def _adopt(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
+    try:
+        after = whatif.changed(scenario, changes)
+        if whatif.system_changes(scenario, changes):
+            after = Scenario(
+                after.model, _system(scenario, changes, key), after.num_procs, after.max_batch_size, after.datatype,
+                after.limits,
+            )  # fmt: skip
+    except ValueError as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    reset()
+    state.set_scenario(after)
+    st.rerun()

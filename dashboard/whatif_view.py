@@ -1,0 +1,54 @@
+"""The What-if page: sliders at the left, the answer and the studies at the right, each drawn again by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from dashboard import whatif_answer, whatif_cards, whatif_hardware
+
+__all__ = ["render"]
+
+POLL: Final = 0.5
+"""How often studies that are on their way are looked at [s]."""
+_POLLING: Final = "_whatif_polling"
+
+
+def render() -> None:
+    """Draw the page."""
+    left, right = st.columns([1, 3.55], gap="medium")
+    with left:
+        _hardware()
+    with right:
+        _answer()
+        _studies()
+
+
+def _again() -> None:
+    """Draw all parts again, the answer first; to be called in a widget's callback."""
+    st.rerun(list(whatif_hardware.PARTS))
+
+
+@st.fragment(key="whatif_hardware")
+def _hardware() -> None:
+    whatif_hardware.card(_again)
+
+
+@st.fragment(key="whatif_answer")
+def _answer() -> None:
+    whatif_answer.draw()
+
+
+@st.fragment(key="whatif_studies")
+def _studies() -> None:
+    """The studies, looked at again and again while any is on its way."""
+    polling = whatif_cards.pending(_again)
+    st.session_state[_POLLING] = polling
+    st.fragment(_cards, run_every=POLL if polling else None)()
+
+
+def _cards() -> None:
+    pending = whatif_cards.draw(_again)
+    if pending != st.session_state.get(_POLLING):
+        st.rerun()  # how often a fragment is looked at can only change from outside
