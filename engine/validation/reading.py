@@ -100,7 +100,7 @@ def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
     """The table in the schema of runs.csv, all text."""
     raw = raw.rename(columns=lambda column: str(column).strip())
     raw = raw.loc[:, ~raw.columns.duplicated()]
-    if VTRAIN_TIME not in raw.columns or not set(VTRAIN) <= set(raw.columns):
+    if not set(VTRAIN) <= set(raw.columns):
         if not {"hardware", "hidden", "layers"} <= set(raw.columns):
             known = ", ".join(raw.columns[:8]) or "none"
             raise RunsFileError(
@@ -109,8 +109,9 @@ def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
             )
         return raw
     table = raw.rename(columns=VTRAIN)[list(VTRAIN.values())].copy()
-    milliseconds = pd.to_numeric(raw[VTRAIN_TIME], errors="coerce")
-    table["step_time_s"] = (milliseconds / 1e3).map(lambda value: "" if value != value else repr(float(value)))
+    if VTRAIN_TIME in raw.columns:
+        milliseconds = pd.to_numeric(raw[VTRAIN_TIME], errors="coerce")
+        table["step_time_s"] = _as_text(milliseconds / 1e3)
     hidden = pd.to_numeric(table["hidden"], errors="coerce")
     heads = pd.to_numeric(table["heads"], errors="coerce")
     table["ffn"] = _as_text(4.0 * hidden)

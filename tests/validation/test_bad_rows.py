@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.validation import OUT_COLUMNS, REASONS, RunsFileError, library_runs, read_runs, validate
+from engine.validation import OUT_COLUMNS, REASONS, RunsFileError, error_table, library_runs, read_runs, validate
 from tests.validation.runs import GOOD, table
 
 
@@ -130,6 +131,20 @@ def test_a_file_gives_what_the_table_gives(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     table({}, {"tp": 4, "dp": 8}).to_csv(path, index=False)
     pd.testing.assert_frame_equal(validate(path), validate(table({}, {"tp": 4, "dp": 8})))
+
+
+def test_vtrain_tables_are_recognised_with_or_without_times(tmp_path: Path) -> None:
+    text = (files("engine.validation") / "data" / "vtrain_multi_node.csv").read_text()
+    path = tmp_path / "multi_node.csv"
+    path.write_text(text)
+    with_times = validate(path)
+    assert (with_times["status"] == "predicted").all()
+    assert with_times["measured_step_time_s"][0] == pytest.approx(21.8904)
+    pd.read_csv(path).drop(columns="iteration time (ms)").to_csv(path, index=False)
+    without = validate(path)
+    assert without["measured_step_time_s"].isna().all()
+    assert without["predicted_step_time_s"].tolist() == with_times["predicted_step_time_s"].tolist()
+    assert (error_table(read_runs(path).table, without)["rows"] == 0).all()
 
 
 def test_an_empty_table_gives_an_empty_table() -> None:
