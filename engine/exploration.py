@@ -96,11 +96,13 @@ class Exploration:
         return result
 
     def evaluate_ids(self, ids: npt.ArrayLike) -> pd.DataFrame:
-        """Executions by id, with `id`, the 23 fields, outcome and all 96 statistics."""
-        numbers = np.asarray(ids, np.int64)
+        """Executions by id, with `id`, the 23 fields, outcome and all 96 statistics, also of those that do not run.
+
+        Raises `engine.space.SpaceError` for anything but whole numbers from 0 to `total` - 1.
+        """
         scenario = self.scenario
-        table = evaluate(scenario.model, scenario.system, scenario.space.table(numbers))
-        return pd.concat([pd.DataFrame({"id": numbers}), table], axis=1)
+        table = evaluate(scenario.model, scenario.system, scenario.space.table(ids))
+        return pd.concat([pd.DataFrame({"id": np.asarray(ids, np.int64)}), table], axis=1)
 
 
 def first_row(table: pd.DataFrame) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Scenario:
     num_procs: int
     max_batch_size: int
     datatype: str
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(

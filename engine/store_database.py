@@ -298,7 +298,8 @@ def _create(path: Path) -> None:
                 os.rename(temporary, path)  # file systems without hard links
         flush_to_disk(path.parent)
     except (duckdb.Error, OSError) as error:
-        raise explain(error, path) from error
+        if not path.exists():  # otherwise another process was faster, and has swept what was half made here
+            raise explain(error, path) from error
     finally:
         for leftover in (temporary, Path(f"{temporary}.wal")):
             leftover.unlink(missing_ok=True)

@@ -328,9 +328,9 @@ def test_more_rows_than_memory_holds_are_refused() -> None:
 
 
 def test_several_processes_say_what_one_says() -> None:
-    asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16"}
+    asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": {"tensor_par_overlap": "none"}}
     told: list[Progress] = []
-    with mock.patch.object(EXPLORE, "SITES_PER_PLAN", 8):
+    with mock.patch.object(EXPLORE, "SITES_PER_PLAN", 40):
         one = engine.explore("megatron-5B", "a100_80g", **asked)
         two = engine.explore("megatron-5B", "a100_80g", **asked, workers=2, progress=told.append)
     assert two.infeasible_by_reason == one.infeasible_by_reason
@@ -348,12 +348,12 @@ def test_impossible_numbers_of_processes_are_refused(workers: Any) -> None:
 
 def test_threads_explore_and_evaluate_beside_each_other() -> None:
     drawn = [draw(Random(seed), largest=6_000) for seed in range(40, 52)]
-    wanted = [(found.feasible, found.by_cell("total_time")) for found in _each(drawn)]
+    wanted = _each(drawn)
     results: dict[int, list[Any]] = {}
 
     def work(number: int) -> None:
         order = drawn[number:] + drawn[:number]
-        found = [(each.feasible, each.by_cell("total_time")) for each in _each(order)]
+        found = _each(order)
         results[number] = found[-number:] + found[:-number] if number else found
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -363,14 +363,18 @@ def test_threads_explore_and_evaluate_beside_each_other() -> None:
         thread.join()
     assert len(results) == 4
     for found in results.values():
-        for (feasible, table), (feasible_alone, table_alone) in zip(found, wanted, strict=True):
-            assert feasible == feasible_alone
-            pd.testing.assert_frame_equal(table, table_alone, check_exact=True)
+        for tables, alone in zip(found, wanted, strict=True):
+            for table, table_alone in zip(tables, alone, strict=True):
+                pd.testing.assert_frame_equal(table, table_alone, check_exact=True)
 
 
-def _each(drawn: list[Drawn]) -> list[Exploration]:
-    # scenarios made anew: nothing is shared but what the engine itself keeps
-    return [engine.explore_scenario(engine.Scenario(**vars_of(each.scenario))) for each in drawn]
+def _each(drawn: list[Drawn]) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
+    found = []
+    for each in drawn:
+        # a scenario made anew: nothing is shared but what the engine itself keeps
+        scenario = engine.Scenario(**vars_of(each.scenario))
+        found.append((engine.explore_scenario(scenario).by_cell("total_time"), evaluated(each)))
+    return found
 
 
 def vars_of(scenario: engine.Scenario) -> dict[str, Any]:
@@ -394,6 +398,14 @@ def test_cells_without_any_execution_are_not_listed() -> None:
     assert table["data_par"].min() > 1
     assert table["total"].min() > 0
     assert table["total"].sum() == found.total
+
+
+@pytest.mark.parametrize("ids", [[-1], [0.5], ["0"], [None], 3, {1, 2}, [[0]], "1"], ids=repr)
+def test_ids_that_are_none_are_refused(ids: Any) -> None:
+    found = engine.explore("megatron-126M", "a100_80g", **NARROW)
+    with pytest.raises(engine.SpaceError, match=r"^Execution ids of this space are .*\.$"):
+        found.evaluate_ids(ids)
+    assert found.evaluate_ids([]).columns.tolist() == found.evaluate_ids(range(2)).columns.tolist()
 
 
 def test_top_is_what_sorting_gives() -> None:
