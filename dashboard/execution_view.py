@@ -53,7 +53,7 @@ def render(exploration: Exploration, mode: str) -> None:
         return
     row = chosen.row
     other = _head(exploration, chosen)
-    refusal(chosen)
+    refusal(exploration, chosen)
     st.html(markup.chips(choices(row)))
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no figures.")

@@ -35,7 +35,7 @@ def render(exploration: Exploration, mode: str) -> None:
     if chosen is None:
         _nothing_fits(exploration, needs)
     else:
-        refusal(chosen)
+        refusal(exploration, chosen)
         if chosen.has_figures:
             _strip(exploration, chosen, needs)
         left, right = st.columns([1.45, 1], gap="medium")

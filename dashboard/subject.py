@@ -82,14 +82,20 @@ def subject(exploration: Exploration) -> Subject | None:
     return None if found is None else Subject(evaluated(exploration, exploration.key, found[0]), "best of all")
 
 
-def refusal(chosen: Subject) -> None:
+def refusal(exploration: Exploration, chosen: Subject) -> None:
     """Say why a selected execution does not run, and offer the best instead."""
     if chosen.runs:
         return
     text, here, button = st.columns([5, 1, 1], vertical_alignment="center")
     why = literal(str(chosen.row["reason_text"]))
     text.warning(f"Execution {chosen.id:,} does not run. {why}", icon=":material/block:")
-    here.button("Best of its cell", on_click=state.select, args=(None,), key="subject_cell", width="stretch")
+    cells = exploration.by_cell()
+    own = [cells[name] == chosen.row[name] for name in ("tensor_par", "pipeline_par")]
+    here.button(
+        "Best of its cell", on_click=state.select, args=(None,), key="subject_cell", width="stretch",
+        disabled=not (cells.loc[own[0] & own[1], "feasible"] > 0).any(),
+    )  # fmt: skip
     button.button(
-        "Best of all", icon=":material/star:", on_click=state.reset_selection, key="subject_best", width="stretch"
-    )
+        "Best of all", icon=":material/star:", on_click=state.reset_selection, key="subject_best", width="stretch",
+        disabled=exploration.feasible == 0,
+    )  # fmt: skip
