@@ -31,8 +31,8 @@ def editor(thing: Model | System, done: Callable[[], None]) -> None:
     names = st.columns(2, gap="medium")
     suggested = thing.name if thing.derived_from else f"{thing.name} (edited)"
     name = names[0].text_input("Name", suggested[:LONGEST_TITLE], key="library_value__name", max_chars=LONGEST_TITLE)
-    called = thing.title or thing.name
-    suggested_title = called if thing.derived_from else f"{called}, edited"
+    called, bracket, remark = (thing.title or thing.name).partition(" (")  # the sentence leaves remarks out
+    suggested_title = called + ("" if thing.derived_from else ", edited") + bracket + remark
     title = names[1].text_input(
         "Title", suggested_title[:LONGEST_TITLE], key="library_value__title", max_chars=LONGEST_TITLE
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -79,7 +80,9 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     ]  # fmt: skip
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
-        costs = explore_data.choice_costs(exploration, key, metric.statistic, metric.factor)
+        # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
+        uncached = inspect.unwrap(explore_data.choice_costs)
+        costs = uncached(exploration, key, metric.statistic, metric.factor)
         tiers = tuple(f"tier {number}" for number in range(len(scenario.system.networks)))
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())

@@ -86,6 +86,18 @@ def test_library_names_make_short_links_and_everything_else_is_packed() -> None:
     assert links.read_scenario(links.parameters_of(scenario(system=false))).scenario.system.mem1.capacity_gib == 120
 
 
+def test_a_few_scenarios_in_one_text() -> None:
+    own = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 120.0}, name="own.with.dots")
+    sent = [scenario(), scenario(system=own), scenario(num_procs=128)]
+    assert packing.unpacked_many(packing.packed_many(sent)) == (sent, [])
+    found, problems = packing.unpacked_many(f"{packed(sent[0])}.garbage")
+    assert found == sent[:1]
+    assert len(problems) == 1
+    found, problems = packing.unpacked_many(packing.packed_many([sent[0]] * 9))
+    assert len(found) == packing.MOST_SCENARIOS
+    assert "first 4" in problems[0]
+
+
 def test_a_changed_library_is_noticed() -> None:
     document = {"format": "shardscape-scenario/1", "key": "00000000", "model": {"of": "gpt3-13B"},
                 "system": {"of": "h100_80g_nvl8"}, **SIZES, "limits": {}}  # fmt: skip

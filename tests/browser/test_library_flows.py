@@ -1,0 +1,137 @@
+"""Library, Scenarios and sharing in a real browser: edit, use, share with a stranger, save, report, hostile links."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+import hardware
+import models
+from dashboard.format import format_value
+from engine import explore
+from tests.browser.conftest import SMALL
+from tests.dashboard.test_sharing import complete, folded, nested
+
+LIMITS = "limits=tensor_par:2,4;pipeline_par:1,2"
+
+
+@pytest.fixture
+def page(warm: BrowserContext) -> Iterator[Page]:
+    opened = warm.new_page()
+    complaints: list[str] = []
+    opened.on("dialog", lambda dialog: complaints.append(dialog.message))
+    opened.on("pageerror", lambda problem: complaints.append(str(problem)))
+    yield opened
+    opened.close()
+    assert complaints == []
+
+
+def popover(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).locator("visible=true").first.click()
+
+
+def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, server: str, browser: Browser) -> None:
+    page.goto(f"{server}/library?{SMALL}&{LIMITS}&library_kind=systems&library_item=h100_80g_nvl8")
+    popover(page, "Edit a copy")
+    field = page.get_by_role("spinbutton", name="HBM bandwidth [GB/s]")
+    field.fill("6144")
+    field.press("Enter")
+    expect(page.get_by_text("1 value will differ")).to_be_visible()
+    popover(page, "Use in the scenario")
+    expect(page.locator(".st-key-sentence")).to_contain_text("edited", timeout=20_000)
+    system = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.bandwidth_gb_per_s": 6144.0})
+    limits = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
+    direct = explore("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
+    assert direct.best is not None
+    rate = format_value("sample_rate", direct.best["sample_rate"]).partition(" ")[0]
+    expect(page.locator(".ss-tile-value").first).to_contain_text(rate, timeout=20_000)
+    page.get_by_role("radio", name="MFU").click()
+    page.wait_for_url("**metric=mfu**")
+    popover(page, "Share")
+    link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
+    assert len(link) < 600
+    assert "metric=mfu" in link
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        stranger = context.new_page()
+        stranger.goto(link)
+        expect(stranger.locator(".st-key-sentence")).to_contain_text("edited", timeout=60_000)
+        expect(stranger.locator(".ss-tile-value").first).to_contain_text(rate, timeout=20_000)
+        expect(stranger.get_by_role("radio", name="MFU")).to_be_checked()
+        expect(stranger.locator("[data-testid=stAlert]")).to_have_count(0)
+    finally:
+        context.close()
+
+
+def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path: Path) -> None:
+    page.goto(f"{server}/?{SMALL}&{LIMITS}")
+    page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=30_000)
+    popover(page, "Save")
+    title = page.get_by_role("textbox", name="Title")
+    title.fill("Flow <b>test</b>")
+    title.press("Enter")
+    page.locator(".st-key-save_now button").click()
+    expect(page.get_by_text("Saved as")).to_be_visible()
+    page.goto(f"{server}/scenarios?scenarios_kind=saved")
+    expect(page.locator(".st-key-scenarios_panel .ss-head")).to_contain_text("Flow <b>test</b>", timeout=15_000)
+    with page.expect_download() as report:
+        popover(page, "Report")
+    report.value.save_as(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "Flow &lt;b&gt;test&lt;/b&gt;" in text
+    with page.expect_download() as file:
+        popover(page, "File")
+    file.value.save_as(tmp_path / "scenario.json")
+    assert json.loads((tmp_path / "scenario.json").read_text())["num_procs"] == 16
+    popover(page, "Delete")
+    page.get_by_role("button", name="Delete the saved scenario").click()
+    expect(page.get_by_text("None of the", exact=False)).to_be_visible()
+    popover(page, "Open a file")
+    page.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(tmp_path / "scenario.json")
+    page.get_by_role("button", name="Open it").click()
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B", timeout=20_000)
+
+
+def test_a_file_from_elsewhere_becomes_a_model(page: Page, server: str, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.json"
+    file.write_text(json.dumps(models.to_calculon(models.load("gpt3-13B"))))
+    page.goto(f"{server}/library?{SMALL}")
+    popover(page, "Upload")
+    page.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)
+    expect(page.get_by_text("Not represented in the cost model")).to_be_visible(timeout=15_000)
+    page.get_by_role("button", name="Keep in the library").click()
+    expect(page.locator(".st-key-library_sheet .ss-head").first).to_contain_text("tiny")
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("scenario=garbage", "damaged"),
+        ("scenario=2abc", "newer"),
+        (f"scenario={folded(b' ' * 5_000_000)}", "unfolds"),
+        (f"scenario={folded(complete(limits=nested(400)))}", "nested"),
+        (f"scenario={folded(complete(num_procs=10**30))}", "num_procs"),
+        ("model=%3Cimg%20src=x%20onerror=alert(1)%3E", "not a name"),
+        ("procs=1000000000000", "whole number"),
+    ],
+)
+def test_hostile_links_end_in_a_sentence(page: Page, server: str, query: str, word: str) -> None:
+    page.goto(f"{server}/?{query}")
+    expect(page.locator("[data-testid=stAlert]").first).to_contain_text(word, timeout=20_000)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+
+
+def test_script_in_names_stays_text(page: Page, server: str) -> None:
+    evil = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) <script>alert(1)</script>"
+    model = {"of": "gpt3-13B", "name": evil, "title": evil, "set": {"seq_size": 1024}}
+    limits = {"tensor_par": [4], "pipeline_par": [1]}
+    sent = folded(complete(model=model, num_procs=16, max_batch_size=16, limits=limits))
+    for path in ("", "library", "scenarios"):
+        page.goto(f"{server}/{path}?scenario={sent}")
+        page.wait_for_timeout(2_500)
+        assert page.locator("img[src=x]").count() == 0
+        assert page.locator('a[href^="javascript"]').count() == 0
