@@ -208,8 +208,9 @@ def _actions(entry: Entry) -> None:
         )  # fmt: skip
         exploration = runner().request(scenario, state.watcher()).exploration if _explored(entry) else None
         if exploration is not None:
+            address = share.link_to(scenario)
             st.download_button(
-                "Report", lambda: report.build(exploration, share.link_to(scenario), entry.title),
+                "Report", lambda: report.build(exploration, address, entry.title),
                 share.file_name(scenario, ".html"), "text/html", key="scenarios_report", on_click="ignore",
                 icon=":material/description:", help="One HTML file that opens offline.",
             )  # fmt: skip
