@@ -154,7 +154,7 @@ def _field(scenario: Scenario, column: Column) -> Any:
     options = [*options, *(value for value in now if value not in options)]
     label = f"{column.label} ({column.short})" if column.short.isupper() and len(column.short) == 2 else column.label
     widget = st.pills if len(options) <= _MOST_PILLS else st.multiselect
-    more: dict[str, Any] = {"selection_mode": "multi"} if widget is st.pills else {"placeholder": "any"}
+    more: dict[str, Any] = {"selection_mode": "multi", "wrap": True} if widget is st.pills else {"placeholder": "any"}
     picked = widget(
         label, options, default=now, format_func=lambda value: _shown(column, value), key=f"limit_{column.name}",
         help=text, **more,

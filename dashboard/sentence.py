@@ -53,7 +53,8 @@ def show() -> DeltaGenerator:
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _word("·")
         limits_editor.opener(limits_editor.describe(scenario.limits))
-    with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content"):
+    with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content",
+                       wrap=False):  # fmt: skip
         place = st.container(width="content")
         share.opener()
     return place
