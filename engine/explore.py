@@ -99,6 +99,7 @@ def explore(
         models.ModelFileError, hardware.SystemFileError, engine.limits.LimitError, engine.space.SpaceError: input.
         ExplorationTooLarge: too many executions; limits would help.
         ExplorationCancelled: on `cancel`; a store is left as it was.
+        engine.parallel.WorkerError: one of several processes died.
         engine.store.StoreError: the store cannot be used.
     """
     scenario = Scenario.of(
