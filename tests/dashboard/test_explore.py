@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import threading
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,7 +16,8 @@ from dashboard import explore_data
 from dashboard.derived import metrics, model_flops, utilisation
 from dashboard.format import count, format_value, percent
 from dashboard.server import runner
-from engine import Exploration, Scenario, explore_scenario
+from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
+from engine.store import Condition
 from tests.dashboard.pages import ROOT, figure, html
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
@@ -126,7 +130,7 @@ def test_the_panel_describes_the_selected_cell() -> None:
     assert f"<b>{format_value('total_time', best['total_time'])}</b>" in text
     table = app.dataframe[0].value
     fastest = expected().rows.top(
-        60, where=[explore_data.Condition("tensor_par", "=", 4), explore_data.Condition("pipeline_par", "=", 2)]
+        60, where=[Condition("tensor_par", "=", 4), Condition("pipeline_par", "=", 2)]
     )
     assert len(table) == fastest.num_rows
     milliseconds = [1000 * seconds for seconds in fastest["total_time"].to_pylist()]
@@ -167,6 +171,35 @@ def test_a_scenario_in_which_nothing_fits_is_explained() -> None:
 def test_an_empty_space_is_explained() -> None:
     app = opened(**{**SMALL, "limits": "tensor_par:3"})
     assert any("There is no way to run" in info.value for info in app.info)
+
+
+def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped = threading.Event()
+
+    def endless(scenario: Scenario, *, progress: Any, cancel: Any, **_: Any) -> Exploration:
+        progress(Progress(done=250_000, total=1_000_000, feasible=10, seconds=0.5))
+        while not cancel():
+            time.sleep(0.01)
+        stopped.set()
+        raise ExplorationCancelled
+
+    monkeypatch.setattr("dashboard.runner.explore_scenario", endless)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    for name, value in {**SMALL, "batch": "24"}.items():
+        app.query_params[name] = value
+    app.run()
+    assert app.get("progress")[0].proto.text == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
+    assert not app.get("plotly_chart")
+    app.button(key="cancel_exploration").click().run()
+    assert stopped.wait(10)
+    settled(app)
+    assert "cancelled" in app.info[0].value
+    monkeypatch.setattr("dashboard.runner.explore_scenario", explore_scenario)
+    app.button(key="explore_again").click()
+    settled(app)
+    assert figure(app, "explore_map")["data"]
 
 
 def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:

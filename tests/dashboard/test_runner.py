@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,6 +208,22 @@ def test_a_store_that_cannot_be_opened_leaves_a_warning_and_a_working_runner(tmp
         assert job.state == "done"
     finally:
         made.close()
+
+
+def test_a_store_that_another_process_holds_is_named_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "results.duckdb"
+    Store(path).close()
+    hold = f"import duckdb, sys; c = duckdb.connect({str(path)!r}); print('held', flush=True); sys.stdin.read()"
+    other = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == b"held"
+        made = Runner(Settings(store=path))
+        made.close()
+        assert made.store is None
+        assert f"held by process {other.pid}" in made.warnings[0]
+    finally:
+        other.communicate()
 
 
 def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
