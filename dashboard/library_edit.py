@@ -12,6 +12,7 @@ import hardware
 import models
 from dashboard import frame, state
 from dashboard.charts.markup import head
+from dashboard.library_curves import curves
 from dashboard.library_fields import MIRRORED, Field, fields_of, value_at
 from dashboard.library_sheet import shown_value
 from dashboard.library_use import scenario_with
@@ -41,6 +42,8 @@ def editor(thing: Model | System, done: Callable[[], None]) -> None:
     with place:
         copied = _verdict(thing, changes, faults, name or suggested, title or "")
         _buttons(copied, bool(changes), done)
+        if isinstance(copied, System) and any(isinstance(value, tuple) for value in changes.values()):
+            curves(copied)
 
 
 def _fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:

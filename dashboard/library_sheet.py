@@ -40,11 +40,8 @@ def sheet(thing: Model | System) -> str:
     marks = marks_of(thing)
     parts = []
     for section, found in groupby(fields_of(thing), key=lambda field: field.section):
-        rows, before = [], ""
-        for field in found:
-            notes = _notes(marks.get(field.path, []), before)
-            rows.append(_row(field, value_at(thing, field.path), notes[0]))
-            before = notes[1]
+        said: set[Mark] = set()
+        rows = [_row(field, value_at(thing, field.path), _notes(marks.get(field.path, []), said)) for field in found]
         parts.append(
             f'<table class="ss-sheet"><caption>{escape(section)}</caption><thead><tr><th>Value of</th><th>Value</th>'
             f"<th>Mark</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
@@ -52,15 +49,15 @@ def sheet(thing: Model | System) -> str:
     return "".join(parts)
 
 
-def _notes(marks: list[Mark], before: str) -> tuple[str, str]:
-    """(the marks of a row as HTML, what the next row must not repeat)."""
-    said = "|".join(f"{mark.kind} {mark.text}" for mark in marks)
+def _notes(marks: list[Mark], said: set[Mark]) -> str:
+    """The marks of a row as HTML; what an earlier row of the section said is not said again."""
     notes = [
         f'<span class="ss-mark ss-mark-{mark.kind}">{_WORDS[mark.kind]}</span> '
-        f"{'as above' if said == before else escape(mark.text)}"
+        f"{'as above' if mark in said else escape(mark.text)}"
         for mark in marks
     ]
-    return " ".join(notes), said
+    said.update(marks)
+    return " ".join(notes)
 
 
 def _row(field: Field, value: Any, notes: str) -> str:

@@ -13,10 +13,10 @@ import streamlit as st
 import hardware
 import models
 from dashboard import frame, library_list, state
-from dashboard.charts.efficiency_curve import efficiency_curve
 from dashboard.charts.markup import facts, head
-from dashboard.controls import segments, show
+from dashboard.controls import segments
 from dashboard.format import count, plain
+from dashboard.library_curves import curves
 from dashboard.library_edit import editor
 from dashboard.library_list import Item
 from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
@@ -86,7 +86,7 @@ def _sheet(item: Item, kind: str) -> None:
     st.html(facts(_key_facts(thing)))
     _actions(item, kind)
     if isinstance(thing, System):
-        _curves(thing)
+        curves(thing)
         values, rest = st.container(), st.container()
     else:
         rest, values = st.container(), st.container()
@@ -184,23 +184,3 @@ def _downloads(thing: Model | System) -> None:
 
 def _json(document: object) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-
-
-def _curves(system: System) -> None:
-    """Both kinds of efficiency tables as curves."""
-    compute = [
-        (f"{kind} {name}", engine.gflops_efficiency)
-        for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
-        for name, engine in engines.items()
-    ]
-    memory = [("HBM", system.mem1.mb_efficiency)]
-    if system.mem2.capacity_gib:
-        memory.append(("host memory", system.mem2.mb_efficiency))
-    left, right = st.columns(2, gap="medium")
-    mode = state.theme_mode()
-    with left:
-        st.html(head("How much of the peak", "by size of the operation"))
-        show(efficiency_curve(compute, "GFLOP", mode), "library_compute")
-    with right:
-        st.html(head("How much of the bandwidth", "by size of the transfer"))
-        show(efficiency_curve(memory, "MB", mode), "library_traffic")

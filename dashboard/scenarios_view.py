@@ -17,6 +17,7 @@ from dashboard.derived import utilisation
 from dashboard.format import count, format_value, percent
 from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
+from dashboard.packing import packed_many
 from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
 from dashboard.scenarios_open import opener
 from dashboard.server import runner, user_files
@@ -150,7 +151,7 @@ def _tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     saved = sum(entry.saved is not None for entry in found)
     words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
     st.caption(f"{words}{saved:,} saved · {len(records):,} explorations in the store, {room}. "
-               f"Pick up to {MOST_COMPARED} to compare. Everybody who uses this server sees this list.")  # fmt: skip
+               "Everybody who uses this server sees this list.")  # fmt: skip
 
 
 def _one(entry: Entry) -> None:
@@ -227,6 +228,16 @@ def _several(picked: Sequence[Entry]) -> None:
         best = best_of(entry, runner())
         rate = format_value("sample_rate", best.rate) if best is not None and best.rate is not None else "–"
         st.html(chips([(entry.title, rate)]))
+    usable = [entry.scenario for entry in picked if entry.scenario is not None]
+    if (
+        frame.exists("compare")
+        and len(usable) > 1
+        and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
+    ):
+        # The Compare page shows the current scenario and, beside it, those of the parameter `compare`.
+        state.open_scenario(usable[0])
+        state.set_url_value("compare", packed_many(usable[1:]))
+        st.switch_page(frame.path("compare"))
 
 
 def _rename(entry: Entry) -> None:
