@@ -68,7 +68,7 @@ def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, server
 
 
 def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path: Path) -> None:
-    page.goto(f"{server}/?{SMALL}&{LIMITS}")
+    page.goto(f"{server}/?{SMALL}&{LIMITS}&metric=mfu")
     page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=30_000)
     popover(page, "Save")
     title = page.get_by_role("textbox", name="Title")
@@ -87,6 +87,9 @@ def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path
         popover(page, "File")
     file.value.save_as(tmp_path / "scenario.json")
     assert json.loads((tmp_path / "scenario.json").read_text())["num_procs"] == 16
+    page.get_by_role("button", name="Open", exact=True).click()
+    expect(page.get_by_role("radio", name="MFU")).to_be_checked(timeout=15_000)  # as it was saved
+    page.goto(f"{server}/scenarios?scenarios_kind=saved")
     popover(page, "Delete")
     page.get_by_role("button", name="Delete the saved scenario").click()
     expect(page.get_by_text("None of the", exact=False)).to_be_visible()

@@ -98,6 +98,22 @@ def test_a_few_scenarios_in_one_text() -> None:
     assert "first 4" in problems[0]
 
 
+def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
+    from streamlit.testing.v1 import AppTest
+
+    def script(length: int) -> None:
+        from dashboard.share import offer_link
+
+        offer_link("x" * length)
+
+    fits = AppTest.from_function(script, kwargs={"length": 2_000}).run()
+    assert fits.code[0].value == "x" * 2_000
+    too_long = AppTest.from_function(script, kwargs={"length": 2_001}).run()
+    assert not too_long.code
+    assert "2,001 characters" in too_long.caption[0].value
+    assert "file" in too_long.caption[0].value
+
+
 def test_a_changed_library_is_noticed() -> None:
     document = {"format": "shardscape-scenario/1", "key": "00000000", "model": {"of": "gpt3-13B"},
                 "system": {"of": "h100_80g_nvl8"}, **SIZES, "limits": {}}  # fmt: skip
