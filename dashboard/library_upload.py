@@ -49,9 +49,13 @@ def _offer(found: Model | System, ident: str) -> None:
     lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(found))
     st.html(f"<b>Not represented in the cost model</b><ul class=\"ss-list\">{lines}</ul>")
 
+    def called() -> Model | System:
+        name = " ".join(str(st.session_state[key]).split()) or found.name
+        return found.model_copy(update={"name": name, "title": found.title if found.title != found.name else name})
+
     def keep() -> None:
-        name = " ".join(str(st.session_state[key]).split())
-        thing = found.model_copy(update={"name": name, "title": found.title if found.title != found.name else name})
+        thing = called()
+        name = thing.name
         try:
             if isinstance(thing, Model):
                 user_files().keep_model(thing)
@@ -69,7 +73,7 @@ def _offer(found: Model | System, ident: str) -> None:
                   disabled=user_files().folder is None, icon=":material/save:")  # fmt: skip
         if st.button("Use in the scenario", key="library_use_upload", icon=":material/play_arrow:"):
             try:
-                state.set_scenario(scenario_with(state.current_scenario(), found))
+                state.set_scenario(scenario_with(state.current_scenario(), called()))
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
