@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from html import unescape
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import plotly.offline
-import pytest
 
 import engine
 import hardware
@@ -121,29 +116,3 @@ def test_a_space_in_which_nothing_fits_has_a_report_too() -> None:
     assert "map" in figures
     assert "reasons" in figures
     assert "time" not in figures
-
-
-@pytest.mark.browser
-def test_the_report_draws_itself_offline(tmp_path: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no Chromium here")
-    file = tmp_path / "report.html"
-    file.write_bytes(report.build(evil_exploration(), "http://x/", EVIL))
-    complaints: list[str] = []
-    asked: list[str] = []
-    with playwright.sync_playwright() as run:
-        browser = run.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(offline=True, color_scheme="dark").new_page()
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda problem: complaints.append(str(problem)))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(file.as_uri())
-        page.wait_for_selector("#figure-traffic .main-svg")
-        drawn: Any = page.evaluate("document.querySelectorAll('.main-svg').length")
-        browser.close()
-    assert drawn >= 7
-    assert complaints == []
-    assert [url for url in asked if not re.match(r"file:|data:|blob:", url)] == []
