@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 
 import streamlit as st
@@ -16,7 +17,9 @@ __all__ = ["runner", "user_files"]
 @st.cache_resource(show_spinner=False, on_release=Runner.close, max_entries=1)
 def runner() -> Runner:
     """The one runner of the server."""
-    return Runner(settings_from(os.environ))
+    made = Runner(settings_from(os.environ))
+    atexit.register(made.close)  # a server that is stopped does not release its caches
+    return made
 
 
 @st.cache_resource(show_spinner=False, max_entries=1)
