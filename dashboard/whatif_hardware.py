@@ -23,7 +23,7 @@ from hardware import System
 
 __all__ = ["PARTS", "card"]
 
-PARTS: Final = ("whatif_hardware", "whatif_answer", "whatif_studies")
+PARTS: Final = ("whatif_answer", "whatif_hardware", "whatif_studies")
 """Fragments of the page, in the order in which a change draws them again."""
 
 

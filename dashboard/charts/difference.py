@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.surface import MOST_LABELS, ink_on
-from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, unfading
+from dashboard.charts.template import Chart, base, degrees, empty, noted, unfading
 from dashboard.format import column_of, format_value, signed_percent
 from dashboard.palette import palette
 from engine.columns import Column
@@ -69,10 +69,11 @@ def difference_map(
         )
     )
     if len(cells) <= MOST_LABELS:
+        notes = []
         for index, label in enumerate(labels):
             ink = colours.muted if hatched[index] else ink_on(fills[index], colours)
-            figure.add_annotation(x=x[index], y=y[index], text=label, showarrow=False,
-                                  font={"size": TICK_SIZE, "color": ink})  # fmt: skip
+            notes.append(noted(label, colours, x=x[index], y=y[index], colour=ink))
+        figure.update_layout(annotations=notes)
     figure.update_xaxes(
         tickvals=list(range(len(pipelines))), ticktext=[f"{value:,}" for value in pipelines],
         range=[-0.52, len(pipelines) - 0.48], title_text="Pipeline parallel (PP)",

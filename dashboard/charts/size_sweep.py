@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import TICK_SIZE, Chart, base, empty, note, unfading
+from dashboard.charts.template import TICK_SIZE, Chart, base, empty, noted, unfading
 from dashboard.format import count, format_value, percent, scale_for
 from dashboard.palette import palette
 
@@ -58,17 +58,20 @@ def size_bars(sizes: Sequence[Size], mode: str = "light", *, here: int, show: Sh
         )
     )
     top = max(heights)
+    notes = []
     for index, (size, height) in enumerate(zip(shown, heights, strict=True)):
         if not math.isfinite(size.rate):
-            note(figure, "–", colours, x=index, y=0, yanchor="bottom")
+            notes.append(noted("–", colours, x=index, y=0, yanchor="bottom"))
             continue
         text = f"{height * 100:.0f}" if show == "per GPU" else scale.number(size.rate)
-        inside = height > 0.22 * top
         ink = colours.label_on_ramp(0.92 if size.procs == here else 0.55)
-        note(figure, text, colours, x=index, y=height, yanchor="top" if inside and show == "per GPU" else "bottom",
-             colour=ink if inside and show == "per GPU" else colours.text)  # fmt: skip
-        if inside:
-            note(figure, size.name, colours, x=index, y=0, yanchor="bottom", colour=ink, font_size=TICK_SIZE - 1)
+        roomy = height > 0.22 * top
+        inside = roomy and show == "per GPU"
+        notes.append(noted(text, colours, x=index, y=height, yanchor="top" if inside else "bottom",
+                           colour=ink if inside else colours.text))  # fmt: skip
+        if roomy:
+            notes.append(noted(size.name, colours, x=index, y=0, yanchor="bottom", colour=ink, font_size=TICK_SIZE - 1))
+    figure.update_layout(annotations=notes)
     figure.update_xaxes(
         tickvals=list(range(len(shown))), ticktext=[_short(size.procs) for size in shown],
         range=[-0.6, len(shown) - 0.4], title_text="GPUs (best TP·PP at the foot)",

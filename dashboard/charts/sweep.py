@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, note
+from dashboard.charts.template import Chart, base, empty, noted
 from dashboard.format import format_value, plain, relative, scale_for
 from dashboard.palette import Palette, palette
 
@@ -52,7 +52,7 @@ def sweep_line(
     scale = scale_for(RATE, rates)
     place = math.log10 if logarithmic else float
     bands = _bands(shown)
-    _draw_bands(figure, bands, colours, logarithmic)
+    shapes, notes = _draw_bands(bands, colours, logarithmic)
     _line(figure, shown, "kept", scale.factor, colours)
     _line(figure, shown, "best", scale.factor, colours)
     low, high = min(rates), max(rates)
@@ -68,13 +68,14 @@ def sweep_line(
         title_text=f"{label}, {unit}", showgrid=False, **_ticks(shown, logarithmic),
     )  # fmt: skip
     if first <= at_base <= last:
-        figure.add_shape(type="line", x0=at_base, x1=at_base, y0=0, y1=1, yref="paper", layer="below",
-                         line={"color": colours.text, "width": 1, "dash": "dot"})  # fmt: skip
-        note(figure, "base", colours, x=place(at_base), y=0, yref="paper", xanchor="right", yanchor="bottom", xshift=-3)
+        shapes.append({"type": "line", "x0": at_base, "x1": at_base, "y0": 0, "y1": 1, "yref": "paper",
+                       "layer": "below", "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
+        notes.append(noted("base", colours, x=place(at_base), y=0, yref="paper", xanchor="right", yanchor="bottom",
+                           xshift=-3))  # fmt: skip
     if whatif is not None and math.isfinite(whatif[1]) and first <= whatif[0] <= last:
-        _ring(figure, whatif, scale.factor, place(whatif[0]), colours)
-    _names(figure, shown, scale.factor, place, colours)
-    figure.update_layout(margin={"t": 24})
+        notes.append(_ring(figure, whatif, scale.factor, place(whatif[0]), colours))
+    notes += _names(shown, scale.factor, place, colours)
+    figure.update_layout(margin={"t": 24}, shapes=shapes, annotations=notes)
     return Chart(figure, _finding(shown, label, unit, bands))
 
 
@@ -126,18 +127,22 @@ def _bands(shown: Sequence[Stop]) -> list[tuple[float, float, str]]:
 
 
 def _draw_bands(
-    figure: go.Figure, bands: Sequence[tuple[float, float, str]], colours: Palette, logarithmic: bool
-) -> None:
+    bands: Sequence[tuple[float, float, str]], colours: Palette, logarithmic: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return shapes of every second stretch, and the names of those wide enough for one."""
     first, last = bands[0][0], bands[-1][1]
     whole = math.log(last / first) if logarithmic and first > 0 else last - first
+    shapes: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = []
     for index, (start, end, name) in enumerate(bands):
         if index % 2 == 0:
-            figure.add_shape(type="rect", x0=start, x1=end, y0=0, y1=1, yref="paper", layer="below",
-                             line={"width": 0}, fillcolor=colours.panel)  # fmt: skip
+            shapes.append({"type": "rect", "x0": start, "x1": end, "y0": 0, "y1": 1, "yref": "paper",
+                           "layer": "below", "line": {"width": 0}, "fillcolor": colours.panel})  # fmt: skip
         span = (math.log(end / start) if logarithmic and start > 0 else end - start) / whole if whole else 1.0
-        if span > 0.075 or len(bands) == 1:
+        if span > 0.018 * len(name) or len(bands) == 1:
             middle = (math.log10(start) + math.log10(end)) / 2 if logarithmic else (start + end) / 2
-            note(figure, name, colours, x=middle, y=1, yref="paper", yanchor="bottom", yshift=2)
+            notes.append(noted(name, colours, x=middle, y=1, yref="paper", yanchor="bottom", yshift=2))
+    return shapes, notes
 
 
 def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
@@ -156,32 +161,35 @@ def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
 
 def _ring(
     figure: go.Figure, whatif: tuple[float, float], factor: float, place: float, colours: Palette
-) -> None:
+) -> dict[str, Any]:
+    """Draw the ring of the what-if; return its name."""
     figure.add_trace(
         go.Scatter(
             x=[whatif[0]], y=[whatif[1] / factor], mode="markers", hoverinfo="skip",
             marker={"size": 12, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
         )
     )  # fmt: skip
-    note(figure, "what-if", colours, x=place, y=whatif[1] / factor, yanchor="top", yshift=-8, colour=colours.text)
+    return noted("what-if", colours, x=place, y=whatif[1] / factor, yanchor="top", yshift=-8, colour=colours.text)
 
 
-def _names(figure: go.Figure, shown: Sequence[Stop], factor: float, place: Any, colours: Palette) -> None:
-    """Name both lines where they are farthest apart."""
+def _names(shown: Sequence[Stop], factor: float, place: Any, colours: Palette) -> list[dict[str, Any]]:
+    """Return the names of both lines, where they are farthest apart."""
     both = [stop for stop in shown if math.isfinite(stop.best) and math.isfinite(stop.kept)]
     if not both:
-        return
+        return []
     inner = both[1:-1] or both
     apart = max(inner, key=lambda stop: stop.best - stop.kept)
+    x = place(apart.value)
     if apart.best - apart.kept < 0.03 * apart.best:
         apart = inner[len(inner) // 3]
-        note(figure, "re-optimised, and the same execution", colours, x=place(apart.value), y=apart.best / factor,
-             yanchor="top", yshift=-10, xanchor="left", colour=colours.accent)  # fmt: skip
-        return
-    note(figure, "re-optimised", colours, x=place(apart.value), y=apart.best / factor, yanchor="bottom", yshift=6,
-         xanchor="right" if apart.value > both[0].value * 2 else "left", colour=colours.accent)  # fmt: skip
-    note(figure, "same execution", colours, x=place(apart.value), y=apart.kept / factor, yanchor="top", yshift=-4,
-         xanchor="left")  # fmt: skip
+        return [noted("re-optimised, and the same execution", colours, x=place(apart.value), y=apart.best / factor,
+                      yanchor="top", yshift=-10, xanchor="left", colour=colours.accent)]  # fmt: skip
+    left = apart.value <= both[0].value * 2
+    return [
+        noted("re-optimised", colours, x=x, y=apart.best / factor, yanchor="bottom", yshift=6, colour=colours.accent,
+              xanchor="left" if left else "right"),
+        noted("same execution", colours, x=x, y=apart.kept / factor, yanchor="top", yshift=-4, xanchor="left"),
+    ]  # fmt: skip
 
 
 def _finding(

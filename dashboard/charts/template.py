@@ -79,18 +79,32 @@ def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:
     return {"selected": look, "unselected": look}
 
 
-def note(
-    figure: go.Figure, text: str, colours: Palette, *, x: float, y: float, colour: str | None = None, **more: Any
-) -> None:
-    """Add a small annotation without an arrow."""
-    settings: dict[str, Any] = {
+def noted(
+    text: str,
+    colours: Palette,
+    *,
+    x: float,
+    y: float,
+    colour: str | None = None,
+    font_size: int = TICK_SIZE,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a small annotation without an arrow, for charts that write many of them and add them at once."""
+    return {
         "x": x,
         "y": y,
         "text": text,
         "showarrow": False,
-        "font": {"size": TICK_SIZE, "color": colour or colours.muted},
+        "font": {"size": font_size, "color": colour or colours.muted},
+        **more,
     }
-    figure.add_annotation({**settings, **more})
+
+
+def note(
+    figure: go.Figure, text: str, colours: Palette, *, x: float, y: float, colour: str | None = None, **more: Any
+) -> None:
+    """Add a small annotation without an arrow. Some 3 ms each, since Plotly checks all others again: see `noted`."""
+    figure.add_annotation(noted(text, colours, x=x, y=y, colour=colour, **more))
 
 
 def empty(colours: Palette, height: int, sentence: str) -> Chart:

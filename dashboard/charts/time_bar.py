@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, in_sentence, note
+from dashboard.charts.template import Chart, base, in_sentence, noted
 from dashboard.format import ABSENT, Scale, format_delta, format_value, percent, scale_for
 from dashboard.palette import TIME_KINDS, Kind, Palette, palette
 
@@ -50,11 +50,12 @@ def waterfall(
         below = [place - 0.29 for place in places]
         _draw(figure, rows, others, below, others[0], scale, colours, names[1], thin=True)
     starts = _starts(sizes)
+    steps: list[dict[str, Any]] = []
     for index in range(1, len(rows) - 1):
         end = (starts[index] + sizes[index]) / scale.factor
-        figure.add_shape(type="line", x0=end, x1=end, y0=places[index] + lift, y1=places[index + 1] + lift,
-                         layer="below", line={"color": colours.muted, "width": 1, "dash": "dot"})  # fmt: skip
-    _columns(figure, sizes, others, places, colours, names)
+        steps.append({"type": "line", "x0": end, "x1": end, "y0": places[index] + lift, "y1": places[index + 1] + lift,
+                      "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dot"}})  # fmt: skip
+    figure.update_layout(shapes=steps, annotations=_columns(sizes, others, places, colours, names))
     figure.update_xaxes(
         range=[0, longest * 1.01 / scale.factor], ticksuffix=scale.suffix, nticks=6, showgrid=True, zeroline=False
     )
@@ -121,33 +122,34 @@ def _draw(
 
 
 def _columns(
-    figure: go.Figure,
     sizes: list[float],
     others: list[float] | None,
     places: list[int],
     colours: Palette,
     names: tuple[str, str],
-) -> None:
-    """Write the numbers right of the plot: value, share of the step, difference of the other execution."""
+) -> list[dict[str, Any]]:
+    """Return the numbers to write right of the plot: value, share of the step, difference of the other execution."""
     offsets = (72, 134, 212)
     heads = [names[0] if others is not None else "time", "share"]
     heads += [f"{names[1]} − {names[0]}"] if others is not None else []
+    notes: list[dict[str, Any]] = []
     place: dict[str, Any] = {"xref": "paper", "x": 1, "xanchor": "right"}
     for head, offset in zip(heads, offsets, strict=False):
-        note(figure, head, colours, y=1, yref="paper", xshift=offset, yanchor="bottom", **place)
+        notes.append(noted(head, colours, y=1, yref="paper", xshift=offset, yanchor="bottom", **place))
     for index, (size, row) in enumerate(zip(sizes, places, strict=True)):
         value, share = format_value(_TOTAL, size), _share(size, sizes[0])
         bold = ("<b>", "</b>") if index == 0 else ("", "")
-        note(figure, f"{bold[0]}{value}{bold[1]}", colours, y=row, xshift=offsets[0], colour=colours.text, font_size=12,
-             **place)  # fmt: skip
-        note(figure, share, colours, y=row, xshift=offsets[1], font_size=12, **place)
+        notes.append(noted(f"{bold[0]}{value}{bold[1]}", colours, y=row, xshift=offsets[0], colour=colours.text,
+                           font_size=12, **place))  # fmt: skip
+        notes.append(noted(share, colours, y=row, xshift=offsets[1], font_size=12, **place))
         if others is not None:
             change = others[index] - size
             tone = colours.worse if change > 0 else colours.better if change < 0 else colours.muted
             # Differences too small to matter to the step stay quiet.
             tone = colours.muted if abs(change) < 5e-4 * sizes[0] else tone
-            note(figure, f"{bold[0]}{format_delta(_TOTAL, change)}{bold[1]}", colours, y=row, xshift=offsets[2],
-                 colour=tone, font_size=12, **place)  # fmt: skip
+            notes.append(noted(f"{bold[0]}{format_delta(_TOTAL, change)}{bold[1]}", colours, y=row, colour=tone,
+                               xshift=offsets[2], font_size=12, **place))  # fmt: skip
+    return notes
 
 
 def _share(size: float, total: float) -> str:

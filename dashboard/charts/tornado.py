@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, note
+from dashboard.charts.template import Chart, base, empty, noted
 from dashboard.format import ABSENT, signed_percent
 from dashboard.palette import Palette, palette
 
@@ -47,15 +47,19 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     for step, pick in ((steps[0], 2), (steps[1], 3)):
         if step:
             _bars(figure, shown, places, step, pick, colours)
+    ticks: list[dict[str, Any]] = []
+    notes = [_legend(steps, colours)]
     for row, swing in zip(places, shown, strict=True):
-        for kept in (swing.down_kept, swing.up_kept):
-            if math.isfinite(kept):
-                figure.add_shape(type="line", x0=100 * kept, x1=100 * kept, y0=row - _TICK / 2, y1=row + _TICK / 2,
-                                 line={"color": colours.text, "width": 2}, layer="above")  # fmt: skip
-        _labels(figure, swing, row, reach, colours)
-    figure.add_shape(type="line", x0=0, x1=0, y0=-0.6, y1=len(shown) - 0.4, layer="above",
-                     line={"color": colours.muted, "width": 1})  # fmt: skip
-    figure.update_layout(barmode="overlay", uniformtext={"mode": False}, margin={"t": 26, "b": 4})
+        ticks += [
+            _upright(100 * kept, row - _TICK / 2, row + _TICK / 2, colours.text, 2)
+            for kept in (swing.down_kept, swing.up_kept)
+            if math.isfinite(kept)
+        ]
+        notes += _labels(swing, row, reach, colours)
+    ticks.append(_upright(0, -0.6, len(shown) - 0.4, colours.muted, 1))
+    figure.update_layout(
+        barmode="overlay", uniformtext={"mode": False}, margin={"t": 26, "b": 4}, shapes=ticks, annotations=notes
+    )
     figure.update_xaxes(
         range=[100 * (low - 0.2 * reach), 100 * (high + 0.2 * reach)], ticksuffix=" %", showgrid=True, nticks=6,
     )  # fmt: skip
@@ -63,7 +67,6 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         tickvals=places, ticktext=[swing.label for swing in shown], range=[-0.6, len(shown) - 0.4],
         tickfont={"size": 12, "color": colours.text},
     )  # fmt: skip
-    _legend(figure, steps, colours)
     return Chart(figure, _finding(shown, steps))
 
 
@@ -98,35 +101,41 @@ def _told(gain: float) -> str:
     return signed_percent(gain) if math.isfinite(gain) else "nothing runs"
 
 
-def _labels(figure: go.Figure, swing: Swing, row: int, reach: float, colours: Palette) -> None:
-    """Write each bar's gain beyond its end and beyond its tick."""
+def _upright(x: float, low: float, high: float, colour: str, width: int) -> dict[str, Any]:
+    return {"type": "line", "x0": x, "x1": x, "y0": low, "y1": high, "layer": "above",
+            "line": {"color": colour, "width": width}}  # fmt: skip
+
+
+def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict[str, Any]]:
+    """Return each bar's gain, to write beyond its end and beyond its tick."""
     ends = [value for value in swing[2:] if math.isfinite(value)]
     left, right = min([0.0, *ends]), max([0.0, *ends])
-    flat = all(abs(value) < 5e-4 for value in ends)
-    if flat:
-        note(figure, "±0" if ends else ABSENT, colours, x=100 * (right + 0.015 * reach), y=row, xanchor="left")
-        return
-    both = [(swing.down, "down"), (swing.up, "up")]
-    for gain, _ in both:
+    gap = 0.015 * reach
+    if all(abs(value) < 5e-4 for value in ends):
+        return [noted("±0" if ends else ABSENT, colours, x=100 * (right + gap), y=row, xanchor="left")]
+    both = (swing.down, swing.up)
+    notes = []
+    for gain in both:
         if not math.isfinite(gain) or abs(gain) < 5e-4:
             continue
         worse = gain < 0
-        if any(other < gain if worse else other > gain for other, _ in both):
+        if any(other < gain if worse else other > gain for other in both):
             continue  # the longer bar on this side has the label
-        place = left - 0.015 * reach if worse else right + 0.015 * reach
-        note(figure, signed_percent(gain).removesuffix(" %"), colours, x=100 * place, y=row, colour=colours.text,
-             xanchor="right" if worse else "left")  # fmt: skip
+        place = left - gap if worse else right + gap
+        notes.append(noted(signed_percent(gain).removesuffix(" %"), colours, x=100 * place, y=row, colour=colours.text,
+                           xanchor="right" if worse else "left"))  # fmt: skip
+    return notes
 
 
-def _legend(figure: go.Figure, steps: tuple[str, str], colours: Palette) -> None:
+def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
     parts = [
         f'<span style="color:{_colour(colours, pick)}">■</span> {step}'
         for step, pick in zip(steps, (2, 3), strict=True)
         if step
     ]
     parts.append(f'<span style="color:{colours.text}"><b>|</b></span> same execution kept')
-    note(figure, "     ".join(parts), colours, x=0.0, y=1, xref="paper", yref="paper", xanchor="left",
-         yanchor="bottom", yshift=4)  # fmt: skip
+    return noted("     ".join(parts), colours, x=0.0, y=1, xref="paper", yref="paper", xanchor="left",
+                 yanchor="bottom", yshift=4)  # fmt: skip
 
 
 def _span(swing: Swing) -> float:
