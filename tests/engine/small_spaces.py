@@ -104,7 +104,7 @@ def _limits(random: Random, tiers: int) -> dict[str, Any]:
         "data_par_net": (tiers - 1, {"min": 1}, [0, 7]),
         "fused_activation": ([True, False], False, [False, True]),
         "attention_type": ("multiquery", ["multiquery", "multihead"]),
-        "training": (False, [True, False], True),
+        "training": (False, [True, False], (False, True)),
         "activation_recompute": ("none", ["none", "full"], {"attn_only"}),
         "tensor_par_comm_type": ("rs_ag", ["p2p_rs_ag", "ar"]),
         "tensor_par_overlap": ("none", ["pipe", "ring"], ("none", "ring")),
@@ -113,7 +113,7 @@ def _limits(random: Random, tiers: int) -> dict[str, Any]:
     }
     chosen = random.sample(sorted(options), random.choice((0, 1, 3, 3, 5)))
     if random.random() < 0.5:  # what widens a space is drawn more often
-        chosen += random.sample(("uneven_pipelines", "attention_type", "training", "batch_size"), 2)
+        chosen += random.sample(("uneven_pipelines", "attention_type", "training", "training", "batch_size"), 2)
     return {name: random.choice(options[name]) for name in chosen}
 
 

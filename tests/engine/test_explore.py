@@ -154,8 +154,8 @@ def evaluated(drawn: Drawn) -> pd.DataFrame:
 def test_draws_reach_every_case() -> None:
     """A property over draws that never reach a case says nothing about it."""
     seen: Counter[str] = Counter()
-    for seed in range(100):
-        drawn = draw(Random(seed), largest=1_000)
+    for seed in range(120):
+        drawn = draw(Random(seed), largest=1_500)
         found = engine.explore_scenario(drawn.scenario)
         executions = found.evaluate_ids(np.arange(found.total))
         seen.update(found.infeasible_by_reason.keys())
@@ -211,8 +211,11 @@ NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "ten
 
 
 def assert_identical(one: Exploration, other: Exploration) -> None:
-    for name in ("key", "total", "feasible", "infeasible_by_reason", "best"):
+    for name in ("key", "total", "feasible", "infeasible_by_reason"):
         assert getattr(one, name) == getattr(other, name), name
+    # in inference one figure is missing, and NaN does not equal itself
+    best = [pd.Series(each.best or {}, dtype=object) for each in (one, other)]
+    pd.testing.assert_series_equal(*best, check_exact=True)
     for metric in METRICS:
         pd.testing.assert_frame_equal(one.by_cell(metric), other.by_cell(metric), check_exact=True)
     pd.testing.assert_frame_equal(one.reductions.step_times(), other.reductions.step_times(), check_exact=True)
@@ -229,16 +232,18 @@ def without_evaluating() -> Any:
 
 
 def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
-    drawn = [draw(Random(seed), largest=12_000) for seed in range(12)]
-    in_memory = [engine.explore_scenario(each.scenario) for each in drawn]
+    scenarios = [draw(Random(seed), largest=4_000).scenario for seed in range(8)]
+    scenarios += [engine.Scenario.of(model, "a100_80g", **NARROW) for model in ("megatron-126M", "megatron-1T")]
+    in_memory = [engine.explore_scenario(each) for each in scenarios]
     sizes = [each.feasible for each in in_memory]
-    assert min(sizes) == 0 < 2000 < max(sizes)  # nothing at all, some in the database, and some in shards
+    assert min(sizes) == 0 < sizes[-2] > 2000  # nothing at all, some in the database, and some in shards
+    assert any(0 < size < 2000 for size in sizes)
     with Store(store_path) as store:
-        for each, wanted in zip(drawn, in_memory, strict=True):
-            assert_identical(engine.explore_scenario(each.scenario, store=store), wanted)
+        for each, wanted in zip(scenarios, in_memory, strict=True):
+            assert_identical(engine.explore_scenario(each, store=store), wanted)
     with Store(store_path) as store, without_evaluating():
-        for each, wanted in zip(drawn, in_memory, strict=True):
-            assert_identical(engine.explore_scenario(each.scenario, store=store), wanted)
+        for each, wanted in zip(scenarios, in_memory, strict=True):
+            assert_identical(engine.explore_scenario(each, store=store), wanted)
 
 
 def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
