@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import streamlit as st
@@ -15,6 +15,7 @@ from dashboard.charts.markup import head
 from dashboard.charts.size_sweep import Size, fall_off, size_bars
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
+from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import segments, show
 from dashboard.format import MINUS, count, plain
@@ -36,6 +37,7 @@ COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
 """Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
 GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
 BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
+VIEWS: Final = {"each": "Per GPU", "total": "Total"}
 REACH: Final = 4.0
 _SHOW_PROGRESS: Final = 1.0
 """Time from which a study says how far it is [s]."""
@@ -78,6 +80,16 @@ class Board:
         """Whether a study is on its way."""
         every = (self.tornado, self.sweep, self.two, self.sizes)
         return any(run is not None and not run.done.is_set() for run in every)
+
+    def chart(self, run: Run, shown: Hashable, make: Callable[[], Chart]) -> Chart:
+        """A chart of what a study found, drawn again only when that or `shown` has changed."""
+        kind = json.loads(run.key)[1]
+        token = (run.key, len(run.found), self.mode, shown)
+        drawn = st.session_state.setdefault("_whatif_drawn", {})
+        if kind not in drawn or drawn[kind][0] != token:
+            drawn[kind] = token, make()
+        chart: Chart = drawn[kind][1]
+        return chart
 
     def values(self, name: str) -> list[float]:
         """The values of a parameter on an axis of the sweep over two."""
@@ -164,7 +176,7 @@ def _tornado(board: Board) -> None:
               by.get(high, missing)[1])
         for name, by in gains.items()
     ]  # fmt: skip
-    chart = tornado(swings, told, board.mode)
+    chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
     _progress(board.tornado)
     st.caption(
@@ -188,7 +200,10 @@ def _sweep(board: Board) -> None:
         Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point)) for point in list(run.found)
     ]
     ring = (board.changes.get(name, which.value), board.rate) if board.changes else None
-    chart = sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring)
+    chart = board.chart(
+        run, ring,
+        lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
+    )  # fmt: skip
     show(chart, "whatif_sweep", on_select=lambda: _pick_value(board, name), selection_mode="points")
     _progress(run)
     aside = [other for other in board.changes if other != name]
@@ -217,7 +232,9 @@ def _sweep_two(board: Board) -> None:
         Spot(point.values[x], point.values[y], point.rate, title(point.execution) if point.execution else "")
         for point in list(run.found)
     ]
-    chart = gain_map(spots, _side(board, x), _side(board, y), board.base_rate, board.mode)
+    sides = _side(board, x), _side(board, y)
+    framed = sides[0].whatif, sides[1].whatif
+    chart = board.chart(run, framed, lambda: gain_map(spots, *sides, board.base_rate, board.mode))
     show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
     _progress(run)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -245,21 +262,26 @@ def _sizes(board: Board) -> None:
         st.html(head("System size"))
         st.space("stretch")
         segments("Batch", BATCHES, "whatif_batch")
-        view = segments("Figure", {"each": "Per GPU", "total": "Total"}, "whatif_size_show")
     run = board.sizes
     sizes = [
         Size(int(point.values["procs"]), point.rate, point.efficiency, _cell(point), point.problem)
         for point in list(run.found)
     ]
     here = int(board.changes.get("procs", board.scenario.num_procs))
-    chart = size_bars(sizes, board.mode, here=here, show="per GPU" if view == "each" else "total")
+    view = state.url_value("whatif_size_show", "each", VIEWS)
+    chart = board.chart(
+        run, (here, view),
+        lambda: size_bars(sizes, board.mode, here=here, show="per GPU" if view == "each" else "total"),
+    )  # fmt: skip
     show(chart, "whatif_sizes", on_select=lambda: _pick_size(board), selection_mode="points")
     _progress(run)
     falls = fall_off(sizes) if run.finished else None
     tail = f" From {count(falls)} GPUs on, a GPU does less than 90 % of its best." if falls else ""
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"batch kept at {batch:,}" if board.batch == "kept" else "batch in proportion to the GPUs"
-    st.caption(f"Best throughput at each size, {kept}; 100 % is the best size. Dark: this scenario.{tail}")
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        segments("Figure", VIEWS, "whatif_size_show")
+        st.caption(f"Best throughput at each size, {kept}. Highlighted: this scenario.{tail}")
 
 
 def _pick_size(board: Board) -> None:
@@ -302,7 +324,7 @@ def _pick(label: str, board: Board, where: str) -> None:
 
     st.selectbox(
         label, list(board.names), format_func=lambda name: board.names[name], key=key, on_change=changed,
-        label_visibility="collapsed", width=168,
+        label_visibility="collapsed", width=142,
     )  # fmt: skip
 
 

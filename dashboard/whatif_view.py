@@ -10,7 +10,7 @@ from dashboard import whatif_answer, whatif_cards, whatif_hardware
 
 __all__ = ["render"]
 
-POLL: Final = 0.5
+POLL: Final = 0.7
 """How often studies that are on their way are looked at [s]."""
 _POLLING: Final = "_whatif_polling"
 

@@ -186,7 +186,7 @@ def _names(shown: Sequence[Stop], factor: float, place: Any, colours: Palette) -
                       yanchor="top", yshift=-10, xanchor="left", colour=colours.accent)]  # fmt: skip
     left = apart.value <= both[0].value * 2
     return [
-        noted("re-optimised", colours, x=x, y=apart.best / factor, yanchor="bottom", yshift=6, colour=colours.accent,
+        noted("re-optimised", colours, x=x, y=apart.best / factor, yanchor="bottom", yshift=11, colour=colours.accent,
               xanchor="left" if left else "right"),
         noted("same execution", colours, x=x, y=apart.kept / factor, yanchor="top", yshift=-4, xanchor="left"),
     ]  # fmt: skip
