@@ -1,0 +1,81 @@
+"""Several processes against one: the same reductions, whoever starts them and however they end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pandas as pd
+import pytest
+
+import engine
+from engine import ExplorationCancelled, Progress
+from engine.parallel import WorkerError
+from engine.reductions import METRICS
+
+EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name
+SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
+NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "tensor_par": [1, 2], "data_par": [1, 2]}}
+
+
+def test_several_processes_say_what_one_says() -> None:
+    asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": {"tensor_par_overlap": "none"}}
+    told: list[Progress] = []
+    with mock.patch.object(EXPLORE, "SITES_PER_PLAN", 40):
+        one = engine.explore("megatron-5B", "a100_80g", **asked)
+        two = engine.explore("megatron-5B", "a100_80g", **asked, workers=2, progress=told.append)
+    assert two.infeasible_by_reason == one.infeasible_by_reason
+    for metric in METRICS:
+        pd.testing.assert_frame_equal(one.by_cell(metric), two.by_cell(metric), check_exact=True)
+    pd.testing.assert_frame_equal(one.reductions.step_times(), two.reductions.step_times(), check_exact=True)
+    assert (told[-1].done, told[-1].feasible) == (one.total, one.feasible)
+
+
+def test_a_script_without_a_guard_may_use_several_processes() -> None:
+    """Python's own process pools would run the script again in every process, or look for its file in vain."""
+    script = f"""
+import engine
+found = engine.explore("megatron-126M", "a100_80g", **{NARROW!r}, workers=2)
+print(found.total, found.best["id"])
+"""
+    wanted = engine.explore("megatron-126M", "a100_80g", **NARROW)
+    assert wanted.best is not None
+    ran = subprocess.run(
+        [sys.executable, "-"], input=script, cwd=Path(engine.__file__).parents[1], capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert (ran.stdout, ran.stderr) == (f"{wanted.total} {wanted.best['id']}\n", "")
+
+
+@pytest.mark.parametrize("fault", ["dies", "is stopped"])
+def test_several_processes_end_together(fault: str) -> None:
+    """Whether one of them dies or the caller has had enough: no process stays, and the caller hears why."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(process := Popen(*arguments, **options))
+        if fault == "dies":
+            process.kill()
+        return process
+
+    Popen = subprocess.Popen  # noqa: N806 - it is a class
+    turn = count()
+    expected = WorkerError if fault == "dies" else ExplorationCancelled
+    with (
+        mock.patch.object(subprocess, "Popen", start),
+        mock.patch.object(EXPLORE, "SITES_PER_PLAN", 4),
+        pytest.raises(expected, match=r"^[A-Z].*\.$"),
+    ):
+        engine.explore("megatron-126M", "a100_80g", **SMALL, workers=2, cancel=lambda: next(turn) >= 2)
+    assert len(started) == 2
+    assert all(process.returncode is not None for process in started)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.0, True, "2"])
+def test_impossible_numbers_of_processes_are_refused(workers: Any) -> None:
+    with pytest.raises(ValueError, match=r"^workers is .*; it must be a whole number of at least 1\.$"):
+        engine.explore("megatron-126M", "a100_80g", **NARROW, workers=workers)
