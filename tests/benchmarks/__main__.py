@@ -1,4 +1,4 @@
-"""Measures every case on one core and prints a table: `python -m tests.benchmarks`."""
+"""Measures every case on one core and prints a table; `python -m tests.benchmarks browser` measures the dashboard."""
 
 from __future__ import annotations
 
@@ -25,12 +25,20 @@ CALCULON_WITHOUT_LOGGING = 1220.0
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("engine", "browser"), default="engine", help="what is measured")
+    parser.add_argument("--part", action="append", choices=("page", "sweep", "sessions", "memory"), default=[],
+                        help="of the dashboard, only this; may be repeated")  # fmt: skip
     parser.add_argument("--repeats", type=int, default=7, help="runs of each case (default 7)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measured time, too")
     parser.add_argument("--case", choices=ORDER, help="run one case in this process and print its JSON")
     given = parser.parse_args()
     if given.repeats < 1:
         parser.error("--repeats must be at least 1")
+    if given.what == "browser":
+        from tests.benchmarks.browser import run
+
+        run(given.repeats, given.json, frozenset(given.part))
+        return
     if given.case:
         pin()
         from tests.benchmarks.cases import CASES

@@ -1,0 +1,128 @@
+"""How fast the dashboard is: a real server and a real browser, targets beside what was measured.
+
+`python -m tests.benchmarks browser`. Takes some minutes and stops its servers by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from engine.command_output import text_table
+from tests.benchmarks import load
+from tests.benchmarks.browser_page import CHROMIUM, measured
+from tests.benchmarks.browser_server import running
+
+__all__ = ["run"]
+
+SESSIONS: Final = 20
+PAUSE: Final = (2.0, 5.0)
+"""How long a session looks at a page before it does something [s]."""
+CHANGES: Final = 200
+
+ROWS: Final = (
+    ("warm page", "warm page to drawn map", 2.0),
+    ("metric, first time", "metric to redrawn map, first time", 0.5),
+    ("metric, again", "metric to redrawn map, again", 0.5),
+    ("cell, first time", "click on a cell to its panel, first time", 0.4),
+    ("cell, again", "click on a cell to its panel, again", 0.4),
+    ("what-if, figures", "What-if slider to the re-optimised figures", 0.5),
+    ("what-if, everything", "What-if slider to figures, chart and why", None),
+    ("sweep", "20 x 20 sweep over 710,752 executions, one core", 10.0),
+    ("sessions", f"{SESSIONS} sessions, any action", 2.0),
+    ("sessions: scenario", "  a scenario, mostly new", None),
+    ("sessions: metric", "  another metric", None),
+    ("sessions: cell", "  another cell", None),
+)
+
+
+def run(repeats: int, file: Path | None, parts: frozenset[str]) -> None:
+    """Measures the parts asked for, all of `page`, `sweep`, `sessions` and `memory` if none, and prints the tables."""
+    start, before = time.monotonic(), os.getloadavg()
+    found: dict[str, list[float]] = {}
+    notes: list[str] = []
+    document: dict[str, Any] = {"seconds": found}
+    if not parts or "page" in parts:
+        found.update(_page(repeats, notes))
+    if not parts or "sweep" in parts:
+        _say("sweep")
+        command = [sys.executable, "-m", "tests.benchmarks.browser_sweep"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+        found["sweep"] = json.loads(done.stdout)["seconds"]
+    if not parts or "sessions" in parts:
+        document["sessions"] = _sessions(found, notes)
+    if not parts or "memory" in parts:
+        document["memory"] = _memory(notes)
+    print(f"{os.cpu_count()} cores; load average {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after; "
+          f"{time.monotonic() - start:.0f} s in all\n")  # fmt: skip
+    print(_table(found))
+    print("\n" + "\n".join(notes))
+    if file is not None:
+        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _say(what: str) -> None:
+    print(f"measuring {what} ...", file=sys.stderr)
+
+
+def _page(repeats: int, notes: list[str]) -> dict[str, list[float]]:
+    if not CHROMIUM.exists():
+        notes.append(f"No Chromium at {CHROMIUM}: nothing was measured in a browser.")
+        return {}
+    _say("pages in the browser")
+    with running() as server:
+        found = measured(server.address, repeats)
+        notes += [f"The server's log: {line}" for line in server.faults()]
+    return found
+
+
+def _sessions(found: dict[str, list[float]], notes: list[str]) -> dict[str, Any]:
+    _say(f"{SESSIONS} sessions")
+    with running(agents=True) as server:
+        load.sessions(server, 1, 2.0, (0.1, 0.2))  # the first visitor waits for imports
+        seen = load.sessions(server, SESSIONS, 30.0, PAUSE)
+        seen.problems += server.faults()
+    found["sessions"] = [each for times in seen.seconds.values() for each in times]
+    found.update({f"sessions: {what}": times for what, times in seen.seconds.items()})
+    notes.append(
+        f"{SESSIONS} sessions, each pausing {PAUSE[0]:g} to {PAUSE[1]:g} s before an action: {len(found['sessions'])} "
+        f"actions in {seen.wall:.0f} s, {len(seen.problems)} errors."
+    )
+    notes += [f"  {problem}" for problem in seen.problems[:5]]
+    return asdict(seen)
+
+
+def _memory(notes: list[str]) -> dict[str, Any]:
+    _say(f"memory over {CHANGES} scenarios")
+    with running(agents=True) as server:
+        seen = load.memory(server, CHANGES)
+    notes.append(
+        f"Memory of the server: {seen.resident[0]:.0f} MiB after the first page, {seen.resident[-1]:.0f} MiB after "
+        f"{seen.changes[-1]} scenario changes; {seen.slope:+.1f} MiB per 100 changes from the {seen.warm}th on "
+        f"(median {statistics.median(seen.seconds):.2f} s a change)."
+    )
+    return asdict(seen)
+
+
+def _table(found: dict[str, list[float]]) -> str:
+    rows = []
+    for key, label, target in ROWS:
+        times = found.get(key)
+        if not times:
+            continue
+        median, late = statistics.median(times), sorted(times)[min(len(times) - 1, int(0.95 * len(times)))]
+        # Of many sessions the slowest visits count, of one browser the typical one.
+        judged = late if key == "sessions" else median
+        verdict = "" if target is None else "met" if judged < target else "missed"
+        rows.append(
+            [label, f"< {target:g}" if target else "", f"{median:.2f}", f"{late:.2f}", f"{max(times):.2f}",
+             str(len(times)), verdict]
+        )  # fmt: skip
+    return text_table(("[s]", "target", "median", "p95", "worst", "runs", ""), rows, left=(0, 6))
