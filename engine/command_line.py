@@ -20,14 +20,15 @@ from engine.command_explore import explore
 from engine.command_library import models_app, systems_app
 from engine.command_output import ExitCode, write
 from engine.command_serve import serve
+from engine.command_validate import validate
 
 __all__ = ["app", "main"]
 
 EXIT_CODES: Final = """\b
 Exit codes:
   0    done
-  1    done, but nothing can run: no execution is feasible
-  2    the command, a model, a system or executions are not understood
+  1    done, but nothing can run or be predicted: no execution is feasible
+  2    the command, a model, a system, executions or measured runs are not understood
   3    a store or a file of results cannot be used or written
   4    a fault in Shardscape itself; SHARDSCAPE_TRACEBACK=1 shows where
   130  interrupted; nothing was stored
@@ -41,6 +42,7 @@ Examples:
   shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
+  shardscape validate --runs measured.csv
   shardscape models list
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
@@ -93,7 +95,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, evaluate, layers):
+for command in (serve, explore, evaluate, layers, validate):
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")

@@ -1,0 +1,199 @@
+"""The command `validate`: predictions for measured training runs, and how far they are off."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from engine.command_output import ExitCode, as_json, text_table, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["validate"]
+
+LARGEST_FILE: Final = 50_000_000
+"""Largest file of runs that is read [bytes]; a run takes some 500 to 1,000."""
+
+KINDS: Final = ("set", "source and hardware")
+"""Parts of the error table that are printed; JSON has all."""
+
+ERRORS: Final = (
+    ("rows", "rows", 0), ("mean", "mean", 1), ("median", "median", 1), ("p90", "p90", 1), ("bias", "bias", 1),
+    ("within_10", "in 10 %", 0), ("tau", "tau", 2), ("regret", "regret", 1), ("unsupported", "unsup.", 0),
+)  # fmt: skip
+CALCULON: Final = (
+    ("calculon_rows", "Calc. rows", 0), ("calculon_mean", "Calc. mean", 1), ("calculon_bias", "Calc. bias", 1),
+    ("same_rows_mean", "ours there", 1),
+)  # fmt: skip
+
+
+def validate(
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="FILE", help="Measured runs (.csv); the package's where left out.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the predictions (.csv or .parquet).")
+    ] = None,
+    calculon: Annotated[
+        bool, typer.Option("--calculon", help="Predict with Calculon's model as well, where it can express the run.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON with all parts of the table.")] = False,
+) -> None:
+    """Predict measured training runs with the calibrated model and say how far off it is.
+
+    FILE has one run per row: the columns of engine/validation/data/runs.csv, of which hardware, hidden, layers, ffn,
+    heads, vocab, seq_len, tp, pp, mbs and gbs are needed for a prediction, or those of vTrain's published tables. A run
+    that cannot be predicted is listed as unsupported with its reason; it never stops the others.
+
+    \b
+    Columns of --out: id, status (predicted or unsupported), reason (a code), predicted_step_time_s [s],
+    predicted_tokens_per_s_per_gpu [tokens/s], predicted_mem_gib [GiB], reason_text; with --calculon also
+    calculon_step_time_s [s].
+
+    \b
+    Printed errors are those of |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
+    the signed error, negative: predicted too fast), share within 10 %, Kendall's tau and regret of the layout predicted
+    best (percent) within runs of one workload on one machine, and runs without a prediction.
+
+    \b
+    Examples:
+      shardscape validate
+      shardscape validate --runs my-runs.csv --out predictions.csv --calculon
+
+    Exit code 1 when no run can be predicted, 2 for a file that is no table of runs, 3 when --out cannot be written.
+    """
+    from engine import validation
+
+    if out is not None:
+        _check_out(out)
+    if runs is not None:
+        _check_runs(runs)
+    read = validation.library_runs() if runs is None else validation.read_runs(runs)
+    table = validation.validate(read, calculon=calculon)
+    errors = validation.error_table(read.table, table)
+    memory = validation.memory_table(read.table, table)
+    counts = table.loc[table["status"] != "predicted", "reason"].value_counts()
+    unsupported = {str(reason): int(count) for reason, count in counts.items()}
+    predicted = int((table["status"] == "predicted").sum())
+    if out is not None:
+        _write_out(table, out)
+    if json:
+        write(
+            as_json(
+                {
+                    "runs": None if runs is None else str(runs), "rows": len(table), "predicted": predicted,
+                    "unsupported_by_reason": unsupported, "errors": errors.to_dict("records"),
+                    "memory_errors": memory.to_dict("records"),
+                }
+            )
+        )  # fmt: skip
+    else:
+        _print(table, errors, memory, unsupported, predicted, runs)
+    if out is not None:
+        write(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
+    if not predicted:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _check_runs(path: Path) -> None:
+    """Refuses what reading would wait for, or fill the memory with."""
+    from engine.validation import RunsFileError
+
+    try:
+        found = os.stat(path)
+    except OSError:
+        raise RunsFileError(f"{path} does not exist or may not be read; give a CSV file of measured runs.") from None
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a file"
+        raise RunsFileError(f"{path} is {what}; give a CSV file of measured runs.")
+    if found.st_size > LARGEST_FILE:
+        raise RunsFileError(
+            f"{path} has {found.st_size / 1e6:,.0f} MB; runs are read from files of up to {LARGEST_FILE / 1e6:,.0f} MB."
+        )
+
+
+def _check_out(path: Path) -> None:
+    """Says so before predicting where writing could only fail after it."""
+    from engine.table_files import WRITABLE, TableFileError, TableWriteError
+
+    if path.suffix.lower() not in WRITABLE:
+        raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
+
+
+def _write_out(table: pd.DataFrame, path: Path) -> None:
+    """Writes the predictions; the file appears when it is whole."""
+    from engine.table_files import TableWriteError
+    from engine.validation import OUT_COLUMNS
+
+    names = [*OUT_COLUMNS, "reason_text", *(name for name in ("calculon_step_time_s",) if name in table)]
+    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
+    try:
+        if path.suffix.lower() == ".csv":
+            table[names].to_csv(temporary, index=False, encoding="utf-8")
+        else:
+            texts = dict.fromkeys(("id", "status", "reason", "reason_text"), "str")
+            table[names].astype(texts).to_parquet(temporary, index=False)
+        os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
+        raise TableWriteError(f"{path} cannot be written: {told}.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _print(
+    table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, unsupported: dict[str, int], predicted: int,
+    runs: Path | None,
+) -> None:  # fmt: skip
+    from engine.validation import REASONS
+
+    where = "the package" if runs is None else str(runs)
+    write(f"{len(table):,} runs of {where}: {predicted:,} predicted by the calibrated model, the rest unsupported.")
+    measured = table["error"].notna()
+    if not measured.any():
+        write("None of them has both a prediction and a measured time, so there are no errors.")
+    else:
+        for kind in KINDS:
+            part = errors[errors["kind"] == kind]
+            if len(part):
+                write()
+                write(_error_lines(part, kind))
+        write()
+        write("Errors in percent of the measured step time; bias is signed, negative means predicted too fast.")
+    if len(memory):
+        write()
+        lines = [
+            [str(row["name"]), f"{row['rows']:,}", *(_decimal(row[name], 1) for name in ("mean", "median", "bias"))]
+            for row in memory.to_dict("records")
+        ]
+        write(text_table(("memory", "rows", "mean", "median", "bias"), lines))
+    if unsupported:
+        write()
+        rows = [(reason, f"{count:,}", REASONS.get(reason, "")) for reason, count in unsupported.items()]
+        write(text_table(("unsupported because", "runs", "meaning"), rows, left=(0, 2)))
+
+
+def _error_lines(part: pd.DataFrame, kind: str) -> str:
+    columns = [column for column in (*ERRORS, *CALCULON) if column[0] in part]
+    rows = [
+        [str(row["name"]), *(_decimal(row[name], decimals) for name, _, decimals in columns)]
+        for row in part.to_dict("records")
+    ]
+    return text_table([kind, *(title for _, title, _ in columns)], rows)
+
+
+def _decimal(value: Any, decimals: int) -> str:
+    known = float(value)
+    return f"{known:,.{decimals}f}" if math.isfinite(known) else "-"
