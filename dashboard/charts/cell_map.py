@@ -37,6 +37,8 @@ def cell_map(
     base_cell: tuple[int, int] | None = None,
     domain: Domain = "near best",
     height: int = HEIGHT,
+    axes: tuple[Sequence[int], Sequence[int]] | None = None,
+    among: Sequence[float] | None = None,
 ) -> Chart:
     """Draw the map.
 
@@ -44,18 +46,20 @@ def cell_map(
     nothing fits), total and feasible [executions], id of the best execution, reason (code) and reason_text of the
     nearest miss, shortfall_bytes [bytes] by which it misses the memory (0 or NaN where memory is not the reason).
     metric: what `value` holds. selected, base_cell: (tensor_par, pipeline_par) to frame with a solid or dotted line.
+    axes, among: tensor and pipeline degrees of the axes, and the values that colours and unit are chosen for; those of
+    `cells` unless maps are to be compared.
     Points carry customdata (tensor_par, pipeline_par, id), id -1 where nothing fits.
     """
     column, colours = column_of(metric), palette(mode)
     cells = cells[cells["total"] > 0].reset_index(drop=True) if len(cells) else cells
     if not len(cells):
         return empty(colours, height, "No pair of tensor and pipeline parallel degrees divides this system.")
-    tensors = sorted({int(value) for value in cells["tensor_par"]})
-    pipelines = sorted({int(value) for value in cells["pipeline_par"]})
+    tensors = list(axes[0]) if axes else sorted({int(value) for value in cells["tensor_par"]})
+    pipelines = list(axes[1]) if axes else sorted({int(value) for value in cells["pipeline_par"]})
     values = [float(value) for value in cells["value"]]
     lower = column.better == "lower"
-    ramp = ramp_for(values, lower_is_better=lower, domain=domain)
-    scale = scale_for(column, values)
+    ramp = ramp_for(values if among is None else among, lower_is_better=lower, domain=domain)
+    scale = scale_for(column, values if among is None else among)
     row_of = {degree: index for index, degree in enumerate(tensors)}
     column_index = {degree: index for index, degree in enumerate(pipelines)}
     x = [column_index[int(value)] for value in cells["pipeline_par"]]

@@ -1,16 +1,17 @@
-"""Two scenarios cell by cell: how much better or worse the second one's best execution of every cell is."""
+"""Scenarios side by side: how much better or worse one is than another cell by cell, and steps on one time axis."""
 
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.surface import MOST_LABELS, ink_on
-from dashboard.charts.template import Chart, base, degrees, empty, noted, unfading
-from dashboard.format import column_of, format_value, signed_percent
-from dashboard.palette import palette
+from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading
+from dashboard.charts.time_bar import time_pieces
+from dashboard.format import column_of, format_value, scale_for, signed_percent
+from dashboard.palette import TIME_KINDS, palette
 from engine.columns import Column
 
 HEIGHT: Final = 420
@@ -126,3 +127,67 @@ def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column
         f"{column.label}, {names[1]} against {names[0]}: better in {better} cells, worse in {worse}, equal in "
         f"{len(known) - better - worse}; {len(gains) - len(known)} cells run in at most one of them."
     )
+
+
+def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str], mode: str = "light") -> Chart:
+    """Draw the steps of several executions as waterfalls on equal axes, one beside the other.
+
+    executions: rows with the columns of `dashboard.charts.time_bar`. names: what to call them, as "A".
+    """
+    colours = palette(mode)
+    rows = ["Step", *(kind.name for kind in TIME_KINDS)]
+    totals = [float(each["total_time"]) for each in executions]
+    scale = scale_for("total_time", totals)
+    figure = base(colours, 70 + 27 * len(rows))
+    places = [len(rows) - 1 - index for index in range(len(rows))]
+    count = len(executions)
+    notes: list[dict[str, Any]] = []
+    for number, (execution, name) in enumerate(zip(executions, names, strict=True)):
+        pieces = [totals[number], *time_pieces(execution).values()]
+        starts = [0.0, 0.0]
+        for piece in pieces[1:-1]:
+            starts.append(starts[-1] + piece)
+        drawn = [colours.text, *(kind.colour(colours) for kind in TIME_KINDS)]
+        axis = "" if number == 0 else str(number + 1)
+        figure.add_trace(
+            go.Bar(
+                x=[piece / scale.factor for piece in pieces],
+                base=[start / scale.factor for start in starts],
+                y=places,
+                xaxis=f"x{axis}",
+                orientation="h",
+                width=0.58,
+                marker={"color": [colour or colours.muted for colour in drawn], "line": {"width": 0},
+                        "pattern": colours.hatch_some([colour is None for colour in drawn], size=5, opacity=0.9)},
+                hovertext=[
+                    f"<b>{name}: {row}</b><br>{format_value('total_time', piece)}"
+                    for row, piece in zip(rows, pieces, strict=True)
+                ],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
+        )  # fmt: skip
+        width = 1 / count
+        gap = 0.015 if count > 1 else 0.0
+        figure.update_layout(
+            {
+                f"xaxis{axis}": {
+                    "domain": [number * width + (gap if number else 0), (number + 1) * width - gap],
+                    "range": [0, max(totals) * 1.28 / scale.factor], "ticksuffix": scale.suffix, "nticks": 4,
+                    "showgrid": True, "gridcolor": colours.grid, "fixedrange": True, "zeroline": False,
+                    "tickfont": {"size": TICK_SIZE, "color": colours.muted}, "anchor": "y",
+                }
+            }
+        )  # fmt: skip
+        notes.append(noted(f"<b>{name}</b>", colours, x=0, xref=f"x{axis}", y=1, yref="paper", xanchor="left",
+                           yanchor="bottom", colour=colours.text, font_size=12))  # fmt: skip
+        notes += [
+            noted(format_value("total_time", piece), colours, x=(start + piece) / scale.factor, xref=f"x{axis}", y=row,
+                  xanchor="left", xshift=3, colour=colours.text if index == 0 else None)
+            for index, (piece, start, row) in enumerate(zip(pieces, starts, places, strict=True))
+        ]  # fmt: skip
+    figure.update_yaxes(
+        tickvals=places, ticktext=rows, range=[-0.55, len(rows) - 0.45], tickfont={"size": 12, "color": colours.text}
+    )
+    figure.update_layout(annotations=notes, margin={"t": 24}, uniformtext={"mode": False}, bargap=0)
+    told = ", ".join(f"{name} {format_value('total_time', total)}" for name, total in zip(names, totals, strict=True))
+    return Chart(figure, f"Step times on one axis: {told}.")

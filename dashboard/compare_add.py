@@ -1,0 +1,125 @@
+"""Adding a scenario to the comparison: a variant of A, the what-if, or one that was saved or explored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.compare_scenarios import add, add_changes
+from dashboard.library import model_of, system_name, system_of, systems, usable_models
+from dashboard.scenarios_data import entries, name_of, sentence_of
+from dashboard.server import runner, user_files
+from dashboard.text import literal
+from dashboard.whatif_changes import current, in_words
+from engine import Scenario, whatif
+from engine.columns import choice_label
+from hardware import System
+
+__all__ = ["opener"]
+
+_MOST: Final = 200
+
+
+def opener(first: Scenario) -> None:
+    """Draw the button and what it opens."""
+    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key="compare_add"):
+        _whatif(first)
+        _variant(first)
+        _kept(first)
+
+
+def _whatif(first: Scenario) -> None:
+    changes, _ = current(first)
+    if not changes:
+        return
+    every = {which.name: which for which in whatif.parameters(first)}
+    words = ", ".join(f"{every[name].label} {in_words(every[name], value)}" for name, value in changes.items())
+    st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch", help=words,
+              on_click=add_changes, args=(changes,))  # fmt: skip
+
+
+def _variant(first: Scenario) -> None:
+    """A with one thing changed."""
+    every = {which.name: which for which in whatif.parameters(first)}
+    named = {"system": "System", "model": "Model", "datatype": "Datatype"}
+    labels = {**named, **{name: which.label for name, which in every.items()}}
+    what = st.selectbox("A with another", list(labels), format_func=lambda name: labels[name], key="compare_what")
+    key = "compare_value"
+    if what == "system":
+        others = [name for name in systems() if name != first.system.name]
+        st.selectbox("System", others, format_func=lambda name: system_name(system_of(name)),
+                     key=f"{key}_system", label_visibility="collapsed")  # fmt: skip
+    elif what == "model":
+        others = [name for name in usable_models() if name != first.model.name]
+        st.selectbox("Model", others, format_func=lambda name: model_of(name).title or name,
+                     key=f"{key}_model", label_visibility="collapsed")  # fmt: skip
+    elif what == "datatype":
+        st.selectbox("Datatype", [name for name in first.system.matrix if name != first.datatype],
+                     key=f"{key}_datatype", format_func=lambda name: choice_label("datatype", name),
+                     label_visibility="collapsed")  # fmt: skip
+    else:
+        which = every[what]
+        kind: Any = int if which.discrete else float
+        st.number_input(
+            f"{which.label} [{which.unit}]", kind(0.0 if which.can_be_off else which.lowest), kind(which.highest),
+            kind(which.value * 2), key=f"{key}_{what}", label_visibility="collapsed",
+        )  # fmt: skip
+    st.button("Add", key="compare_add_variant", type="primary", width="stretch", on_click=_add_variant,
+              args=(first, what, f"{key}_{what}"))  # fmt: skip
+
+
+def _add_variant(first: Scenario, what: str, key: str) -> None:
+    value = st.session_state.get(key)
+    if value is None:
+        return
+    makers: dict[str, Callable[[], Scenario]] = {
+        "system": lambda: _on(first, system_of(str(value))),
+        "model": lambda: Scenario(model_of(str(value)), first.system, first.num_procs, first.max_batch_size,
+                                  first.datatype, first.limits),
+        "datatype": lambda: Scenario(first.model, first.system, first.num_procs, first.max_batch_size, str(value),
+                                     first.limits),
+    }  # fmt: skip
+    try:
+        if what in makers:
+            made = makers[what]()
+            _ = made.space
+            add(made)
+        else:
+            changes = {what: float(value)}
+            _ = whatif.changed(first, changes).space
+            add_changes(changes)
+    except ValueError as problem:  # every refusal of models, hardware and engine is one
+        st.toast(literal(str(problem)), icon=":material/error:")
+
+
+def _on(first: Scenario, system: System) -> Scenario:
+    """The scenario on another system, without limits on networks it may not have."""
+    limits = {name: limit for name, limit in first.limits.items() if not name.endswith("_net")}
+    datatype = first.datatype if first.datatype in system.matrix else next(iter(system.matrix))
+    return Scenario(first.model, system, first.num_procs, first.max_batch_size, datatype, limits)
+
+
+def _kept(first: Scenario) -> None:
+    """Saved and explored scenarios."""
+    found = {
+        entry.ident: entry
+        for entry in entries(user_files(), runner())[:_MOST]
+        if entry.scenario is not None and entry.key != first.key and not entry.problem
+    }
+    if not found:
+        return
+
+    def shown(ident: str) -> str:
+        entry = found[ident]
+        if entry.saved is not None or entry.scenario is None:
+            return entry.title
+        return f"{name_of(entry.scenario)} · {sentence_of(entry.scenario)}"
+
+    st.selectbox("Saved or explored before", list(found), format_func=shown, key="compare_entry", index=None,
+                 placeholder="Choose one")  # fmt: skip
+    chosen = st.session_state.get("compare_entry")
+    scenario = found[chosen].scenario if chosen in found else None
+    if scenario is not None:
+        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=add, args=(scenario,))

@@ -1,0 +1,116 @@
+"""What differs between scenarios, field by field, in words: the numbers that results depend on, not the prose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import hardware
+import models
+from dashboard.format import ABSENT, plain
+from dashboard.library import system_name
+from engine import Scenario
+from engine.columns import by_name, choice_label
+
+__all__ = ["ABSENT", "differences"]
+
+_MODEL: Final = {
+    "hidden": "Hidden size", "feedforward": "Feedforward width", "seq_size": "Sequence length, tokens",
+    "attn_heads": "Attention heads", "attn_size": "Head size", "num_blocks": "Blocks",
+}  # fmt: skip
+_ENGINE: Final = re.compile(r"(matrix|vector)\.([^.]+)\.(tflops|gflops_efficiency)")
+_NETWORK: Final = re.compile(r"networks\.(\d+)\.(\w+)(?:\.(.+))?")
+_NETWORK_WORDS: Final = {
+    "bandwidth_gb_per_s": "bandwidth, GB/s", "efficiency": "efficiency", "size": "size, GPUs",
+    "latency_s": "latency, µs",
+    "must_be_filled": "must be filled", "processor_usage": "share of compute used", "operations": "traffic of",
+}  # fmt: skip
+_MEMORY: Final = {
+    "mem1.capacity_gib": "HBM capacity, GiB", "mem1.bandwidth_gb_per_s": "HBM bandwidth, GB/s",
+    "mem1.mb_efficiency": "HBM efficiency by size", "mem2.capacity_gib": "Host memory, GiB",
+    "mem2.bandwidth_gb_per_s": "Host bandwidth, GB/s", "mem2.mb_efficiency": "Host efficiency by size",
+    "processing_mode": "Compute and memory overlap",
+}  # fmt: skip
+
+
+def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]]]:
+    """(group, field, value in each scenario) of every field that is not the same in all, the most telling first."""
+    tables = [dict(_fields(scenario)) for scenario in scenarios]
+    names = list(dict.fromkeys(name for table in tables for name in table))
+    order = {group: index for index, group in enumerate(("Run", "Model", "System", "Limits"))}
+    found = []
+    for name in names:
+        values = [table.get(name, ABSENT) for table in tables]
+        if len(set(values)) > 1:
+            found.append((name[0], name[1], values))
+    return sorted(found, key=lambda row: order[row[0]])
+
+
+def _fields(scenario: Scenario) -> Iterator[tuple[tuple[str, str], str]]:
+    model, system = scenario.model, scenario.system
+    yield ("Run", "Model"), model.title or model.name
+    yield ("Run", "System"), system_name(system)
+    yield ("Run", "GPUs"), f"{scenario.num_procs:,}"
+    yield ("Run", "Batch, at most"), f"{scenario.max_batch_size:,}"
+    yield ("Run", "Datatype"), choice_label("datatype", scenario.datatype)
+    yield ("Run", "Executions"), f"{scenario.space.total:,}"
+    for key, value in models.to_calculon(model).items():
+        yield ("Model", _MODEL.get(key, key)), _told(value)
+    document = hardware.to_document(system)
+    physics = {key: document[key] for key in ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")}
+    for path, value in _leaves(physics):
+        label = _label(path, scenario.datatype)
+        if label:
+            yield ("System", label), _told(value * 1e6 if path.endswith("latency_s") else value)
+    for name, limit in scenario.limits.items():
+        label = by_name(name).label if name != "uneven_pipelines" else "Uneven pipelines"
+        yield ("Limits", label), _told_limit(limit)
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a document by its path; tables of efficiency as one."""
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            yield from _leaves(child, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for index, child in enumerate(value):
+            yield from _leaves(child, f"{path}.{index}")
+    else:
+        yield path, value
+
+
+def _label(path: str, datatype: str) -> str:
+    """What a field of the system is called; empty for rates of datatypes that are not used."""
+    if path in _MEMORY:
+        return _MEMORY[path]
+    engine = _ENGINE.fullmatch(path)
+    if engine is not None:
+        if engine.group(2) != datatype:
+            return ""
+        what = "peak, TFLOP/s" if engine.group(3) == "tflops" else "efficiency by size"
+        return f"{engine.group(1).capitalize()} {what}"
+    network = _NETWORK.fullmatch(path)
+    if network is not None:
+        more = f" {network.group(3)}" if network.group(3) else ""
+        return f"Tier {network.group(1)} {_NETWORK_WORDS.get(network.group(2), network.group(2))}{more}"
+    return path
+
+
+def _told(value: Any) -> str:
+    if value is None:
+        return "0"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return plain(float(f"{value:.12g}"))
+    if isinstance(value, list):
+        return " · ".join(f"{plain(share)} from {plain(size)}" for size, share in value)
+    return str(value).replace("_", " ")
+
+
+def _told_limit(limit: Any) -> str:
+    if isinstance(limit, Mapping):
+        return f"{limit['min']:,} to {limit['max']:,}"
+    values = limit if isinstance(limit, list) else [limit]
+    return ", ".join(_told(value) for value in values)

@@ -1,0 +1,105 @@
+"""Which scenarios the Compare page is about: A is the current one, B to D are in the link.
+
+A link holds B to D either as changes to A, such as "~hbm_capacity:100", or whole, as the parameters of a link to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from dashboard import links, state
+from dashboard.scenarios_data import name_of, sentence_of
+from dashboard.whatif_changes import in_words, text_of
+from engine import Scenario, whatif
+
+__all__ = ["SLOTS", "Member", "add", "add_changes", "free", "members", "remove", "told"]
+
+SLOTS: Final = ("compare_b", "compare_c", "compare_d")
+_LONGEST: Final = 30_000
+_TEXT: Final = re.compile(r"[^\x00-\x1f]{1,30000}")
+
+
+class Member(NamedTuple):
+    """One of the scenarios compared."""
+
+    letter: str
+    slot: str
+    """Parameter of the link; empty for A."""
+    scenario: Scenario
+    changes: Mapping[str, float]
+    """What makes it differ from A, where that is how it is described."""
+
+
+def members() -> tuple[list[Member], list[str]]:
+    """The scenarios that the link names, A first, and a sentence per part of it that cannot be read."""
+    first = state.current_scenario()
+    found = [Member("A", "", first, {})]
+    problems: list[str] = []
+    for slot in SLOTS:
+        text = state.url_value(slot, "", _TEXT)
+        if not text:
+            continue
+        try:
+            scenario, changes, told_of = _read(first, text)
+        except ValueError as problem:  # every refusal of models, hardware and engine is one
+            problems.append(f"One of the scenarios to compare is left out. {problem}")
+            continue
+        problems += told_of
+        found.append(Member("ABCD"[len(found)], slot, scenario, changes))
+    return found, problems
+
+
+def _read(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple[str, ...]]:
+    if text.startswith("~"):
+        changes: dict[str, float] = {}
+        for piece in filter(None, text[1:].split(";")):
+            name, _, number = piece.partition(":")
+            try:
+                changes[name[:40]] = float(number)
+            except ValueError:
+                sentence = f"{piece[:40]!r} cannot be read as a change; one looks like procs:64."
+                raise whatif.ChangeError(sentence) from None
+        scenario = whatif.changed(first, changes)
+        _ = scenario.space
+        return scenario, changes, ()
+    parameters = {name: value for name, value in parse_qsl(text, max_num_fields=20) if name in links.NAMES}
+    if not parameters:
+        raise whatif.ChangeError(f"{text[:40]!r} names no scenario.")
+    reading = links.read_scenario(parameters)
+    return reading.scenario, {}, reading.problems
+
+
+def free() -> str | None:
+    """The first parameter of the link that names no scenario yet."""
+    return next((slot for slot in SLOTS if not state.url_value(slot, "", _TEXT)), None)
+
+
+def add(scenario: Scenario) -> None:
+    """Puts a scenario beside the others, if there is room."""
+    slot = free()
+    if slot is not None:
+        state.set_url_value(slot, urlencode(links.parameters_of(scenario)))
+
+
+def add_changes(changes: Mapping[str, float]) -> None:
+    """Puts the current scenario with some numbers changed beside the others, if there is room."""
+    slot = free()
+    if slot is not None:
+        state.set_url_value(slot, f"~{text_of(changes)}")
+
+
+def remove(slot: str) -> None:
+    """Takes a scenario out of the comparison."""
+    state.set_url_value(slot, None)
+
+
+def told(member: Member, first: Scenario) -> tuple[str, str]:
+    """(name, what more there is to say) of a scenario."""
+    if member.changes:
+        every = {which.name: which for which in whatif.parameters(first)}
+        words = [f"{every[name].label} {in_words(every[name], value)}" for name, value in member.changes.items()]
+        return f"A with {words[0]}" if len(words) == 1 else "A with other numbers", ", ".join(words)
+    return name_of(member.scenario), sentence_of(member.scenario)

@@ -1,0 +1,240 @@
+"""The Compare page: two to four scenarios side by side, on equal axes, with what differs and what that changes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state, waiting
+from dashboard.charts import markup
+from dashboard.charts.cell_map import cell_map
+from dashboard.charts.difference import aligned_steps, difference_map
+from dashboard.compare_add import opener
+from dashboard.compare_diff import differences
+from dashboard.compare_scenarios import Member, members, remove, told
+from dashboard.controls import choose, segments, show
+from dashboard.derived import Metric, days_for, metrics, utilisation
+from dashboard.explore_data import cells_of
+from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative
+from dashboard.runner import QueueFull
+from dashboard.server import runner
+from dashboard.text import literal
+from dashboard.whatif_changes import reset
+from dashboard.wording import differences as choices_that_differ
+from dashboard.wording import title
+from engine import Exploration
+from engine.columns import FIELDS, choice_label
+
+__all__ = ["render"]
+
+DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
+_STATISTICS: Final = (
+    "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
+)  # fmt: skip
+
+
+class Side:
+    """A scenario of the comparison, explored."""
+
+    def __init__(self, member: Member, exploration: Exploration) -> None:
+        self.member, self.exploration = member, exploration
+        self.letter, self.scenario = member.letter, member.scenario
+        self.best = exploration.best
+
+
+def render() -> None:
+    """Draw the page."""
+    found, problems = members()
+    for problem in problems:
+        st.warning(literal(problem), icon=":material/link_off:")
+    _heads(found)
+    if len(found) == 1:
+        st.info(
+            "Add one to three scenarios with the button above: variants of this one, the what-if, or saved ones. "
+            "They are shown side by side, on the same axes and colours.",
+            icon=":material/compare:",
+        )
+        return
+    sides = _explored(found)
+    st.html(markup.figure_strip(_tiles(sides)))
+    with st.container(border=True, gap="xsmall"):
+        _diff(sides)
+    _maps(sides)
+    left, right = st.columns([1.2, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        _difference(sides)
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        _table(sides)
+    with st.container(border=True, gap="xsmall"):
+        _steps(sides)
+
+
+def _heads(found: list[Member]) -> None:
+    """One card per scenario, and the button that adds another."""
+    columns = st.columns(len(found) + (1 if len(found) < 4 else 0), gap="small")
+    for member, column in zip(found, columns, strict=False):
+        name, more = told(member, found[0].scenario)
+        with column.container(border=True, gap=None, height="stretch"):
+            st.markdown(f"**{member.letter}** · {literal(name)}")
+            st.caption(literal(more))
+            if member.slot:
+                with st.container(horizontal=True, gap="small"):
+                    st.button("Show alone", key=f"compare_open_{member.slot}", type="tertiary", on_click=_open,
+                              args=(member,), icon=":material/open_in_full:",
+                              help="Make it the scenario of all pages, and so A.")  # fmt: skip
+                    st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=remove,
+                              args=(member.slot,), icon=":material/close:")  # fmt: skip
+    if len(found) < 4:
+        with columns[-1]:
+            opener(found[0].scenario)
+
+
+def _open(member: Member) -> None:
+    remove(member.slot)
+    reset()
+    state.set_scenario(member.scenario)
+
+
+def _explored(found: list[Member]) -> list[Side]:
+    """All scenarios explored; asks for all at once, and waits for one after the other."""
+    for member in found:
+        try:
+            runner().request(member.scenario, state.watcher())
+        except QueueFull:
+            break
+    return [Side(member, waiting.exploration_of(member.scenario, state.watcher())) for member in found]
+
+
+def _tiles(sides: list[Side]) -> list[markup.Tile]:
+    tiles = []
+    first = sides[0].best
+    for side in sides:
+        best = side.best
+        if best is None:
+            tiles.append(markup.Tile(f"{side.letter} · best throughput", ABSENT, "nothing fits", "worse"))
+            continue
+        rate = float(best["sample_rate"])
+        context, tone = title(best), ""
+        if side is not sides[0] and first is not None:
+            gain = rate / float(first["sample_rate"]) - 1
+            context = f"{relative(rate, first['sample_rate'])} against A"
+            tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
+        tiles.append(markup.Tile(f"{side.letter} · best throughput", format_value("sample_rate", rate), context, tone))
+        tiles.append(
+            markup.Tile(f"{side.letter} · MFU", percent(utilisation(side.scenario, rate)),
+                        f"1 T tokens in {days(days_for(side.scenario, rate))}")
+        )  # fmt: skip
+    return tiles
+
+
+def _diff(sides: list[Side]) -> None:
+    rows = differences([side.scenario for side in sides])
+    st.html(markup.head("What differs", "between the documents; only what results depend on"))
+    if not rows:
+        st.caption("Nothing: all scenarios are the same.")
+        return
+    table = pd.DataFrame(
+        [[group, label, *values] for group, label, values in rows],
+        columns=["Part", "Field", *(side.letter for side in sides)],
+    )
+    st.dataframe(
+        table, hide_index=True, height=min(36 * len(rows) + 38, 330), key="compare_diff",
+        alt=f"{len(rows)} fields differ: {', '.join(label for _, label, _ in rows[:6])}.",
+        column_config={"Part": st.column_config.TextColumn(width=80), "Field": st.column_config.TextColumn(width=220)},
+    )  # fmt: skip
+
+
+def _maps(sides: list[Side]) -> None:
+    """The maps of all scenarios on the same axes and colours."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        st.html(markup.head("Best of every cell", "same axes, same colours"))
+        st.space("stretch")
+        metric = _metric(sides[0])
+        domain: Any = segments("Colours", DOMAINS, "compare_domain")
+    tables = [cells_of(side.exploration, _metric_of(side, metric.key)) for side in sides]
+    every = pd.concat(tables, ignore_index=True)
+    axes = sorted(set(every["tensor_par"].astype(int))), sorted(set(every["pipeline_par"].astype(int)))
+    among = [float(value) for value in every["value"]]
+    columns = st.columns(len(sides), gap="small")
+    for side, table, column in zip(sides, tables, columns, strict=True):
+        with column.container(border=True, gap=None):
+            name, _ = told(side.member, sides[0].scenario)
+            st.html(markup.head(side.letter, name))
+            chart = cell_map(
+                table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
+                among=among,
+            )  # fmt: skip
+            show(chart, f"compare_map_{side.letter}")
+
+
+def _metric(side: Side) -> Metric:
+    every = metrics(side.scenario)
+    name = choose("Metric", {key: metric.column.label for key, metric in every.items()}, "compare_metric", width=260)
+    return every[name]
+
+
+def _metric_of(side: Side, key: str) -> Metric:
+    """The metric of that name for a scenario of its own: tokens and peaks differ."""
+    return metrics(side.scenario)[key]
+
+
+def _difference(sides: list[Side]) -> None:
+    """One scenario against another, cell by cell."""
+    pairs = {f"{a.letter}{b.letter}": (a, b) for index, a in enumerate(sides) for b in sides[index + 1 :]}
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head("Where it is better", "best of every cell"))
+        st.space("stretch")
+        chosen = segments("Pair", {key: f"{key[1]} against {key[0]}" for key in pairs}, "compare_pair")
+    first, second = pairs[chosen]
+    key = state.url_value("compare_metric", "sample_rate", list(metrics(first.scenario)))
+    metric = metrics(first.scenario)[key]
+    tables = [cells_of(side.exploration, _metric_of(side, key)) for side in (first, second)]
+    chart = difference_map(
+        tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter)
+    )
+    show(chart, "compare_difference")
+    st.caption(f"{metric.column.label}: by how many percent {second.letter} is better or worse; hatched where only one "
+               "of them, or none, runs.")  # fmt: skip
+
+
+def _table(sides: list[Side]) -> None:
+    """The best execution of each scenario: results, and the choices in which they differ."""
+    st.html(markup.head("Best executions", "choices that are the same in all are left out"))
+    known = [side for side in sides if side.best is not None]
+    rows: list[list[str]] = [
+        [column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS
+    ]
+    rows.append(["Executions that run", *(f"{count(side.exploration.feasible)}" for side in sides)])
+    for column in FIELDS:
+        values = [choice_label(column, side.best[column.name]) if side.best is not None else ABSENT for side in sides]
+        if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
+            rows.append([column.label, *values])
+    table = pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
+    told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in known if side.best is not None)
+    st.dataframe(table, hide_index=True, height=min(36 * len(rows) + 38, 470), key="compare_best",
+                 alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
+
+
+def _value(side: Side, name: str) -> str:
+    return ABSENT if side.best is None else format_value(name, side.best[name])
+
+
+def _steps(sides: list[Side]) -> None:
+    """Steps of the best executions on one axis."""
+    known = [(side.letter, side.best) for side in sides if side.best is not None]
+    st.html(markup.head("Where the time goes", "a step of each best execution, on equal axes"))
+    if not known:
+        st.caption("Nothing fits in any of them.")
+        return
+    rows = [best for _, best in known]
+    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode()), "compare_steps")
+    batches = {int(row["batch_size"]) for row in rows}
+    if len(batches) > 1:
+        sizes = ", ".join(f"{letter} {int(row['batch_size']):,}" for letter, row in known)
+        st.caption(f"The steps hold different numbers of sequences: {sizes}.")
+    for letter, row in known[1:]:
+        changed = choices_that_differ(known[0][1], row)
+        if changed:
+            st.html(markup.chips((f"{letter}: {label}", f"{old} → {new}") for label, old, new in changed))

@@ -1,0 +1,154 @@
+"""The Compare page: scenarios side by side on equal axes, what differs between them, and a link that holds them all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from unittest.mock import patch
+from urllib.parse import urlencode
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import engine
+from dashboard import links
+from dashboard.charts.difference import aligned_steps, difference_map
+from dashboard.compare_diff import differences
+from dashboard.format import format_value, relative
+from engine import Exploration, Scenario, whatif
+from tests.dashboard.pages import again, exploration, figure, html, run
+
+OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
+
+
+@pytest.fixture(autouse=True)
+def _in_memory() -> Iterator[None]:
+    """Explorations without the server's runner and store."""
+    with patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: explored(scenario)), patch(
+        "dashboard.compare_view.runner"
+    ):
+        yield
+
+
+_EXPLORED: dict[str, Exploration] = {}
+
+
+def explored(scenario: Scenario) -> Exploration:
+    if scenario.key not in _EXPLORED:
+        _EXPLORED[scenario.key] = engine.explore_scenario(scenario)
+    return _EXPLORED[scenario.key]
+
+
+def page(link: dict[str, str]) -> AppTest:
+    return run("compare", exploration(), link)
+
+
+def other() -> Exploration:
+    return explored(whatif.changed(exploration().scenario, {"hbm_bandwidth": 6144, "hbm_capacity": 40}))
+
+
+def test_alone_it_says_how_to_add_another() -> None:
+    app = page({})
+    assert "Add one to three scenarios" in app.info[0].value
+
+
+def test_two_scenarios_are_compared() -> None:
+    app = page({"compare_b": OTHER})
+    first, second = exploration().best, other().best
+    assert first is not None
+    assert second is not None
+    text = html(app)
+    assert format_value("sample_rate", second["sample_rate"]).split()[0] in text
+    assert f"{relative(second['sample_rate'], first['sample_rate'])} against A" in text
+    maps = [figure(app, f"compare_map_{letter}") for letter in "AB"]
+    for axis in ("xaxis", "yaxis"):
+        assert maps[0]["layout"][axis]["ticktext"] == maps[1]["layout"][axis]["ticktext"]
+    assert len(figure(app, "compare_difference")["data"][0]["customdata"]) == len(exploration().by_cell())
+
+
+def test_equal_values_have_equal_colours() -> None:
+    app = page({"compare_b": "~net1_bandwidth:50.000001", "compare_c": "~hbm_bandwidth:6144"})
+    fills = [figure(app, f"compare_map_{letter}")["data"][0]["marker"]["color"] for letter in "ABC"]
+    assert fills[0] == fills[1]
+    assert fills[0] != fills[2]
+
+
+def test_a_whole_scenario_travels_in_the_link() -> None:
+    scenario = Scenario.of("gpt3-13B", "a100_80g", num_procs=32, max_batch_size=32, datatype="float16")
+    app = page({"compare_b": urlencode(links.parameters_of(scenario))})
+    best = explored(scenario).best
+    assert best is not None
+    assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(app)
+    table = app.dataframe[0].value
+    assert table.loc[table["Field"] == "GPUs", ["A", "B"]].to_numpy().tolist() == [["16", "32"]]
+
+
+def test_an_edited_system_travels_too() -> None:
+    scenario = whatif.changed(exploration().scenario, {"net0_latency": 3})
+    app = page({"compare_b": urlencode(links.parameters_of(scenario))})
+    table = app.dataframe[0].value
+    assert table["Field"].tolist().count("Tier 0 latency, µs") == 1
+    assert table.loc[table["Field"] == "Tier 0 latency, µs", "B"].item() == "3"
+
+
+@pytest.mark.parametrize("text", ["~matrix:x", "~nothing:3", "~procs:1e12", "garbage", "scenario=AAAA", "~matrix:nan"])
+def test_a_damaged_link_says_so(text: str) -> None:
+    app = page({"compare_b": text})
+    told = [element.value for element in (*app.warning, *app.info)]
+    assert told
+
+
+def test_removing_one_leaves_the_others() -> None:
+    app = page({"compare_b": OTHER, "compare_c": "~procs:8"})
+    app.button(key="compare_remove_compare_b").click()
+    app = again(app, exploration())
+    assert "compare_b" not in app.session_state["_url"]
+    assert app.session_state["_url"]["compare_c"] == "~procs:8"
+    assert len(figure(app, "compare_map_B")["data"]) > 0
+
+
+def test_a_variant_is_added() -> None:
+    app = page({})
+    app.selectbox(key="compare_what").select("procs")
+    app = again(app, exploration())
+    app.button(key="compare_add_variant").click()
+    app = again(app, exploration())
+    assert app.session_state["_url"]["compare_b"] == "~procs:32"
+
+
+def test_nothing_fits_is_compared_too() -> None:
+    app = page({"compare_b": "~hbm_capacity:0.5"})
+    assert "nothing fits" in html(app)
+
+
+def test_differences_are_those_of_the_documents() -> None:
+    base = exploration().scenario
+    after = whatif.changed(base, {"hbm_capacity": 100, "sequence": 4096, "procs": 32})
+    rows = {label: values for _, label, values in differences([base, after])}
+    assert rows["HBM capacity, GiB"] == ["80", "100"]
+    assert rows["Sequence length, tokens"] == ["2,048", "4,096"]
+    assert rows["GPUs"] == ["16", "32"]
+    assert set(rows) == {"HBM capacity, GiB", "Sequence length, tokens", "GPUs", "Executions"}
+    limited = Scenario(base.model, base.system, 16, 32, "float16", {"tensor_par": {"min": 1, "max": 4}})
+    assert ("Limits", "Tensor parallel", ["–", "1 to 4"]) in differences([base, limited])
+    assert differences([base, base]) == []
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize(("metric", "sign"), [("sample_rate", 1), ("total_time", -1)])
+def test_the_difference_says_who_is_better(mode: str, metric: str, sign: int) -> None:
+    cells = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 1, 1]}
+    first = pd.DataFrame({**cells, "value": [1.0, 2.0, math.nan]})
+    second = pd.DataFrame({**cells, "value": [2.0, 1.0, 3.0]})
+    chart = difference_map(first, second, metric, mode)
+    labels = [each.text for each in chart.figure.layout.annotations]
+    assert labels == (["+100.0", "−50.0", "only B"] if sign > 0 else ["−50.0", "+100.0", "only B"])
+    assert "better in 1 cells, worse in 1" in chart.alt
+
+
+def test_steps_share_one_axis() -> None:
+    rows = [row for row in (exploration().best, other().best) if row is not None]
+    chart = aligned_steps(rows, ["A", "B"])
+    assert chart.figure.layout.xaxis.range == chart.figure.layout.xaxis2.range
+    assert format_value("total_time", rows[1]["total_time"]) in chart.alt
