@@ -186,12 +186,7 @@ def _changed_model(model: Model, changes: Mapping[str, int]) -> Model:
     if "blocks" in changes:
         to_document["num_blocks"] = changes["blocks"]
     if "hidden" in changes:
-        hidden, heads = changes["hidden"], model.attn_heads
-        if hidden % heads:
-            nearest = max(1, round(hidden / heads)) * heads
-            raise ChangeError(
-                f"Hidden size is {hidden:,}; it must be a multiple of the {heads:,} heads, such as {nearest:,}."
-            )
+        hidden = changes["hidden"]
         ratio = hidden / model.hidden
         to_document |= {
             "hidden": hidden,

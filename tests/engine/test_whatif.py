@@ -182,7 +182,7 @@ def test_coarse_first_is_a_permutation_that_starts_with_the_ends(count: int) -> 
     ("changes", "says"),
     [
         ({"matrx": 1.0}, "matrix"), ({"hbm_capacity": math.nan}, "number"), ({"hbm_capacity": -3.0}, "from 0.08"),
-        ({"hbm_capacity": True}, "number"), ({"net0_size": 8.5}, "whole number"), ({"hidden": 5001.0}, "multiple"),
+        ({"hbm_capacity": True}, "number"), ({"net0_size": 8.5}, "whole number"), ({"hidden": 5001.5}, "whole number"),
         ({"procs": 1e300}, "from 1"), ({"matrix": 0.0}, "from"),
     ],
     ids=str,

@@ -1,0 +1,242 @@
+"""The What-if page answers with what the engine finds, as numbers, words and pictures, and keeps it in the link."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.charts.size_sweep import Size, fall_off, size_bars
+from dashboard.charts.surface import Side, Spot, gain_map
+from dashboard.charts.sweep import Stop, sweep_line
+from dashboard.charts.tornado import Swing, tornado
+from dashboard.format import format_value, signed_percent
+from dashboard.palette import palette
+from dashboard.whatif_changes import in_words, options, text_of
+from dashboard.whatif_studies import Studies, studies
+from engine import whatif
+from engine.whatif import Study
+from tests.dashboard.pages import again, exploration, figure, html, run
+
+HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    yield
+    studies.clear()
+
+
+def page(link: dict[str, str] | None = None) -> AppTest:
+    return run("whatif", exploration(), link)
+
+
+def settled(app: AppTest) -> AppTest:
+    """The page once all its studies are done."""
+    latest = time.monotonic() + 60
+    while any(not each.done.is_set() for each in studies()._runs.values()):
+        assert time.monotonic() < latest
+        time.sleep(0.05)
+    return again(app, exploration())
+
+
+def test_without_changes_it_shows_the_base() -> None:
+    found = html(page())
+    best = exploration().best
+    assert best is not None
+    assert format_value("sample_rate", best["sample_rate"]).split()[0] in found
+    assert "the base" in found
+
+
+def test_the_answer_is_the_engines() -> None:
+    found = exploration()
+    answer = whatif.reoptimise(found.scenario, {"hbm_bandwidth": 6144, "net1_bandwidth": 100})
+    assert answer.best is not None
+    text = html(page({"whatif_changes": HARDER}))
+    assert format_value("sample_rate", answer.best["sample_rate"]).split()[0] in text
+    assert signed_percent(answer.gain) in text
+    assert signed_percent(answer.kept_gain) in text
+    assert f"TP\u00a0{answer.best['tensor_par']}" in text
+
+
+def test_a_slider_changes_the_link_and_reset_takes_it_back() -> None:
+    app = page()
+    app.select_slider(key="_whatif_sliders_hbm_capacity").set_value(160.0)
+    app = again(app, exploration())
+    assert app.session_state["_url"]["whatif_changes"] == "hbm_capacity:160"
+    app.button(key="whatif_reset").click()
+    app = again(app, exploration())
+    assert "whatif_changes" not in app.session_state["_url"]
+
+
+def test_exact_values_and_model_fields() -> None:
+    app = page({"whatif_input": "exact"})
+    app.number_input(key="_whatif_exact_hbm_capacity").set_value(93.5)
+    app = again(app, exploration())
+    app.number_input(key="_whatif_exact_sequence").set_value(4096)
+    app = again(app, exploration())
+    assert app.session_state["_url"]["whatif_changes"] == "hbm_capacity:93.5;sequence:4096"
+    answer = whatif.reoptimise(exploration().scenario, {"hbm_capacity": 93.5, "sequence": 4096})
+    assert answer.best is not None
+    assert format_value("sample_rate", answer.best["sample_rate"]).split()[0] in html(app)
+
+
+@pytest.mark.parametrize(
+    "text", ["hbm_capacity:-1", "hbm_capacity:1e999", "nonsense:4", "hbm_capacity:80;" * 60, "<script>:1", "matrix:0"]
+)
+def test_a_link_that_cannot_be_changes_nothing(text: str) -> None:
+    app = page({"whatif_changes": text})
+    assert "the base" in html(app)
+
+
+def test_nothing_runs_is_an_answer() -> None:
+    app = page({"whatif_changes": "hbm_capacity:0.5"})
+    assert any("runs after this change" in warning.value for warning in app.warning)
+
+
+def test_the_four_studies_are_drawn_from_the_engine() -> None:
+    found = exploration()
+    app = settled(page({"whatif_changes": "hbm_capacity:100"}))
+    drawn = figure(app, "whatif_sweep")
+    line = next(trace for trace in drawn["data"] if "markers" in trace.get("mode", "") and trace.get("customdata"))
+    values = [point[0] for point in line["customdata"]]
+    points = {point.values["net1_bandwidth"]: point for point in whatif.sweep(found.scenario, "net1_bandwidth", values)}
+    assert line["y"] == pytest.approx([points[value].rate for value in values])
+    cells = figure(app, "whatif_two")["data"][0]["customdata"]
+    assert len(cells) == 64
+    assert [50.0, 80.0] in cells
+    bars = figure(app, "whatif_tornado")["data"]
+    assert {row[0] for row in bars[0]["customdata"]} >= {"matrix", "hbm_bandwidth", "net1_latency"}
+    sizes = figure(app, "whatif_sizes")["data"][0]
+    assert [16] in sizes["customdata"]
+    assert max(sizes["y"]) == 1
+
+
+def test_studies_around_the_whatif_keep_its_changes() -> None:
+    app = settled(page({"whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif", "whatif_one": "matrix"}))
+    drawn = figure(app, "whatif_sweep")
+    line = next(trace for trace in drawn["data"] if "markers" in trace.get("mode", "") and trace.get("customdata"))
+    base = exploration().scenario
+    at = [point[0] for point in line["customdata"]].index(1000.0)
+    answer = whatif.reoptimise(base, {"hbm_bandwidth": 6144})
+    assert answer.best is not None
+    assert line["y"][at] == pytest.approx(answer.best["sample_rate"])
+
+
+def test_slider_values_hold_the_base_and_the_value() -> None:
+    scenario = exploration().scenario
+    for which in whatif.parameters(scenario):
+        found = options(which, which.value * 1.5 if not which.discrete else which.value * 2)
+        assert which.value in found
+        assert found == sorted(set(found))
+        for value in found:
+            assert whatif.changed(scenario, {which.name: value}).space.total >= 0
+    capacity = whatif.parameter(scenario, "hbm_capacity")
+    assert in_words(capacity, 100) == "100 GiB ×1.25"
+    assert in_words(capacity, 80) == "80 GiB"
+    assert in_words(whatif.parameter(scenario, "host_capacity"), 0) == "off"
+    assert text_of({"a": 1.0, "b": 2.5}) == "a:1;b:2.5"
+
+
+def study(count: int, wait: float = 0.0) -> Callable[[], Study[int]]:
+    def results() -> Iterator[int]:
+        for number in range(count):
+            time.sleep(wait)
+            yield number
+
+    return lambda: Study(count, results())
+
+
+def test_studies_take_turns_and_are_shared() -> None:
+    runner = Studies()
+    try:
+        slow = runner.request("slow", study(1000, 0.002))
+        quick = runner.request("quick", study(5))
+        assert runner.request("slow", study(1)) is slow
+        assert quick.done.wait(10)
+        assert not slow.done.is_set()
+        assert quick.found == [0, 1, 2, 3, 4]
+        assert quick.finished
+        runner.cancel("slow")
+        assert slow.done.wait(10)
+        assert slow.cancelled
+        assert 0 < len(slow.found) < 1000
+        again_ = runner.request("slow", study(3), again=True)
+        assert again_.done.wait(10)
+        assert again_.found == [0, 1, 2]
+    finally:
+        runner.close()
+
+
+def test_a_failing_study_says_so_and_hurts_no_other() -> None:
+    def broken() -> Study[Any]:
+        raise ValueError("No such thing.")
+
+    runner = Studies()
+    try:
+        bad = runner.request("bad", broken)
+        good = runner.request("good", study(3))
+        assert bad.done.wait(10)
+        assert good.done.wait(10)
+        assert bad.problem == "No such thing."
+        assert good.finished
+    finally:
+        runner.close()
+
+
+def test_a_question_goes_first() -> None:
+    runner = Studies()
+    try:
+        slow = runner.request("slow", study(10_000, 0.001))
+        with runner.asking():
+            time.sleep(0.1)
+            before = len(slow.found)
+            time.sleep(0.2)
+            assert len(slow.found) - before <= 2
+    finally:
+        runner.close()
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_tornado_puts_the_widest_first_and_says_what_is_kept(mode: str) -> None:
+    nan = math.nan
+    swings = [Swing("a", "Little", -0.01, 0.01, -0.02, 0.0), Swing("b", "Much", -0.2, 0.1, nan, 0.05)]
+    chart = tornado(swings, ("−10 %", "+10 %"), mode)
+    assert list(chart.figure.layout.yaxis.ticktext) == ["Much", "Little"]
+    ticks = [shape for shape in chart.figure.layout.shapes if shape.line.color == palette(mode).text]
+    assert sorted(shape.x0 for shape in ticks) == pytest.approx([-2, 0, 5])
+    assert "Much matters most" in chart.alt
+    assert tornado([], ("", "")).alt
+
+
+def test_the_sweep_marks_where_the_best_changes() -> None:
+    stops = [Stop(10, 100, 90, "1·2·4"), Stop(20, 120, 95, "1·2·4"), Stop(40, 150, math.nan, "2·2·2")]
+    chart = sweep_line(stops, "Bandwidth", "GB/s", at_base=20, whatif=(40, 150))
+    assert "changes 1 time;" in chart.alt.replace(".", ";")
+    texts = [each.text for each in chart.figure.layout.annotations]
+    assert {"1·2·4", "base", "what-if"} <= set(texts)
+    assert "Nothing runs" in sweep_line([Stop(1, math.nan, math.nan, "")], "x", "y", at_base=1).alt
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_the_map_of_two_holds_every_spot(count: int) -> None:
+    values = [float(number + 1) for number in range(count)]
+    spots = [Spot(x, y, math.nan if x == y == 1 else 10 * x, "TP 1") for x in values for y in values]
+    side = Side("A", "GB/s", values, 1.0, 2.0)
+    chart = gain_map(spots, side, side, 20.0)
+    points = [list(point) for trace in chart.figure.data if trace.customdata is not None for point in trace.customdata]
+    assert sorted(points) == sorted([spot.x, spot.y] for spot in spots)
+    assert f"{signed_percent(10 * count / 20 - 1)} at {count} GB/s" in chart.alt
+    assert len(chart.figure.layout.shapes) == 2
+
+
+def test_sizes_say_where_efficiency_falls_off() -> None:
+    sizes = [Size(8, 8.0, 0.5, "1·1"), Size(16, 15.0, 0.47, "1·2"), Size(32, 20.0, 0.3, "2·2"),
+             Size(64, math.nan, math.nan, "", "too few")]  # fmt: skip
+    assert fall_off(sizes) == 32
+    assert "From 32 GPUs on" in size_bars(sizes, here=16).alt
+    assert size_bars(sizes, here=16, show="total").figure.data[0].y[2] == pytest.approx(20)
