@@ -12,7 +12,7 @@ from dashboard.library import model_of, system_name, system_of, systems, usable_
 from dashboard.scenarios_data import entries, name_of, sentence_of
 from dashboard.server import runner, user_files
 from dashboard.text import literal
-from dashboard.whatif_changes import current, in_words
+from dashboard.whatif_changes import current, described
 from engine import Scenario, whatif
 from engine.columns import choice_label
 from hardware import System
@@ -34,10 +34,8 @@ def _whatif(first: Scenario) -> None:
     changes, _ = current(first)
     if not changes:
         return
-    every = {which.name: which for which in whatif.parameters(first)}
-    words = ", ".join(f"{every[name].label} {in_words(every[name], value)}" for name, value in changes.items())
-    st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch", help=words,
-              on_click=add_changes, args=(changes,))  # fmt: skip
+    st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch",
+              help=", ".join(described(first, changes)), on_click=add_changes, args=(changes,))  # fmt: skip
 
 
 def _variant(first: Scenario) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from dashboard import links, state
 from dashboard.scenarios_data import name_of, sentence_of
-from dashboard.whatif_changes import in_words, text_of
+from dashboard.whatif_changes import described, text_of
 from engine import Scenario, whatif
 
 __all__ = ["SLOTS", "Member", "add", "add_changes", "free", "members", "remove", "told"]
@@ -99,7 +99,6 @@ def remove(slot: str) -> None:
 def told(member: Member, first: Scenario) -> tuple[str, str]:
     """(name, what more there is to say) of a scenario."""
     if member.changes:
-        every = {which.name: which for which in whatif.parameters(first)}
-        words = [f"{every[name].label} {in_words(every[name], value)}" for name, value in member.changes.items()]
+        words = described(first, member.changes)
         return f"A with {words[0]}" if len(words) == 1 else "A with other numbers", ", ".join(words)
     return name_of(member.scenario), sentence_of(member.scenario)

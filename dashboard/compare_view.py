@@ -160,8 +160,7 @@ def _maps(sides: list[Side]) -> None:
     columns = st.columns(len(sides), gap="small")
     for side, table, column in zip(sides, tables, columns, strict=True):
         with column.container(border=True, gap=None):
-            name, _ = told(side.member, sides[0].scenario)
-            st.html(markup.head(side.letter, name))
+            st.html(markup.head(side.letter, title(side.best) if side.best is not None else "nothing fits"))
             chart = cell_map(
                 table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
                 among=among,

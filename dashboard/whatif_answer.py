@@ -17,7 +17,7 @@ from dashboard.derived import MFU_FORMULA, days_for, utilisation
 from dashboard.format import ABSENT, MINUS, count, days, format_delta, format_value, percent, plain, signed_percent
 from dashboard.palette import TIME_KINDS
 from dashboard.text import literal
-from dashboard.whatif_changes import current, in_words, text_of
+from dashboard.whatif_changes import current, described, text_of
 from dashboard.whatif_studies import studies
 from dashboard.wording import choices, differences, title
 from engine import Scenario, whatif
@@ -130,7 +130,8 @@ def _why(scenario: Scenario, found: Answer) -> None:
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
-    scope = f"{title(best)} · {in_changes(scenario, found.changes)}" if found.changes else f"{title(best)}, the base"
+    words = ", ".join(described(scenario, found.changes))
+    scope = f"{title(best)} · {words}" if words else f"{title(best)}, the base"
     st.html(markup.head("Why this execution", scope))
     left, right = st.columns([1, 1.5], gap="medium")
     with right:
@@ -150,12 +151,6 @@ def _why(scenario: Scenario, found: Answer) -> None:
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
         else:
             st.html(markup.chips(choices(best)))
-
-
-def in_changes(scenario: Scenario, changes: Mapping[str, float]) -> str:
-    """The changes in words: "HBM capacity 100 GiB ×1.25"."""
-    every = {which.name: which for which in whatif.parameters(scenario)}
-    return ", ".join(f"{every[name].label} {in_words(every[name], value)}" for name, value in changes.items())
 
 
 def sentences(found: Answer) -> list[str]:

@@ -299,7 +299,10 @@ def _progress(run: Run) -> None:
     if run.finished:
         return
     if run.cancelled:
-        st.caption(f"Stopped after {len(run.found)} of {run.total} points.")
+        text, button = st.columns([4, 1], vertical_alignment="center")
+        text.caption(f"Stopped after {len(run.found)} of {run.total} points.")
+        button.button("Start again", type="tertiary", key=f"whatif_again_{_mark(run)}", on_click=studies().restart,
+                      args=(run.key,), width="stretch")  # fmt: skip
         return
     seconds = time.monotonic() - run.started
     if seconds < _SHOW_PROGRESS:
@@ -309,8 +312,13 @@ def _progress(run: Run) -> None:
     left = f" · {plain((total - done) / rate, 2)} s left" if rate > 0 else ""
     text, button = st.columns([5, 1], vertical_alignment="center")
     text.progress(min(1.0, done / total), text=f"{done} of {total} points{left}")
-    button.button("Stop", type="tertiary", key=f"whatif_stop_{abs(hash(run.key))}", on_click=studies().cancel,
+    button.button("Stop", type="tertiary", key=f"whatif_stop_{_mark(run)}", on_click=studies().cancel,
                   args=(run.key,), width="stretch")  # fmt: skip
+
+
+def _mark(run: Run) -> str:
+    """What tells the widgets of one study from those of another."""
+    return str(json.loads(run.key)[1])
 
 
 def _pick(label: str, board: Board, where: str) -> None:

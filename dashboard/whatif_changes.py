@@ -15,7 +15,8 @@ from engine import Scenario, whatif
 from engine.whatif import Parameter
 
 __all__ = [
-    "CHANGES", "FACTORS", "current", "in_words", "options", "put", "reset", "slider_label", "text_of", "told_value",
+    "CHANGES", "FACTORS", "current", "described", "in_words", "options", "put", "reset", "slider_label", "text_of",
+    "told_value",
 ]  # fmt: skip
 
 CHANGES: Final = "whatif_changes"
@@ -102,6 +103,16 @@ def in_words(which: Parameter, value: float) -> str:
     if value in (which.value, 0) or which.value == 0:
         return told
     return f"{told} ×{value / which.value:.3g}"
+
+
+def described(scenario: Scenario, changes: Mapping[str, float]) -> list[str]:
+    """Each change in words: "HBM capacity 100 GiB ×1.25", "256 GPUs ×0.5"."""
+    words = []
+    for name, value in changes.items():
+        which = whatif.parameter(scenario, name)
+        told = in_words(which, value)
+        words.append(told if which.label == which.unit else f"{which.label} {told}")
+    return words
 
 
 def slider_label(which: Parameter, value: float) -> str:

@@ -44,7 +44,7 @@ class Run:
         self.done = threading.Event()
         self.started = self.seen = time.monotonic()
         self.seconds = 0.0
-        self._make = make
+        self.make = make
         self._results: Iterator[Any] | None = None
 
     @property
@@ -56,7 +56,7 @@ class Run:
         """Finds one more point; returns whether there may be more."""
         try:
             if self._results is None:
-                study = self._make()
+                study = self.make()
                 self.total, self._results = len(study), iter(study)
             self.found.append(next(self._results))
             return True
@@ -102,6 +102,13 @@ class Studies:
             run.seen = time.monotonic()
             self._runs.move_to_end(key)
             return run
+
+    def restart(self, key: str) -> None:
+        """Starts a study that was stopped once more."""
+        with self._lock:
+            run = self._runs.get(key)
+            if run is not None:
+                self.request(key, run.make, again=True)
 
     def cancel(self, key: str) -> None:
         """Stops a study; what it found stays."""

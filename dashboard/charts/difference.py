@@ -166,12 +166,13 @@ def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
         )  # fmt: skip
-        width = 1 / count
-        gap = 0.015 if count > 1 else 0.0
+        gap = 0.03
+        width = (1 - gap * (count - 1)) / count
+        left = number * (width + gap)
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    "domain": [number * width + (gap if number else 0), (number + 1) * width - gap],
+                    "domain": [left, min(1.0, left + width)],
                     "range": [0, max(totals) * 1.28 / scale.factor], "ticksuffix": scale.suffix, "nticks": 4,
                     "showgrid": True, "gridcolor": colours.grid, "fixedrange": True, "zeroline": False,
                     "tickfont": {"size": TICK_SIZE, "color": colours.muted}, "anchor": "y",
