@@ -76,6 +76,11 @@ class Board:
         return float(self.answer.best["sample_rate"]) if self.answer.best is not None else math.nan
 
     @property
+    def centre_rate(self) -> float:
+        """Best throughput of what the studies are made around [samples/s]."""
+        return self.rate if self.around else self.base_rate
+
+    @property
     def pending(self) -> bool:
         """Whether a study is on its way."""
         every = (self.tornado, self.sweep, self.two, self.sizes)
@@ -164,7 +169,7 @@ def _tornado(board: Board) -> None:
         segments("Step", STEPS, "whatif_step")
     low, high = FACTORS[board.step]
     told = (f"{MINUS}{board.step} %", f"+{board.step} %") if board.step != "2" else ("÷2", "×2")
-    base = board.rate if board.around else board.base_rate
+    base = board.centre_rate
     gains: dict[str, dict[float, tuple[float, float]]] = {}
     labels: dict[str, str] = {}
     for which, factor, point in list(board.tornado.found):
@@ -234,12 +239,13 @@ def _sweep_two(board: Board) -> None:
     ]
     sides = _side(board, x), _side(board, y)
     framed = sides[0].whatif, sides[1].whatif
-    chart = board.chart(run, framed, lambda: gain_map(spots, *sides, board.base_rate, board.mode))
+    against = "what-if" if board.around else "base"
+    chart = board.chart(run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against))
     show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
     _progress(run)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Size", GRIDS, "whatif_grid")
-        st.caption("% against the base's best. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
+        st.caption(f"% against the {against}. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
 
 
 def _pick_pair(board: Board, x: str, y: str) -> None:

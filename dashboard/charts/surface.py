@@ -37,10 +37,12 @@ class Side(NamedTuple):
     whatif: float | None = None
 
 
-def gain_map(spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light") -> Chart:
+def gain_map(
+    spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light", against: str = "base"
+) -> Chart:
     """Draw the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays blank.
 
-    Points carry customdata (x, y). Values are printed where there is room for them.
+    against: what `base_rate` is the rate of. Points carry customdata (x, y). Values are printed where there is room.
     """
     colours = palette(mode)
     if not spots:
@@ -59,7 +61,7 @@ def gain_map(spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: st
         _cells(figure, places, gains, span, hovers, custom, colours)
     else:
         _pixels(figure, places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
-    figure.add_trace(_colour_bar(span, colours))
+    figure.add_trace(_colour_bar(span, colours, against))
     for at, dash in (((x.at_base, y.at_base), "dot"), ((x.whatif, y.whatif), "solid")):
         place = columns.get(at[0]), rows.get(at[1])  # type: ignore[arg-type]
         if None not in place and not (dash == "solid" and at == (x.at_base, y.at_base)):
@@ -67,7 +69,7 @@ def gain_map(spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: st
     figure.update_xaxes(**_axis(x, 9), range=[-0.52, len(columns) - 0.48], title_text=f"{x.label}, {x.unit}")
     figure.update_yaxes(**_axis(y, 10), range=[-0.52, len(rows) - 0.48], title_text=f"{y.label}, {y.unit}")
     figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
-    return Chart(figure, _finding(spots, gains, x, y))
+    return Chart(figure, _finding(spots, gains, x, y, against))
 
 
 def _cells(
@@ -131,7 +133,7 @@ def _scale(colours: Palette) -> list[list[float | str]]:
     return [[index / (len(stops) - 1), colour] for index, colour in enumerate(stops)]
 
 
-def _colour_bar(span: float, colours: Palette) -> go.Scatter:
+def _colour_bar(span: float, colours: Palette, against: str) -> go.Scatter:
     ticks = [-span, -span / 2, 0, span / 2, span]
     return go.Scatter(
         x=[None], y=[None], mode="markers", hoverinfo="skip",
@@ -140,7 +142,7 @@ def _colour_bar(span: float, colours: Palette) -> go.Scatter:
             "colorbar": {
                 "thickness": 8, "outlinewidth": 0, "len": 0.98, "xpad": 8, "ypad": 0, "tickvals": ticks,
                 "ticktext": [_label(tick) for tick in ticks], "tickfont": {"size": TICK_SIZE, "color": colours.muted},
-                "title": {"text": "% against the base", "side": "right",
+                "title": {"text": f"% against the {against}", "side": "right",
                           "font": {"size": TICK_SIZE, "color": colours.muted}},
             },
         },
@@ -181,7 +183,7 @@ def _hover(spot: Spot, gain: float, x: Side, y: Side) -> str:
     return "<br>".join([*lines, f"{format_value(_RATE, spot.rate)}, {signed_percent(gain)}", spot.name])
 
 
-def _finding(spots: Sequence[Spot], gains: Sequence[float], x: Side, y: Side) -> str:
+def _finding(spots: Sequence[Spot], gains: Sequence[float], x: Side, y: Side, against: str) -> str:
     known = [(gain, index) for index, gain in enumerate(gains) if math.isfinite(gain)]
     if not known:
         return f"{x.label} by {y.label}: nothing runs anywhere."
@@ -191,4 +193,4 @@ def _finding(spots: Sequence[Spot], gains: Sequence[float], x: Side, y: Side) ->
         spot = spots[which[1]]
         return f"{signed_percent(which[0])} at {plain(spot.x)} {x.unit} and {plain(spot.y)} {y.unit}"
 
-    return f"Best throughput against the base over {x.label} by {y.label}: from {told(low)} to {told(high)}."
+    return f"Best throughput against the {against} over {x.label} by {y.label}: from {told(low)} to {told(high)}."

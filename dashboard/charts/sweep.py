@@ -184,11 +184,13 @@ def _names(shown: Sequence[Stop], factor: float, place: Any, colours: Palette) -
         apart = inner[len(inner) // 3]
         return [noted("re-optimised, and the same execution", colours, x=place(apart.value), y=apart.best / factor,
                       yanchor="top", yshift=-10, xanchor="left", colour=colours.accent)]  # fmt: skip
-    left = apart.value <= both[0].value * 2
+    middle = (place(both[0].value) + place(both[-1].value)) / 2
+    left, right = apart.value <= both[0].value * 2, x > middle
     return [
         noted("re-optimised", colours, x=x, y=apart.best / factor, yanchor="bottom", yshift=11, colour=colours.accent,
               xanchor="left" if left else "right"),
-        noted("same execution", colours, x=x, y=apart.kept / factor, yanchor="top", yshift=-4, xanchor="left"),
+        noted("same execution", colours, x=x, y=apart.kept / factor, yanchor="top", yshift=-4,
+              xanchor="right" if right else "left"),
     ]  # fmt: skip
 
 
