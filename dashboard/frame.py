@@ -35,6 +35,7 @@ PAGES: Final = (
     Entry("pareto", "Pareto", "The executions that no other beats in two or three figures at once."),
     Entry("compare", "Compare", "Scenarios side by side: what differs and what it changes."),
     Entry("results", "Results", "All executions as a table: filter, sort, export."),
+    Entry("validation", "Validation", "Predicted against measured training runs: how accurate, and where not.", False),
     Entry("library", "Library", "Models and systems with the source of every number; edit copies.", False),
     Entry("scenarios", "Scenarios", "What was explored before: reopen, share, delete.", False),
 )

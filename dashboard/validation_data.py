@@ -1,0 +1,207 @@
+"""Measured runs and their predictions, computed once per server; filters, tables of errors, uploads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.untrusted import Refused, sentence
+from engine import validation
+from engine.calibrated.systems import generation_of, system_named
+from engine.validation import Runs, RunsFileError
+from engine.validation.errors import error_statistics, source_family
+from engine.validation.gate import stored_errors
+from engine.validation.ranking import layout_groups
+from engine.validation.selection import reported
+from engine.validation.uncertainty import Interval, interval
+
+__all__ = [
+    "EVERY", "MOST_BYTES", "MOST_RUNS", "Checked", "Filters", "counted", "error_rows", "field_values", "headline",
+    "memory_rows", "packaged", "read_upload", "selected", "unsupported", "uploaded", "with_calculon",
+]  # fmt: skip
+
+MOST_BYTES: Final = 2_000_000
+"""Largest upload that is read [bytes]."""
+MOST_RUNS: Final = 5_000
+MOST_COLUMNS: Final = 300
+EVERY: Final = "all"
+TEXTS: Final = ("hardware", "family", "framework", "dtype", "recompute", "attn", "software_rule")
+SHARE: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Runs with their predictions. Shared by sessions: nobody may change the tables.
+
+    `rows` has one row per run: the fields of the runs, the columns of `engine.validation.validate`, and `source_family`
+    and `counted` (whether errors are reported on it). `parts` has what each predicted step consists of [s].
+    """
+
+    key: str
+    runs: Runs
+    rows: pd.DataFrame
+    parts: pd.DataFrame
+    is_packaged: bool
+
+
+class Filters(NamedTuple):
+    """What the page shows: one source, accelerator and family each, or all."""
+
+    source: str = EVERY
+    hardware: str = EVERY
+    family: str = EVERY
+
+
+def _checked(key: str, runs: Runs, is_packaged: bool) -> Checked:
+    predictions = validation.validate(runs)
+    rows = pd.concat([runs.table, predictions.drop(columns=["id"])], axis=1)
+    # `status` is a field of the runs as well: how the run ended.
+    rows = rows.loc[:, ~rows.columns.duplicated(keep="last")].copy()
+    rows["source_family"] = source_family(runs.table["source"]).replace("", "not given")
+    rows["counted"] = reported(runs.table)
+    rows["row"] = np.arange(1, len(rows) + 1)
+    return Checked(key, runs, rows, validation.breakdown(runs), is_packaged)
+
+
+@st.cache_resource(show_spinner="Predicting the measured runs", max_entries=1)
+def packaged() -> Checked:
+    """The package's runs with their predictions."""
+    return _checked("packaged", validation.library_runs(), True)
+
+
+def uploaded(content: bytes, name: str) -> Checked:
+    """The runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
+    if len(content) > MOST_BYTES:
+        raise Refused(f"{name} has {len(content) / 1e6:,.1f} MB; runs are read from up to {MOST_BYTES / 1e6:,.0f} MB.")
+    return _uploaded(hashlib.sha256(content).hexdigest(), name, content)
+
+
+@st.cache_resource(show_spinner="Predicting the uploaded runs", max_entries=6)
+def _uploaded(key: str, name: str, _content: bytes) -> Checked:
+    return _checked(key, read_upload(_content, name), False)
+
+
+def read_upload(content: bytes, name: str) -> Runs:
+    """Runs of an uploaded CSV file, typed. Raises `Refused`; bad rows only get a fault."""
+    try:
+        text = content.decode("utf-8-sig")
+        raw = pd.read_csv(
+            StringIO(text), dtype=str, keep_default_na=False, nrows=MOST_RUNS + 1, on_bad_lines="error"
+        )
+    except UnicodeDecodeError as problem:
+        raise Refused(f"{name} is not UTF-8 text (byte {problem.start}); save it as CSV in UTF-8.") from None
+    except (ValueError, OverflowError) as problem:  # the errors of pandas are ValueErrors
+        raise Refused(sentence(f"{name} cannot be read as CSV ({str(problem).splitlines()[0][:120]})")) from None
+    if len(raw) > MOST_RUNS:
+        raise Refused(f"{name} has more than {MOST_RUNS:,} runs; the page reads so many, `shardscape validate` more.")
+    if len(raw.columns) > MOST_COLUMNS:
+        raise Refused(f"{name} has {len(raw.columns):,} columns; a table of runs has up to {MOST_COLUMNS}.")
+    if not len(raw):
+        raise Refused(f"{name} has no run; below the header there must be a row per run.")
+    try:
+        return validation.runs_of(raw, name.removesuffix(".csv"))
+    except RunsFileError as problem:
+        raise Refused(sentence(problem)) from None
+
+
+def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
+    """Which rows the filters leave."""
+    keep = pd.Series(True, index=checked.rows.index)
+    for name, wanted in zip(("source_family", "hardware", "family"), filters, strict=True):
+        if wanted != EVERY:
+            keep &= checked.rows[name] == wanted
+    return keep
+
+
+def counted(checked: Checked, filters: Filters) -> pd.DataFrame:
+    """The rows that errors are counted on: reported, left by the filters, predicted and measured."""
+    keep = selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
+    return checked.rows[keep]
+
+
+def headline(checked: Checked, filters: Filters) -> dict[str, float]:
+    """`engine.validation.errors.ERROR_COLUMNS` over the rows that the filters leave."""
+    keep = (selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
+    rows = checked.rows
+    return error_statistics(
+        rows["predicted_step_time_s"].to_numpy(np.float64)[keep],
+        rows["measured_step_time_s"].to_numpy(np.float64)[keep],
+        layout_groups(checked.runs.table)[keep],
+        rows["gbs"].to_numpy(np.float64)[keep],
+    )
+
+
+@st.cache_resource(show_spinner="Asking Calculon's model about every run that it can express", max_entries=4)
+def with_calculon(_checked: Checked, key: str) -> pd.DataFrame:
+    """Predictions of both models; several seconds."""
+    table: pd.DataFrame = validation.validate(_checked.runs, calculon=True)
+    return table
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def error_rows(_checked: Checked, key: str, filters: Filters, calculon: bool) -> pd.DataFrame:
+    """Errors per source and hardware of the rows that the filters leave, summary rows first.
+
+    The stored table serves where it has the answer: the package's runs, not filtered by family.
+    """
+    checked = _checked
+    keep = selected(checked, filters)
+    if checked.is_packaged and filters.family == EVERY:
+        table = stored_errors()
+        names = set(checked.rows["source_family"][keep] + ", " + checked.rows["hardware"][keep])
+        wanted = (table["kind"] == "source and hardware") & table["name"].isin(names)
+        if filters == Filters():
+            wanted |= table["kind"] == "set"
+        return table[wanted].reset_index(drop=True)
+    keep &= checked.rows["counted"]
+    if not keep.any():
+        return pd.DataFrame(columns=["kind", "name"])
+    predictions = with_calculon(checked, key) if calculon else checked.rows
+    table = validation.error_table(
+        checked.runs.table[keep].reset_index(drop=True), predictions[keep.to_numpy(bool)].reset_index(drop=True)
+    )
+    shown = (table["kind"] == "source and hardware") | (table["name"] == "all rows")
+    return table[shown].reset_index(drop=True)
+
+
+def memory_rows(checked: Checked, filters: Filters) -> pd.DataFrame:
+    """Errors of memory per source, of the rows that the filters leave."""
+    keep = selected(checked, filters) & checked.rows["counted"]
+    if not keep.any():
+        return pd.DataFrame(columns=["name", "rows", "mean", "median", "largest", "bias"])
+    table = checked.runs.table[keep].reset_index(drop=True)
+    return validation.memory_table(table, checked.rows[keep].reset_index(drop=True))
+
+
+def unsupported(checked: Checked, filters: Filters) -> pd.DataFrame:
+    """Every row without a prediction: row, id, source, hardware, reason, reason_text."""
+    keep = selected(checked, filters) & (checked.rows["status"] != "predicted")
+    names = ["row", "id", "reason", "reason_text", "model", "hardware", "source_family"]
+    return checked.rows.loc[keep, names]
+
+
+def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
+    """A field of the rows for the residual chart: numbers, or words with "not given" where empty."""
+    if field == "year":
+        parts = rows["date"].astype(str).str.extract(r"^(\d{4})(?:-(\d\d))?").astype(np.float64)
+        return parts[0] + (parts[1].fillna(7) - 1) / 12
+    if field in TEXTS:
+        return rows[field].astype(str).str.slice(0, 40).replace("", "not given")
+    return rows[field].astype(np.float64)
+
+
+def interval_of(row: pd.Series[Any]) -> Interval | None:
+    """How far unseen runs comparable with this one were off; None without a known accelerator."""
+    system = system_named(str(row["hardware"]))
+    if system is None:
+        return None
+    return interval(
+        generation=generation_of(system), experts=bool(row["moe_experts"] > 0), fully_sharded=bool(row["fsdp"] > 0),
+        share=SHARE,
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""One measured run: what its predicted step consists of, how sure the prediction is, what was assumed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts import markup
+from dashboard.charts.measured import step_parts
+from dashboard.controls import show
+from dashboard.format import format_value, gibibytes, percent, signed_percent
+from dashboard.text import literal
+from dashboard.validation_data import SHARE, Checked, interval_of
+
+__all__ = ["layout", "panel"]
+
+GIB: Final = 2.0**30
+DEGREES: Final = (("TP", "tp"), ("PP", "pp"), ("DP", "dp"), ("CP", "cp"), ("EP", "ep"), ("v", "vpp"), ("mb", "mbs"))
+
+
+def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
+    """The degrees of a run in one line; those of 1 are left out beyond TP, PP and DP."""
+    parts = []
+    for short, name in DEGREES:
+        value = float(row[name])
+        if np.isfinite(value) and (value > 1 or name in ("tp", "pp", "dp")):
+            parts.append(f"{short} {value:,.0f}")
+    return " · ".join(parts)
+
+
+def panel(checked: Checked, chosen: int | None, mode: str) -> None:
+    """Draw the card of a run."""
+    if chosen is None:
+        st.caption("No run here has both a prediction and a measured time.")
+        return
+    row = checked.rows.iloc[chosen - 1]
+    title = str(row["model"])[:60] or str(row["id"])[:60]
+    st.html(markup.head(title, f"{str(row['hardware'])[:40]} × {row['num_gpus']:,.0f}"))
+    st.html(markup.chips([("source", str(row["source"])[:70]), ("layout", layout(row)),
+                          ("batch", f"{row['gbs']:,.0f}"), ("sequence", f"{row['seq_len']:,.0f}")]))  # fmt: skip
+    if row["status"] != "predicted":
+        st.caption(f"Not predicted: {literal(str(row['reason_text'])[:400])}")
+        return
+    memory = row["predicted_mem_gib"] * GIB
+    st.html(
+        markup.facts(
+            [
+                ("measured", format_value("total_time", row["measured_step_time_s"])),
+                ("calibrated", format_value("total_time", row["predicted_step_time_s"])),
+                ("error", signed_percent(row["error"])),
+            ]
+        )
+        + markup.facts(
+            [
+                ("HBM, measured", gibibytes(row["measured_mem_gib"] * GIB)),
+                ("HBM, modelled", gibibytes(memory)),
+                ("error", signed_percent(row["memory_error"])),
+            ]
+        )
+    )
+    parts = {str(name): value for name, value in checked.parts.iloc[chosen - 1].items() if name != "id"}
+    show(step_parts(parts, float(row["measured_step_time_s"]), mode), "validation_parts")
+    st.caption(_remarks(row))
+
+
+def _remarks(row: pd.Series[Any]) -> str:
+    """How sure the prediction is and what it rests on."""
+    words = []
+    around = interval_of(row)
+    if around is not None:
+        low, high = (
+            format_value("total_time", factor * row["predicted_step_time_s"]) for factor in (around.low, around.high)
+        )
+        words.append(
+            f"{percent(SHARE, 0)} of {around.rows} comparable unseen runs would lie between {low} and {high} "
+            f"({literal(around.described)})."
+        )
+    words.append(f"Software as for {literal(str(row['software_rule']))}.")
+    if row["assumptions"]:
+        words.append(f"Assumed: {literal(str(row['assumptions'])[:300])}.")
+    if row["notes"]:
+        words.append(f"Note of the source: {literal(str(row['notes'])[:200])}")
+    return " ".join(words)

@@ -1,0 +1,144 @@
+"""Tables of the Validation page: worst runs, errors per source and accelerator, what is not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts import markup
+from dashboard.controls import segments, switch
+from dashboard.format import count
+from dashboard.validation_data import EVERY, Checked, Filters, error_rows, memory_rows
+from dashboard.validation_run import layout
+from engine.validation import REASONS
+
+__all__ = ["errors", "not_supported", "worst"]
+
+WORST: Final = 200
+LISTED: Final = 1_000
+
+COLUMNS: Final = (
+    ("rows", "Runs", "%d", "Runs with a prediction and a measured time"),
+    ("mean", "Mean, %", "%.1f", "Mean of |calibrated / measured − 1|"),
+    ("median", "Median", "%.1f", "Median of |calibrated / measured − 1|"),
+    ("p90", "90th", "%.1f", "90th percentile of |calibrated / measured − 1|"),
+    ("bias", "Bias", "%+.1f", "Median of calibrated / measured − 1; negative: predicted too fast"),
+    ("within_10", "In 10 %", "%.0f", "Share of runs within 10 %, in percent"),
+    ("calculon_rows", "Calc. runs", "%d", "Runs that Calculon's model can express"),
+    ("calculon_mean", "Calc. mean", "%.1f", "Mean error of Calculon's model (modelled, not calibrated) on those"),
+    ("calculon_bias", "Calc. bias", "%+.1f", "Median signed error of Calculon's model"),
+    ("same_rows_mean", "Ours there", "%.1f", "Mean error of the calibrated model on the runs of Calculon's column"),
+    ("tau", "Tau", "%.2f", "Kendall's tau of layouts of one workload on one machine; empty without such groups"),
+    ("regret", "Regret", "%.1f", "How much slower the layout predicted best was than the measured best"),
+    ("unsupported", "Not sup.", "%d", "Counted runs without a prediction"),
+    ("largest", "Largest, %", "%.1f", "Largest error"),
+)
+
+
+def _settings(names: list[str], first: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": st.column_config.TextColumn(first, width=300)}
+    for name, label, form, help_text in COLUMNS:
+        if name in names:
+            found[name] = st.column_config.NumberColumn(label, format=form, help=help_text, width=74)
+    return found
+
+
+def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
+    """The runs with the largest errors. picked: called with the table when one is chosen."""
+    order = rows["error"].abs().sort_values(ascending=False, kind="stable").index[:WORST]
+    found = rows.loc[order]
+    shown = pd.DataFrame(
+        {
+            "error": 100 * found["error"],
+            "model": found["model"].where(found["model"] != "", found["id"]),
+            "hardware": found["hardware"],
+            "gpus": found["num_gpus"],
+            "layout": [layout(row) for _, row in found.iterrows()],
+            "measured": found["measured_step_time_s"],
+            "predicted": found["predicted_step_time_s"],
+            "source": found["source"],
+            "id": found["id"],
+        }
+    )
+    st.dataframe(
+        shown, hide_index=True, height=250, key="validation_worst", on_select=lambda: picked(found),
+        selection_mode="single-row", alt=f"The {len(shown)} runs with the largest errors, worst first.",
+        column_config={
+            "error": st.column_config.NumberColumn("Error, %", format="%+.1f", width=76,
+                                                   help="Calibrated over measured; negative: predicted too fast"),
+            "model": st.column_config.TextColumn("Model", width=190),
+            "hardware": st.column_config.TextColumn("Accelerator", width=170),
+            "gpus": st.column_config.NumberColumn("GPUs", format="%d", width=66),
+            "layout": st.column_config.TextColumn("Layout", width=230),
+            "measured": st.column_config.NumberColumn("Measured, s", format="%.3f", width=96),
+            "predicted": st.column_config.NumberColumn("Calibrated, s", format="%.3f", width=100),
+            "source": st.column_config.TextColumn("Source", width=220),
+            "id": st.column_config.TextColumn("Id", width=200),
+        },
+    )  # fmt: skip
+
+
+def errors(checked: Checked, filters: Filters) -> None:
+    """Errors per source and accelerator, Calculon's beside; or errors of memory."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.html(markup.head("Errors per source and accelerator", "of the step time, in percent: calibrated, and beside it Calculon's model"))
+        kind = segments("Errors of", {"time": "Step time", "memory": "Memory"}, "validation_errors")
+        stored = checked.is_packaged and filters.family == EVERY
+        calculon = stored
+        if kind == "time" and not stored:
+            calculon = switch("Calculon's too", "validation_calculon", help="Takes some seconds the first time.")
+    if kind == "memory":
+        table = memory_rows(checked, filters)
+        if not len(table):
+            st.caption("No run here has both a measured and a modelled memory.")
+            return
+        st.dataframe(
+            table, hide_index=True, key="validation_memory", column_config=_settings(list(table.columns), "Memory"),
+            alt=f"Errors of modelled memory for {len(table)} sources.",
+        )  # fmt: skip
+        st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for what the framework reserves.")
+        return
+    table = error_rows(checked, checked.key, filters, calculon)
+    if not len(table):
+        st.caption("No run here has both a prediction and a measured time.")
+        return
+    names = ["name", *(name for name, *_ in COLUMNS if name in table)]
+    st.dataframe(
+        table[names], hide_index=True, key="validation_table", placeholder="–", column_config=_settings(names, "Source, accelerator"),
+        height=min(560, 38 + 35 * len(table)), alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
+    )  # fmt: skip
+
+
+def not_supported(gone: pd.DataFrame, total: int) -> None:
+    """What is not predicted and why, by reason and by row."""
+    st.html(markup.head("What is not supported, and why", f"{count(len(gone))} of {count(total)} runs"))
+    if not len(gone):
+        st.caption("Every run here is predicted.")
+        return
+    reasons = gone["reason"].value_counts()
+    left, right = st.columns([1, 1.2], gap="medium")
+    with left:
+        st.dataframe(
+            pd.DataFrame({"reason": [REASONS.get(str(code), str(code)) for code in reasons.index],
+                          "runs": reasons.to_numpy()}),
+            hide_index=True, key="validation_reasons", alt=f"{len(reasons)} reasons for runs without a prediction.",
+            column_config={"reason": st.column_config.TextColumn("Because", width=460),
+                           "runs": st.column_config.NumberColumn("Runs", format="%d", width=64)},
+        )  # fmt: skip
+    with right:
+        st.dataframe(
+            gone.head(LISTED)[["row", "reason_text", "hardware", "model", "id"]], hide_index=True, height=300,
+            key="validation_gone", alt=f"{len(gone)} runs without a prediction.",
+            column_config={
+                "row": st.column_config.NumberColumn("Row", format="%d", width=60, help="From 1, below the header"),
+                "reason_text": st.column_config.TextColumn("Why", width=330),
+                "hardware": st.column_config.TextColumn("Accelerator", width=130),
+                "model": st.column_config.TextColumn("Model", width=130),
+                "id": st.column_config.TextColumn("Id", width=150),
+            },
+        )  # fmt: skip
+        if len(gone) > LISTED:
+            st.caption(f"The first {LISTED:,} of {len(gone):,}.")

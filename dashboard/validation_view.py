@@ -1,0 +1,200 @@
+"""The Validation page: predicted against measured, where the model is bad, and what it does not cover."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard import validation_data as data
+from dashboard.charts import markup
+from dashboard.charts.measured import MAX_MARKS, measured
+from dashboard.charts.residuals import residuals
+from dashboard.controls import choose, show
+from dashboard.format import count
+from dashboard.text import literal
+from dashboard.untrusted import Refused
+from dashboard.validation_run import panel
+from dashboard.validation_tables import errors, not_supported, worst
+from engine.calibrated.parameters import library_calibration
+
+__all__ = ["render"]
+
+FIELDS: Final = {
+    "num_gpus": "GPUs", "tp": "Tensor parallel", "pp": "Pipeline parallel", "dp": "Data parallel",
+    "cp": "Context parallel", "ep": "Expert parallel", "vpp": "Interleaving", "mbs": "Microbatch", "gbs": "Batch",
+    "hidden": "Hidden size", "layers": "Blocks", "heads": "Attention heads", "seq_len": "Sequence length",
+    "moe_experts": "Experts", "year": "Date", "measured_step_time_s": "Measured step time, s",
+    "hardware": "Accelerator", "family": "Family", "framework": "Framework", "software_rule": "Software rule",
+    "dtype": "Datatype", "recompute": "Recompute", "attn": "Attention",
+}  # fmt: skip
+NAMES: Final = {
+    "dense_megatron": "Dense, Megatron style", "dense_fsdp": "Dense, fully sharded", "moe": "Mixture of experts",
+    "dense_longseq": "Dense, long sequences", "dense_sft": "Dense, fine-tuning", "hybrid_mamba": "Hybrid, state space",
+    "tpu_fsdp": "TPU, fully sharded", "dense_dp": "Dense, data parallel", "memory_only": "Memory only",
+    "dense_zerobubble": "Dense, zero bubble", "moe_zerobubble": "Experts, zero bubble",
+    "dense_zero_offload": "Dense, offload",
+}  # fmt: skip
+MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
+ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
+
+
+def render(mode: str) -> None:
+    """Draw the page."""
+    bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
+    checked = _runs(bar)
+    filters = _filters(checked, bar)
+    rows = data.counted(checked, filters)
+    gone = data.unsupported(checked, filters)
+    _strip(checked, filters, rows, gone)
+    if not checked.is_packaged:
+        _bad_rows(checked)
+    chosen = _chosen(checked, rows)
+    left, right = st.columns([1.6, 1], gap="medium")
+    with left:
+        st.html(markup.head("Predicted against measured", "step time; calibrated model against measured runs"))
+        show(measured(rows, mode, selected=chosen), "validation_plot", on_select=_pick, selection_mode="points")
+        note = "Each mark is one run; click one. " + _covered(checked)
+        if len(rows) > MAX_MARKS:
+            note += f" The {MAX_MARKS // 2:,} worst and an even choice of the other {len(rows):,} runs are drawn."
+        st.caption(note)
+    with right.container(border=True, gap="xsmall"):
+        panel(checked, chosen, mode)
+    st.html(markup.head("Runs that are predicted worst", "largest error first; pick one to see its step"))
+    worst(rows, _pick_worst)
+    _residuals(rows, mode)
+    errors(checked, filters)
+    not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+
+
+def _covered(checked: data.Checked) -> str:
+    """Which runs errors are counted on, in a sentence."""
+    if checked.is_packaged:
+        return "Counted are the last complete measurement of each configuration; the six fitted parameters saw them."
+    return "Counted are all runs of the file with a prediction and a measured time, or those it marks as complete."
+
+
+def _runs(bar: Any) -> data.Checked:
+    """The package's runs, or those of an uploaded file; draws the upload."""
+    with bar.popover("Upload runs", icon=":material/upload_file:", help="Check the model against runs of your own."):
+        st.caption(
+            f"A CSV file of up to {MOST_MEGABYTES} MB and {data.MOST_RUNS:,} runs, one per row, with the columns of "
+            "runs.csv: hardware, hidden, ffn, layers, heads, vocab, seq_len, num_gpus, tp, pp, dp, mbs, gbs and a "
+            "measured step_time_s or tokens_per_s_per_gpu. It stays on this server while this page is open."
+        )
+        file = st.file_uploader("Measured runs", type="csv", key="validation_upload", max_upload_size=MOST_MEGABYTES,
+                                on_change=_other_runs)  # fmt: skip
+    if file is not None:
+        try:
+            return data.uploaded(file.getvalue(), file.name)
+        except Refused as problem:
+            st.error(literal(str(problem)), icon=":material/error:")
+    return data.packaged()
+
+
+def _other_runs() -> None:
+    """Gives up what was chosen among the runs shown before."""
+    for name in ("source", "hardware", "family", "run"):
+        state.set_url_value(f"validation_{name}", None)
+
+
+def _filters(checked: data.Checked, bar: Any) -> data.Filters:
+    """Source, accelerator and family to show."""
+    found = []
+    with bar:
+        for name, label, column in (
+            ("validation_source", "Source", "source_family"), ("validation_hardware", "Accelerator", "hardware"),
+            ("validation_family", "Family", "family"),
+        ):  # fmt: skip
+            values = checked.rows[column].value_counts()
+            options = {data.EVERY: "All"} | {
+                str(value): f"{NAMES.get(str(value), literal_word(value))} ({many:,})"
+                for value, many in values.items() if value
+            }  # fmt: skip
+            found.append(choose(label, options, name))
+    return data.Filters(*found)
+
+
+def literal_word(value: object) -> str:
+    """A value of a file as an option of a list: one line, not too long."""
+    return " ".join(str(value).split())[:60]
+
+
+def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
+    """The headline figures."""
+    figures = data.headline(checked, filters)
+    off = int((np.abs(rows["error"]) > 0.1).sum())
+
+    def share(name: str, signed: bool = False) -> str:
+        value = figures[name]
+        if not np.isfinite(value):
+            return "–"
+        sign = "" if not signed or round(abs(value), 1) == 0 else "+" if value > 0 else "\u2212"
+        return f"{sign}{abs(value):.1f} %"
+
+    everything = int(data.selected(checked, filters).sum())
+    bias = figures["bias"]
+    side = "balanced" if not abs(bias) > 0.5 else "calibrated too slow" if bias > 0 else "calibrated too fast"
+    tiles = [
+        markup.Tile("Runs counted", count(len(rows)), f"of {everything:,} measured"),
+        markup.Tile("Mean error, calibrated", share("mean"), "of the step time",
+                    formula="mean of |predicted / measured − 1|"),
+        markup.Tile("Median error", share("median"), f"90 % within {share('p90')}",
+                    formula="median of |predicted / measured − 1|"),
+        markup.Tile("Bias", share("bias", signed=True), side,
+                    formula="median of predicted / measured − 1; negative: predicted faster than measured"),
+        markup.Tile("Within 10 %", share("within_10"), f"{off:,} runs further off"),
+    ]  # fmt: skip
+    if checked.is_packaged and filters == data.Filters():
+        tiles += [
+            markup.Tile("Mean error, unseen", f"{error.mean_absolute_percent:.1f} %", "halves left out of the fit",
+                        formula=error.described)
+            for error in library_calibration().errors
+            if error.held_out and error.described.startswith("all rows")
+        ]  # fmt: skip
+    tiles.append(markup.Tile("Not supported", count(len(gone)), "reasons below"))
+    st.html(markup.figure_strip(tiles))
+
+
+def _bad_rows(checked: data.Checked) -> None:
+    """What cannot be read or cannot be true in an uploaded file, by row."""
+    bad = checked.rows[checked.rows["reason"].isin(["bad_value", "impossible_product", "implausible_measurement",
+                                                     "missing_field", "impossible_split"])]  # fmt: skip
+    if len(bad):
+        first = "; ".join(f"row {row['row']}: {row['reason_text']}" for row in bad.head(3).to_dict("records"))
+        more = f" and {len(bad) - 3:,} more, listed at the end of the page." if len(bad) > 3 else ""
+        st.warning(
+            f"{len(bad):,} rows of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:"
+        )
+
+
+def _chosen(checked: data.Checked, rows: pd.DataFrame) -> int | None:
+    """The run in view, by its row: the picked one, else the worst."""
+    wanted = state.url_value("validation_run", "", ANY_ROW)
+    if wanted and int(wanted) <= len(checked.rows):
+        return int(wanted)
+    return int(rows["row"].to_numpy()[int(rows["error"].abs().to_numpy().argmax())]) if len(rows) else None
+
+
+def _pick() -> None:
+    points = st.session_state["validation_plot"].selection.points
+    if points and points[0].get("customdata"):
+        state.set_url_value("validation_run", str(int(points[0]["customdata"][0])))
+
+
+def _pick_worst(shown: pd.DataFrame) -> None:
+    picked = st.session_state["validation_worst"].selection.rows
+    state.set_url_value("validation_run", str(int(shown["row"].iloc[picked[0]])) if picked else None)
+
+
+def _residuals(rows: pd.DataFrame, mode: str) -> None:
+    """Signed errors against a chosen field."""
+    heading, picker = st.columns([4, 1], vertical_alignment="bottom")
+    heading.html(markup.head("Where the errors are", "signed; bars and figures are medians, with the number of runs"))
+    with picker:
+        field = choose("Errors against", FIELDS, "validation_field")
+    show(residuals(rows, data.field_values(rows, field), FIELDS[field], mode), "validation_residuals")
