@@ -204,9 +204,11 @@ class Database:
         try:
             connection = duckdb.connect(str(self.path), read_only=self.read_only)
             shards = str(self.folder).replace("'", "''")
-            connection.execute(f"SET allowed_directories = ['{shards}/']")
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
+            locked = connection.execute("SELECT current_setting('lock_configuration')").fetchall()[0][0]
+            if not locked:  # else this process has the file open already, through modules loaded before
+                connection.execute(f"SET allowed_directories = ['{shards}/']")
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
         except duckdb.Error as error:
             raise explain(error, self.path) from error
         return connection

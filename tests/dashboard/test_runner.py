@@ -247,7 +247,7 @@ def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.Mo
 def test_settings_name_the_variable_at_fault() -> None:
     found = settings_from({"SHARDSCAPE_STORE": "off", "SHARDSCAPE_QUEUE": "many", "SHARDSCAPE_KEPT": "5"})
     assert found.store is None
-    assert (found.queue, found.kept) == (8, 5)
+    assert (found.queue, found.kept) == (32, 5)
     assert len(found.problems) == 1
     assert found.problems[0].startswith("SHARDSCAPE_QUEUE is 'many'")
 
