@@ -122,7 +122,8 @@ def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
 def counted(checked: Checked, filters: Filters) -> pd.DataFrame:
     """The rows that errors are counted on: reported, left by the filters, predicted and measured."""
     keep = selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
-    return checked.rows[keep]
+    found: pd.DataFrame = checked.rows[keep]
+    return found
 
 
 def headline(checked: Checked, filters: Filters) -> dict[str, float]:

@@ -66,6 +66,16 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
     st.caption(_remarks(row))
 
 
+def _plainly(described: str) -> str:
+    """Which runs an interval rests on, in words: "blackwell, with experts"."""
+    for name, words in (
+        ("generation ", ""), ("experts True", "with experts"), ("experts False", "dense"),
+        ("fully_sharded True", "weights gathered layer by layer"), ("fully_sharded False", "weights held whole"),
+    ):  # fmt: skip
+        described = described.replace(name, words)
+    return described
+
+
 def _remarks(row: pd.Series[Any]) -> str:
     """How sure the prediction is and what it rests on."""
     words = []
@@ -76,7 +86,7 @@ def _remarks(row: pd.Series[Any]) -> str:
         )
         words.append(
             f"{percent(SHARE, 0)} of {around.rows} comparable unseen runs would lie between {low} and {high} "
-            f"({literal(around.described)})."
+            f"({literal(_plainly(around.described))})."
         )
     words.append(f"Software as for {literal(str(row['software_rule']))}.")
     if row["assumptions"]:

@@ -84,7 +84,8 @@ def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
 def errors(checked: Checked, filters: Filters) -> None:
     """Errors per source and accelerator, Calculon's beside; or errors of memory."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.html(markup.head("Errors per source and accelerator", "of the step time, in percent: calibrated, and beside it Calculon's model"))
+        scope = "of the step time, in percent: calibrated, and beside it Calculon's model"
+        st.html(markup.head("Errors per source and accelerator", scope))
         kind = segments("Errors of", {"time": "Step time", "memory": "Memory"}, "validation_errors")
         stored = checked.is_packaged and filters.family == EVERY
         calculon = stored
@@ -107,8 +108,9 @@ def errors(checked: Checked, filters: Filters) -> None:
         return
     names = ["name", *(name for name, *_ in COLUMNS if name in table)]
     st.dataframe(
-        table[names], hide_index=True, key="validation_table", placeholder="–", column_config=_settings(names, "Source, accelerator"),
-        height=min(560, 38 + 35 * len(table)), alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
+        table[names], hide_index=True, key="validation_table", placeholder="–",
+        column_config=_settings(names, "Source, accelerator"), height=min(560, 38 + 35 * len(table)),
+        alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
     )  # fmt: skip
 
 

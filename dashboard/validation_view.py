@@ -140,7 +140,7 @@ def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gon
     bias = figures["bias"]
     side = "balanced" if not abs(bias) > 0.5 else "calibrated too slow" if bias > 0 else "calibrated too fast"
     tiles = [
-        markup.Tile("Runs counted", count(len(rows)), f"of {everything:,} measured"),
+        markup.Tile("Runs counted", count(len(rows)), f"of {everything:,} runs"),
         markup.Tile("Mean error, calibrated", share("mean"), "of the step time",
                     formula="mean of |predicted / measured − 1|"),
         markup.Tile("Median error", share("median"), f"90 % within {share('p90')}",
@@ -194,7 +194,7 @@ def _pick_worst(shown: pd.DataFrame) -> None:
 def _residuals(rows: pd.DataFrame, mode: str) -> None:
     """Signed errors against a chosen field."""
     heading, picker = st.columns([4, 1], vertical_alignment="bottom")
-    heading.html(markup.head("Where the errors are", "signed; bars and figures are medians, with the number of runs"))
+    heading.html(markup.head("Where the errors are", "signed; bars and figures are medians, with the number of runs; the largest at the edge"))
     with picker:
         field = choose("Errors against", FIELDS, "validation_field")
     show(residuals(rows, data.field_values(rows, field), FIELDS[field], mode), "validation_residuals")
