@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import streamlit as st
 
 from dashboard import export, state
 from dashboard.controls import segments
+from dashboard.filters import Filter, conditions
 from dashboard.format import count
 from engine import Exploration
 from engine.columns import STORED
@@ -16,29 +18,31 @@ from engine.store import Condition
 __all__ = ["download"]
 
 
-def download(exploration: Exploration) -> None:
-    """Draws the popover with the downloads."""
+def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
+    """Draws the popover with the downloads, of what the filters leave."""
     if not exploration.feasible:
         return
     tip = "Feasible executions with their figures, as a file."
     with st.popover("Download", icon=":material/download:", help=tip, key="explore_download"):
         cell = state.selected_cell()
-        where: list[Condition] = []
-        words = "every execution that runs"
+        where = conditions(filters)
+        words = [one.words for one in filters] or ["every execution that runs"]
+        name = "filtered" if filters else "executions"
         if cell is not None:
-            names = {"all": "All that run", "cell": f"TP {cell[0]} × PP {cell[1]} only"}
+            everything = "All that the filters leave" if filters else "All that run"
+            names = {"all": everything, "cell": f"TP {cell[0]} × PP {cell[1]} only"}
             if segments("Which executions", names, "download") == "cell":
-                where = [Condition("tensor_par", "=", cell[0]), Condition("pipeline_par", "=", cell[1])]
-                words = f"every execution that runs with TP {cell[0]} and PP {cell[1]}"
+                where += [Condition("tensor_par", "=", cell[0]), Condition("pipeline_par", "=", cell[1])]
+                words = [*words, f"TP {cell[0]} and PP {cell[1]}"]
+                name = f"tp{cell[0]}_pp{cell[1]}"
         rows = exploration.rows.count(where) if where else exploration.feasible
         st.caption(f"{count(rows)} executions, {len(STORED)} columns; units, scenario and version are in the file.")
         names_stored = [column.name for column in STORED]
-        what = f"tp{cell[0]}_pp{cell[1]}" if where and cell is not None else "executions"
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]
                 st.download_button(
                     form.label,
-                    cast("Any", export.of_rows(exploration, kind, names=names_stored, where=where, selection=[words])),
-                    export.file_name(exploration, what, kind), form.mime, key=f"download_{kind}", on_click="ignore",
+                    cast("Any", export.of_rows(exploration, kind, names=names_stored, where=where, selection=words)),
+                    export.file_name(exploration, name, kind), form.mime, key=f"download_{kind}", on_click="ignore",
                 )  # fmt: skip

@@ -28,18 +28,18 @@ NEGLIGIBLE: Final = 0.01
 """A choice whose every option reaches the best but for this share is named in the caption only."""
 
 
-def costs(exploration: Exploration, metric: Metric) -> None:
-    """What fixing one choice costs."""
+def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> None:
+    """What fixing one choice costs, among the executions that meet conditions."""
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
     st.html(head("What each choice costs", scope))
     if not exploration.feasible:
         st.caption("Nothing fits, so no choice can be compared.")
         return
     found = exploration.reductions.best(metric.statistic)
-    if found is not None and found[1] == 0:
+    if found is not None and found[1] == 0 and not where:
         st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
         return
-    chart, cheap = _costs(exploration, exploration.key, metric, metric.key, state.theme_mode())
+    chart, cheap = _costs(exploration, exploration.key, metric, metric.key, state.theme_mode(), where)
     if chart is not None:
         show(chart, "explore_choices")
     if cheap:
@@ -49,10 +49,10 @@ def costs(exploration: Exploration, metric: Metric) -> None:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _costs(
-    _exploration: Exploration, key: str, _metric: Metric, name: str, mode: str
+    _exploration: Exploration, key: str, _metric: Metric, name: str, mode: str, where: data.Where
 ) -> tuple[Chart | None, list[str]]:
     """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
-    table = data.choice_costs(_exploration, key, _metric.statistic, _metric.factor)
+    table = data.choice_costs(_exploration, key, _metric.statistic, _metric.factor, where)
     dear, cheap = _by_weight(table, _metric.column.better == "lower")
     if not dear:
         return None, cheap

@@ -27,7 +27,7 @@ from dashboard.wording import choices
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label
 
-__all__ = ["panel"]
+__all__ = ["group_panel", "panel"]
 
 _COLUMNS: Final = (
     "total_time", "proc_mem_tier1_cap_req", "pipeline_interleaving", "microbatch_size",
@@ -48,6 +48,15 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
 _NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74}
 
 
+def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
+    """Draws the panel of any set of executions of which at least one runs."""
+    title, tally = st.columns([2, 1], vertical_alignment="center")
+    title.html(head(group.title))
+    with tally.container(horizontal_alignment="right"):
+        st.html(chips([("executions", count(group.feasible))]), width="content")
+    _fits(exploration, metric, group, usual=False)
+
+
 def panel(exploration: Exploration, metric: Metric, cells: pd.DataFrame, cell: tuple[int, int] | None) -> None:
     """Draws the panel of a cell."""
     if cell is None:
@@ -59,24 +68,25 @@ def panel(exploration: Exploration, metric: Metric, cells: pd.DataFrame, cell: t
     with tally.container(horizontal_alignment="right"):
         st.html(chips([("feasible", count(row["feasible"]))]), width="content")
     if row["feasible"]:
-        _fits(exploration, metric, cells, row, cell)
+        best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
+        group = data.Group(degrees(*cell), data.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell)
+        _fits(exploration, metric, group)
+        _rest(exploration, cell)
     else:
         _fits_not(exploration, row, cell)
 
 
-def _fits(exploration: Exploration, metric: Metric, cells: pd.DataFrame, row: Any, cell: tuple[int, int]) -> None:
+def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True) -> None:
     scenario = exploration.scenario
-    chosen = state.selected_id()
-    execution = _execution(exploration, chosen if chosen is not None else int(row["id"]), cell, int(row["id"]))
-    own = int(execution["id"]) == int(row["id"])
-    best = cells["value"].min() if metric.column.better == "lower" else cells["value"].max()
+    execution = _execution(exploration, state.selected_id(), group)
+    own = int(execution["id"]) == group.id
     rate = float(execution["sample_rate"])
     value = float(execution[metric.statistic]) * metric.factor
     pairs = [
         ("samples/s", format_value("sample_rate", rate).partition(" ")[0]),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
         ("step", format_value("total_time", execution["total_time"])),
-        ("of best", _share(value, float(best), metric.column.better == "lower")),
+        ("of best", _share(value, group.best, metric.column.better == "lower")),
     ]
     st.html(facts(pairs))
     first, second = tier_pieces(execution)
@@ -88,23 +98,33 @@ def _fits(exploration: Exploration, metric: Metric, cells: pd.DataFrame, row: An
     which = f"best by {in_sentence(metric.column.label)}" if own else "selected below"
     st.html(head("In words", which) + chips(choices(execution)))
     st.html(head("Executions by step time", "the line is the one above"))
-    spread = data.spread_in_cell(exploration, exploration.key, cell)
+    spread = data.spread_of(exploration, exploration.key, group.where)
     marked = float(execution["total_time"])
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
          "explore_spread")  # fmt: skip
-    _table(exploration, metric, cell)
-    _links()
-    _rest(exploration, cell)
+    _table(exploration, metric, group.where)
+    _links(None if usual else execution)
 
 
-def _execution(exploration: Exploration, wanted: int, cell: tuple[int, int], best: int) -> Mapping[str, Any]:
-    """The selected execution if it is of this cell and runs, else the cell's best."""
-    execution = evaluated(exploration, exploration.key, wanted)
-    here = (int(execution["tensor_par"]), int(execution["pipeline_par"])) == cell
-    if here and execution["status"] == "ok":
-        return execution
-    return evaluated(exploration, exploration.key, best)
+def _execution(exploration: Exploration, wanted: int | None, group: data.Group) -> Mapping[str, Any]:
+    """The selected execution if it is one of the group and runs, else the group's best."""
+    if wanted is not None and wanted != group.id:
+        execution = evaluated(exploration, exploration.key, wanted)
+        if execution["status"] == "ok" and _meets(execution, group.where):
+            return execution
+    return evaluated(exploration, exploration.key, group.id)
+
+
+def _meets(execution: Mapping[str, Any], where: data.Where) -> bool:
+    """Whether an execution meets conditions."""
+    for name, sign, value in where:
+        own = execution[name]
+        met = own in value if sign == "in" else own >= value if sign == ">=" else own <= value if sign == "<=" else (
+            own == value)  # fmt: skip
+        if not met:
+            return False
+    return True
 
 
 def _share(value: float, best: float, lower: bool) -> str:
@@ -131,9 +151,9 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
     return shown
 
 
-def _table(exploration: Exploration, metric: Metric, cell: tuple[int, int]) -> None:
-    """The best executions of the cell; choosing one shows it above."""
-    top = data.top_of_cell(exploration, exploration.key, cell, metric.statistic)
+def _table(exploration: Exploration, metric: Metric, where: data.Where) -> None:
+    """The best executions of the group; choosing one shows it above."""
+    top = data.top_of(exploration, exploration.key, where, metric.statistic)
     names = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
              or top[name].nunique() > 1]  # fmt: skip
     if metric.statistic not in (*names, "sample_rate"):
@@ -164,16 +184,27 @@ def _table(exploration: Exploration, metric: Metric, cell: tuple[int, int]) -> N
     )  # fmt: skip
 
 
-def _links() -> None:
-    """Ways on from here, to the pages that there are."""
+_ONWARD: Final = (
+    ("execution", "Open execution", ":material/open_in_full:"),
+    ("memory", "Memory", ":material/memory:"),
+    ("results", "All in Results", ":material/table_rows:"),
+)
+
+
+def _links(execution: Mapping[str, Any] | None) -> None:
+    """Ways on from here, to the pages that there are.
+
+    execution: the one to open where the selected cell alone would lead to another one, as with filters.
+    """
     with st.container(horizontal=True, gap="small"):
-        for name, label, icon in (
-            ("execution", "Open execution", ":material/open_in_full:"),
-            ("memory", "Memory", ":material/memory:"),
-            ("results", "All in Results", ":material/table_rows:"),
-        ):
-            if frame.exists(name):
+        for name, label, icon in _ONWARD:
+            if not frame.exists(name):
+                continue
+            if execution is None or name == "results":
                 st.page_link(frame.path(name), label=label, icon=icon, width="content")
+            elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
+                state.select(int(execution["id"]))
+                st.switch_page(frame.path(name))
 
 
 def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import state
 from dashboard.charts.cell_map import cell_map
-from dashboard.charts.markup import Tile, figure_strip, map_legend
+from dashboard.charts.markup import Tile, figure_strip, head, map_legend
+from dashboard.charts.pair_map import pair_map
 from dashboard.charts.ramp import Domain
+from dashboard.charts.template import degrees
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import FLOPS_FORMULA, MFU_FORMULA, QUICK, Metric, days_for, metrics, utilisation
-from dashboard.explore_data import cells_of, near_best
+from dashboard.explore_axes import (
+    Axes,
+    axes_in_link,
+    best_rates,
+    cells_for,
+    chosen,
+    group_of,
+    pair_legend,
+    pick_group,
+)
+from dashboard.explore_axes import pick as pick_axes
+from dashboard.explore_data import Where, cells_of, in_cell, near_best
 from dashboard.explore_download import download
+from dashboard.explore_filter import bar as filter_bar
+from dashboard.explore_filter import chips, filters_in_link, relaxations, where_of
 from dashboard.explore_lower import costs, infeasible
-from dashboard.explore_panel import panel
+from dashboard.explore_panel import group_panel, panel
+from dashboard.filters import Filter
 from dashboard.format import count, days, decimals_for, format_value, percent, plain, scale_for
+from dashboard.subject import evaluated
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import by_name
+from engine.columns import by_name, choice_label
 
 __all__ = ["headline", "overview"]
+
+_NOTHING_FITS: Final = (
+    "Nothing fits: none of the executions can run on this system. "
+    "The map says how far each cell is from fitting; click one for the nearest change that would help."
+)
 
 _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
     "near": ("near best", "40 to 100 % of the best"),
@@ -32,15 +55,22 @@ _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
 }
 
 
-def headline(exploration: Exploration, best: dict[str, Any]) -> None:
-    """The strip of figures of the best execution and of the space."""
+def headline(
+    exploration: Exploration, best: Mapping[str, Any], where: Where = (), left: int = 0, fitting: int = 0
+) -> None:
+    """The strip of figures of the best execution and of the space.
+
+    where: conditions on executions, `best` and what is counted then being of those that meet them; left: how many do;
+    fitting: in how many cells.
+    """
     scenario = exploration.scenario
     rate, training = float(best["sample_rate"]), bool(best["training"])
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     capacity = scenario.system.mem1.capacity_gib * 2**30
     memory = float(best["proc_mem_tier1_cap_req"])
-    near, cells = near_best(exploration, exploration.key, rate)
-    fitting = int((exploration.by_cell()["feasible"] > 0).sum())
+    near, cells = near_best(exploration, exploration.key, rate, where=where)
+    if not where:
+        fitting = int((exploration.by_cell()["feasible"] > 0).sum())
     total_efficiency = by_name("total_efficiency")
     tiles = [
         Tile(
@@ -62,10 +92,15 @@ def headline(exploration: Exploration, best: dict[str, Any]) -> None:
         Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory),
              f"{percent(memory / capacity, 0)} of {format_value('proc_mem_tier1_cap_req', capacity)}",
              formula=by_name("proc_mem_tier1_cap_req").description),
+        Tile("Meet the filters", count(left),
+             f"{percent(left / exploration.feasible)} of {count(exploration.feasible)}",
+             formula="Executions that run and meet the filters, of all that run.")
+        if where else
         Tile("Feasible", count(exploration.feasible),
              f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
              formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best", f"{count(near)} executions", f"in {cells:,} of {fitting:,} cells that fit",
+        Tile("Within 5 % of best", f"{count(near)} executions",
+             f"in {cells:,} of {fitting:,} cells {'left' if where else 'that fit'}",
              formula="Feasible executions with at least 95 % of the best throughput."),
     ]  # fmt: skip
     st.html(figure_strip(tiles))
@@ -81,10 +116,44 @@ def _thousands(value: float) -> str:
 
 @st.fragment
 def overview(exploration: Exploration) -> None:
-    """Map, panel of the selected cell, and what lies below. Clicking and switching rerun nothing else."""
+    """The whole page. Clicking, switching and filtering rerun nothing else."""
+    filters = filters_in_link() if exploration.feasible else []
+    where, axes = where_of(filters), axes_in_link(exploration)
+    strip = st.container()
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
-        metric, domain, as_table = _toolbar(exploration)
+        metric, domain, as_table = _toolbar(exploration, filters, axes)
+    if not where and axes.usual:
+        best = exploration.best
+        with strip:
+            if best is not None:
+                headline(exploration, best)
+            else:
+                st.warning(_NOTHING_FITS, icon=":material/block:")
+        _whole(exploration, metric, domain, as_table, (left, right))
+    else:
+        number = best_rates(exploration, where).number if where else exploration.feasible
+        with left:
+            chips(exploration, filters, number)
+            if not number:
+                relaxations(exploration, filters)
+                return
+        _part(exploration, metric, domain, as_table, axes, filters, number, (strip, left, right))
+    with left:
+        costs(exploration, metric, where)
+    with right:
+        infeasible(exploration)
+        download(exploration, filters)
+
+
+Place = DeltaGenerator
+
+
+def _whole(
+    exploration: Exploration, metric: Metric, domain: Domain, as_table: bool, places: tuple[Place, Place]
+) -> None:
+    """Map and panel of every execution, from what the exploration keeps of its cells."""
+    left, right = places
     cells = cells_of(exploration, metric)
     cell = state.selected_cell() or _best_cell(cells, metric)
     with left:
@@ -96,28 +165,117 @@ def overview(exploration: Exploration) -> None:
             st.html(map_legend(exploration.scenario.num_procs))
     with right, st.container(border=True, gap="xsmall", key="panel"):
         panel(exploration, metric, cells, cell)
+
+
+def _part(
+    exploration: Exploration,
+    metric: Metric,
+    domain: Domain,
+    as_table: bool,
+    axes: Axes,
+    filters: Sequence[Filter],
+    number: int,
+    places: tuple[Place, Place, Place],
+) -> None:
+    """Figures, map and panel of the executions that meet filters, along any axes."""
+    strip, left, right = places
+    where = where_of(filters)
+    cells, facets = cells_for(exploration, axes, metric, where)
+    with strip:
+        if where:
+            rates = best_rates(exploration, where)
+            headline(exploration, evaluated(exploration, exploration.key, rates.id), where, number, rates.cells)
+        elif exploration.best is not None:
+            headline(exploration, exploration.best)
+    at = chosen(axes, cells, metric)
     with left:
-        costs(exploration, metric)
-    with right:
-        infeasible(exploration)
-        download(exploration)
+        if as_table:
+            _pairs_table(cells, metric, axes)
+        elif len(cells):
+            across, up, third = axes.columns
+            chart = pair_map(cells, across, up, metric.column, state.theme_mode(), facet=third, selected=at,
+                             domain=domain)  # fmt: skip
+
+            def clicked() -> None:
+                for point in st.session_state["explore_pairs"]["selection"]["points"]:
+                    if point.get("customdata"):
+                        pick_group(axes, *point["customdata"])
+                        return
+
+            show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
+            st.html(pair_legend(axes, facets, filtered=bool(where)))
+    with right, st.container(border=True, gap="xsmall", key="panel"):
+        cell = state.selected_cell() if axes.of_cells else None
+        row = cells[cells["at"] == at] if at is not None else cells[:0]
+        if len(row) and row["rows"].iloc[0]:
+            group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, where))
+        elif cell is not None and len(row) and row["label"].iloc[0]:
+            panel(exploration, metric, cells_of(exploration, metric), cell)
+        elif cell is not None:
+            st.html(head(degrees(*cell)))
+            relaxations(exploration, filters, in_cell(cell))
+        elif len(row):
+            st.html(head(str(row["name"].iloc[0])))
+            st.caption(literal(str(row["why"].iloc[0])))
+        else:
+            st.caption("No execution runs, so there is nothing to show along these axes.")
 
 
-def _toolbar(exploration: Exploration) -> tuple[Metric, Domain, bool]:
-    """The row above the map: metric, help, view."""
+def _pairs_table(cells: pd.DataFrame, metric: Metric, axes: Axes) -> None:
+    """The map along any axes as a table; a row is a cell."""
+    scale = scale_for(metric.column, cells["value"])
+    name = scale.title(metric.column.label)
+    fields = {field: by_name(field) for field in axes.fields}
+    shown = pd.DataFrame(
+        {
+            **{
+                column.label: [v if column.dtype == "int64" else choice_label(column, v) for v in cells[field]]
+                for field, column in fields.items()
+            },
+            name: cells["value"] / scale.factor,
+            "executions": cells["rows"],
+            "why there is none": cells["why"],
+        }
+    )
+
+    def picked() -> None:
+        rows = st.session_state["explore_pairs_table"]["selection"]["rows"]
+        if rows:
+            pick_group(axes, str(cells["at"].iloc[rows[0]]), int(cells["id"].iloc[rows[0]]))
+
+    st.dataframe(
+        shown, key="explore_pairs_table", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
+        column_config={
+            name: st.column_config.NumberColumn(
+                format=f"%.{decimals_for(cells['value'], scale)}f", help=metric.column.description
+            ),
+            "executions": st.column_config.NumberColumn(format="localized"),
+        },
+        alt=f"{metric.column.label} of every cell",
+    )  # fmt: skip
+
+
+def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) -> tuple[Metric, Domain, bool]:
+    """The row above the map: metric, filter, help, view."""
     known = metrics(exploration.scenario)
     key = state.url_value("metric", QUICK[0], tuple(known))
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
         segments("Metric", offered, "metric")
         st.space("stretch")
+        if exploration.feasible:
+            filter_bar(exploration, filters)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
             _terms(known[key])
-        with st.popover("View", type="tertiary", icon=":material/tune:", help="Metric, colours, table, cell by name."):
+        tip = "Metric, axes, colours, table, cell by name."
+        with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
             _pick_metric(known, key)
+            if exploration.feasible:
+                pick_axes(exploration, axes)
             domain = choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
             as_table = switch("As table", "map_table", help="The same figures as a table, for the keyboard too.")
-            _pick_cell(exploration)
+            if axes.of_cells:
+                _pick_cell(exploration)
     return known[key], _DOMAINS[domain][0], as_table
 
 

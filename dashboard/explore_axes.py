@@ -1,0 +1,277 @@
+"""The axes of the map on the Explore page: any two fields, and small multiples by a third."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import explore_data as data
+from dashboard import state
+from dashboard.charts.cell_map import shortfall_label
+from dashboard.derived import Metric
+from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
+from dashboard.format import ABSENT, count
+from engine import Exploration
+from engine.columns import Column, choice_label
+
+__all__ = [
+    "MOST_FACETS", "Axes", "Rates", "axes_in_link", "best_rates", "cells_for", "chosen", "group_of", "pair_legend",
+    "pick", "pick_group",
+]  # fmt: skip
+
+MOST_FACETS: Final = 6
+"""Small multiples that are shown; of a field with more values those with the best executions."""
+_FIELDS: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", *data.CHOICES)
+_X: Final = ("map_x", "pipeline_par")
+_Y: Final = ("map_y", "tensor_par")
+_FACET: Final = "map_facet"
+_AT: Final = "map_at"
+"""Parameter of the link that holds the selected cell of a map which is not tensor by pipeline parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What the map shows: names of fields."""
+
+    x: str
+    y: str
+    facet: str | None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that tell cells of the map apart."""
+        return (self.y, self.x) if self.facet is None else (self.y, self.x, self.facet)
+
+    @property
+    def columns(self) -> tuple[Column, Column, Column | None]:
+        """The fields as the register knows them: across, down, panels."""
+        return FILTERABLE[self.x], FILTERABLE[self.y], None if self.facet is None else FILTERABLE[self.facet]
+
+    @property
+    def degrees(self) -> bool:
+        """Whether the map is of tensor and pipeline parallel degree, for which obstacles are known."""
+        return {self.x, self.y} == {"tensor_par", "pipeline_par"}
+
+    @property
+    def of_cells(self) -> bool:
+        """Whether a cell of the map is a cell of the space."""
+        return self.degrees and self.facet is None
+
+    @property
+    def usual(self) -> bool:
+        """Whether these are the axes that nobody asked for."""
+        return self.of_cells and self.x == _X[1]
+
+
+def axes_in_link(exploration: Exploration) -> Axes:
+    """The axes that the link names, tensor by pipeline parallel otherwise."""
+    offered = _offered(exploration, exploration.key)
+    x = state.url_value(*_X, {*offered, _X[1]})
+    first = _Y[1] if x != _Y[1] else _X[1]
+    y = state.url_value(_Y[0], first, {*offered, first} - {x})
+    facet = state.url_value(_FACET, "none", {*offered, "none"} - {x, y})
+    return Axes(x, y, None if facet == "none" else facet)
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _offered(_exploration: Exploration, key: str) -> list[str]:
+    """The fields that take more than one value in the space."""
+    return [name for name in _FIELDS if len(data.options_of(_exploration, name)) > 1]
+
+
+def pick(exploration: Exploration, axes: Axes) -> None:
+    """Draws the choosers of the axes."""
+    offered = _offered(exploration, exploration.key)
+
+    def put(x: str, y: str, facet: str | None) -> None:
+        state.set_url_value(_X[0], None if x == _X[1] else x)
+        state.set_url_value(_Y[0], None if y == (_Y[1] if x != _Y[1] else _X[1]) else y)
+        state.set_url_value(_FACET, facet)
+        state.set_url_value(_AT, None)
+
+    def changed() -> None:
+        x, y, facet = (st.session_state[f"_{name}"] for name in (_X[0], _Y[0], _FACET))
+        if x == y:  # the field of one axis was chosen for the other: they change places
+            x, y = (axes.y, axes.x)
+        put(x, y, None if facet in ("none", x, y) else facet)
+
+    now = {_X[0]: axes.x, _Y[0]: axes.y, _FACET: axes.facet or "none"}
+    words = {_X[0]: "Across", _Y[0]: "Up", _FACET: "One map per"}
+    with st.container(horizontal=True, gap="small"):
+        for name, value in now.items():
+            options = list(dict.fromkeys([value, *offered]))
+            if name == _FACET:
+                options = ["none", *(one for one in options if one not in (axes.x, axes.y, "none"))]
+            st.session_state[f"_{name}"] = value
+            st.selectbox(
+                words[name], options, key=f"_{name}", on_change=changed, width=170,
+                format_func=lambda one: "no third field" if one == "none" else FILTERABLE[one].label,
+            )  # fmt: skip
+    if not axes.usual:
+        st.button("Back to TP × PP", key="map_reset", type="tertiary", on_click=put, args=(_X[1], _Y[1], None))
+
+
+@st.cache_data(show_spinner=False, max_entries=128)
+def _grouped(
+    _exploration: Exploration, key: str, fields: tuple[str, ...], statistic: str, where: data.Where
+) -> pd.DataFrame:
+    """Number of executions, best value and its id per combination of fields."""
+    found = _exploration.rows.best_by(fields, statistic, where=where)
+    return pd.DataFrame({name: found[name].to_pylist() for name in found.column_names})
+
+
+def cells_for(
+    exploration: Exploration, axes: Axes, metric: Metric, where: data.Where
+) -> tuple[pd.DataFrame, tuple[int, int]]:
+    """The cells of the map as `charts.pair_map` reads them, and (values of the third field shown, all it has)."""
+    found = _grouped(exploration, exploration.key, axes.fields, metric.statistic, where)
+    cells = found.assign(value=found["value"].astype(float) * metric.factor)
+    shown, had = _facets(cells, axes, metric)
+    if axes.facet is not None:
+        cells = cells[cells[axes.facet].isin(shown)].reset_index(drop=True)
+    cells["label"], cells["why"] = "", ""
+    if axes.degrees:
+        cells = pd.concat([cells, *_without(exploration, cells, axes, metric, shown)], ignore_index=True)
+    cells["x"], cells["y"] = cells[axes.x], cells[axes.y]
+    cells["facet"] = cells[axes.facet] if axes.facet is not None else ""
+    members = cells[list(axes.fields)].astype(object).values.tolist()
+    parts = [_members(axes, row) for row in members]
+    cells["at"], cells["name"] = [text(row) for row in parts], [_title(row) for row in parts]
+    return cells, (len(shown), had)
+
+
+def _facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[Any], int]:
+    """(the values of the third field with the best executions, how many it has)."""
+    if axes.facet is None:
+        return [], 0
+    lower = metric.column.better == "lower"
+    values = cells.groupby(axes.facet)["value"]
+    best = (values.min() if lower else values.max()).sort_values(ascending=lower, kind="stable")
+    return best.index[:MOST_FACETS].tolist(), len(best)
+
+
+def _without(
+    exploration: Exploration, cells: pd.DataFrame, axes: Axes, metric: Metric, shown: Sequence[Any]
+) -> list[pd.DataFrame]:
+    """The cells of the space that have no execution here, with what is known of them, once per panel."""
+    known = data.cells_of(exploration, metric)
+    pairs = ["tensor_par", "pipeline_par"]
+    parts = []
+    for panel in shown or [None]:
+        here = cells if panel is None else cells[cells[axes.facet or ""] == panel]
+        present = set(zip(here[pairs[0]], here[pairs[1]], strict=True))
+        rows = [
+            {
+                pairs[0]: row[pairs[0]], pairs[1]: row[pairs[1]], "value": float("nan"), "rows": 0, "id": -1,
+                "label": "" if row["feasible"] else shortfall_label(row["shortfall_bytes"]),
+                "why": f"None of the {count(row['feasible'])} executions that run with these degrees is among those "
+                "asked for." if row["feasible"] else str(row["reason_text"]),
+                **({} if axes.facet is None else {axes.facet: panel}),
+            }
+            for row in known.to_dict("records")
+            if (row[pairs[0]], row[pairs[1]]) not in present
+        ]  # fmt: skip
+        if rows:
+            parts.append(pd.DataFrame(rows))
+    return parts
+
+
+def _members(axes: Axes, values: Sequence[Any]) -> list[Filter]:
+    return [Filter(FILTERABLE[name], (value,)) for name, value in zip(axes.fields, values, strict=True)]
+
+
+def _title(members: Sequence[Filter]) -> str:
+    """The name of a cell: "TP 8 × PP 4", "Microbatch 2 × Recompute none"."""
+    parts = []
+    for one in members:
+        name = one.column.short if one.column.name in ("tensor_par", "pipeline_par", "data_par") else one.column.label
+        value = one.values[0]
+        said = f"{value:,}" if one.column.dtype == "int64" else choice_label(one.column, value)
+        parts.append(f"{name} {said}")
+    return " × ".join(parts)
+
+
+def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
+    """The `at` of the cell that the panel is about: the selected one, else the best; None without any."""
+    wanted = ""
+    if axes.of_cells:
+        cell = state.selected_cell()
+        if cell is not None:
+            value = dict(zip(("tensor_par", "pipeline_par"), cell, strict=True))
+            wanted = text(_members(axes, [value[name] for name in axes.fields]))
+    else:
+        filters, problems = parse(state.url_value(_AT, "", PATTERN))
+        wanted = text(filters)
+        if problems or (wanted and wanted not in set(cells["at"])):
+            st.caption("The link's cell is not on this map; the best is shown.")
+    if wanted and wanted in set(cells["at"]):
+        return wanted
+    known = cells[cells["value"].notna()]
+    if not len(known):
+        return None
+    return str(known.sort_values("value", ascending=metric.column.better == "lower", kind="stable")["at"].iloc[0])
+
+
+class Rates(NamedTuple):
+    """What the headline says of the executions that meet conditions."""
+
+    id: int
+    """The one with the best throughput, -1 without any."""
+    number: int
+    cells: int
+    """Pairs of tensor and pipeline parallel degree among them."""
+
+
+def best_rates(exploration: Exploration, where: data.Where) -> Rates:
+    """The best by throughput of the executions that meet conditions, and how many there are."""
+    found = _grouped(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
+    if not len(found):
+        return Rates(-1, 0, 0)
+    best = found.sort_values(["value", "id"], ascending=[False, True], kind="stable")
+    return Rates(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
+
+
+def pair_legend(axes: Axes, facets: tuple[int, int], *, filtered: bool) -> str:
+    """The caption line under a map along any axes."""
+    among = "the executions that meet the filters" if filtered else "every other choice"
+    parts = [f"Each cell is the best of {among}.", "★ best of all"]
+    if facets[1] > facets[0]:
+        parts.append(f"{facets[0]} of {facets[1]} maps: those with the best executions")
+    if axes.degrees:
+        parts.append('<i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity')
+        parts.append(f"{ABSENT} some fit, none of them {'meets the filters' if filtered else 'with this choice'}")
+        parts.append("· no execution")
+    else:
+        parts.append("· none that runs; how far those that exist are from fitting is known for TP × PP only")
+    return f'<div class="ss-legend">{"".join(f"<span>{part}</span>" for part in parts)}</div>'
+
+
+def pick_group(axes: Axes, at: str, execution: int) -> None:
+    """Selects the cell of the map that a click reported, and where it is no cell of the space its best execution."""
+    filters, problems = parse(at)
+    if problems or {one.column.name for one in filters} != set(axes.fields):
+        return
+    values = {one.column.name: one.values[0] for one in filters if one.values}
+    if axes.of_cells:
+        state.select_cell(int(values["tensor_par"]), int(values["pipeline_par"]))
+        return
+    state.set_url_value(_AT, at)
+    if execution >= 0:
+        state.select(execution)
+
+
+def group_of(
+    exploration: Exploration, axes: Axes, cells: pd.DataFrame, at: str, metric: Metric, where: data.Where
+) -> data.Group:
+    """What the panel shows of a cell of the map."""
+    row = cells[cells["at"] == at].iloc[0]
+    filters, _ = parse(at)
+    lower = metric.column.better == "lower"
+    best = float(cells["value"].min() if lower else cells["value"].max())
+    cell = (int(row["tensor_par"]), int(row["pipeline_par"])) if axes.of_cells else None
+    both = (*where, *data.frozen(conditions(filters)))
+    return data.Group(str(row["name"]), both, int(row["id"]), int(row["rows"]), best, cell)
