@@ -147,7 +147,7 @@ def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gon
                     formula="median of |predicted / measured − 1|"),
         markup.Tile("Bias", share("bias", signed=True), side,
                     formula="median of predicted / measured − 1; negative: predicted faster than measured"),
-        markup.Tile("Within 10 %", share("within_10"), f"{off:,} runs further off"),
+        markup.Tile("Within 10 %", share("within_10"), f"{off:,} further off"),
     ]  # fmt: skip
     if checked.is_packaged and filters == data.Filters():
         tiles += [
@@ -167,9 +167,8 @@ def _bad_rows(checked: data.Checked) -> None:
     if len(bad):
         first = "; ".join(f"row {row['row']}: {row['reason_text']}" for row in bad.head(3).to_dict("records"))
         more = f" and {len(bad) - 3:,} more, listed at the end of the page." if len(bad) > 3 else ""
-        st.warning(
-            f"{len(bad):,} rows of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:"
-        )
+        rows = "1 row" if len(bad) == 1 else f"{len(bad):,} rows"
+        st.warning(f"{rows} of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:")
 
 
 def _chosen(checked: data.Checked, rows: pd.DataFrame) -> int | None:
@@ -194,7 +193,8 @@ def _pick_worst(shown: pd.DataFrame) -> None:
 def _residuals(rows: pd.DataFrame, mode: str) -> None:
     """Signed errors against a chosen field."""
     heading, picker = st.columns([4, 1], vertical_alignment="bottom")
-    heading.html(markup.head("Where the errors are", "signed; bars and figures are medians, with the number of runs; the largest at the edge"))
+    scope = "signed; lines are medians, with the number of runs; extremes are drawn at the edge"
+    heading.html(markup.head("Where the errors are", scope))
     with picker:
         field = choose("Errors against", FIELDS, "validation_field")
     show(residuals(rows, data.field_values(rows, field), FIELDS[field], mode), "validation_residuals")

@@ -89,7 +89,7 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
     step = "D2" if span[1] - span[0] < 2.5 else 1
     for update, title in ((figure.update_xaxes, "Step time, measured"), (figure.update_yaxes, "Step time, calibrated")):
         update(type="log", range=span, dtick=step, tickformat=",~g", ticksuffix=" s", title_text=title, showgrid=True)
-    figure.update_layout(showlegend=True, margin={"t": 28})
+    figure.update_layout(showlegend=True, legend_itemsizing="constant", margin={"t": 28})
     return Chart(figure, _finding(rows, len(shown)))
 
 

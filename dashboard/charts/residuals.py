@@ -24,6 +24,8 @@ PARTS: Final = 8
 """Parts of a range of numbers that have a median of their own."""
 OTHER: Final = "others"
 _SPREAD: Final = 0.32
+_GOLDEN: Final = 0.618034
+"""Multiples of the golden ratio, modulo 1, fill a width evenly whatever their number."""
 
 
 def residuals(
@@ -99,8 +101,7 @@ def _classes(values: pd.Series[Any], numeric: bool) -> tuple[pd.Series[Any], pd.
         kept += [OTHER] * (OTHER in set(column))
     position = column.map({word: index for index, word in enumerate(kept)}).astype(np.float64)
     # Marks side by side within a column, in the order of the table, so that drawing again changes nothing.
-    rank = column.groupby(column).cumcount() / column.groupby(column).transform("size").clip(lower=1)
-    places = position + _SPREAD * (2 * ((rank * 7919) % 1) - 1)
+    places = position + _SPREAD * (2 * ((column.groupby(column).cumcount() * _GOLDEN + 0.5) % 1) - 1)
     short = [word if len(word) <= 16 else f"{word[:15]}…" for word in kept]
     return places, position, {
         "tickvals": list(range(len(kept))), "ticktext": [escape(word) for word in short],
