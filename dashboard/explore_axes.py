@@ -12,6 +12,7 @@ import streamlit as st
 from dashboard import explore_data as data
 from dashboard import state
 from dashboard.charts.cell_map import shortfall_label
+from dashboard.charts.template import in_sentence
 from dashboard.derived import Metric
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.format import ABSENT, count
@@ -235,15 +236,19 @@ def best_rates(exploration: Exploration, where: data.Where) -> Rates:
     return Rates(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
 
 
-def pair_legend(axes: Axes, facets: tuple[int, int], *, filtered: bool) -> str:
+def pair_legend(axes: Axes, cells: pd.DataFrame, facets: tuple[int, int], *, filtered: bool) -> str:
     """The caption line under a map along any axes."""
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}.", "★ best of all"]
     if facets[1] > facets[0]:
         parts.append(f"{facets[0]} of {facets[1]} maps: those with the best executions")
     if axes.degrees:
-        parts.append('<i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity')
-        parts.append(f"{ABSENT} some fit, none of them {'meets the filters' if filtered else 'with this choice'}")
+        empty = cells[cells["value"].isna()]
+        if (empty["label"] != "").any():
+            parts.append('<i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity')
+        if (empty["label"] == "").any():
+            what = "meets the filters" if filtered else f"has this {in_sentence(FILTERABLE[axes.fields[-1]].label)}"
+            parts.append(f"{ABSENT} or grey: some fit, none of them {what}")
         parts.append("· no execution")
     else:
         parts.append("· none that runs; how far those that exist are from fitting is known for TP × PP only")
@@ -274,4 +279,5 @@ def group_of(
     best = float(cells["value"].min() if lower else cells["value"].max())
     cell = (int(row["tensor_par"]), int(row["pipeline_par"])) if axes.of_cells else None
     both = (*where, *data.frozen(conditions(filters)))
-    return data.Group(str(row["name"]), both, int(row["id"]), int(row["rows"]), best, cell)
+    members = () if axes.of_cells else tuple(filters)
+    return data.Group(str(row["name"]), both, int(row["id"]), int(row["rows"]), best, cell, members)

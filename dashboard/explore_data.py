@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.derived import Metric
+from dashboard.filters import Filter
 from dashboard.memory_needs import needs_of
 from engine import Exploration, reasons
 from engine.columns import by_name
@@ -62,6 +63,8 @@ class Group(NamedTuple):
     """Best value of the metric in the whole map."""
     cell: tuple[int, int] | None
     """The (tensor, pipeline) pair that they make up, if they do without further conditions."""
+    members: tuple[Filter, ...] = ()
+    """The same as filters, where they make up no such pair."""
 
 
 def frozen(where: Sequence[Condition]) -> Where:

@@ -17,12 +17,12 @@ from dashboard.charts.template import in_sentence
 from dashboard.explore_data import CHOICES, Where, frozen, options_of
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.format import count, format_value, scale_for
-from dashboard.results_filter import NAME
+from dashboard.results_filter import NAME, ignore_cell
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import HEADLINE, by_name, choice_label
 
-__all__ = ["bar", "chips", "filters_in_link", "matching", "relaxations", "where_of"]
+__all__ = ["add_filters", "bar", "chips", "filters_in_link", "matching", "relaxations", "where_of"]
 
 _FIELDS: Final = (*CHOICES, "tensor_par", "pipeline_par", "data_par", "batch_size")
 _RANGED: Final = "explore_range"
@@ -122,6 +122,13 @@ def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) ->
 
 def _put(filters: Sequence[Filter]) -> None:
     state.set_url_value(NAME, text(filters) or None)
+
+
+def add_filters(new: Sequence[Filter]) -> None:
+    """Adds filters to those in force, in the place of any on the same columns; the selected cell is none of them."""
+    names = {one.column.name for one in new}
+    _put([*(one for one in _now() if one.column.name not in names), *new])
+    ignore_cell()
 
 
 def _drop(name: str) -> None:

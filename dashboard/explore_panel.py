@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from dashboard.charts.template import degrees, in_sentence
 from dashboard.charts.time_bar import time_pieces
 from dashboard.controls import show
 from dashboard.derived import Metric, utilisation
+from dashboard.explore_filter import add_filters
+from dashboard.filters import Filter
 from dashboard.format import count, decimals_for, format_value, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.subject import evaluated
@@ -104,7 +106,7 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
          "explore_spread")  # fmt: skip
     _table(exploration, metric, group.where)
-    _links(None if usual else execution)
+    _links(None if usual else execution, group.members)
 
 
 def _execution(exploration: Exploration, wanted: int | None, group: data.Group) -> Mapping[str, Any]:
@@ -191,19 +193,23 @@ _ONWARD: Final = (
 )
 
 
-def _links(execution: Mapping[str, Any] | None) -> None:
+def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) -> None:
     """Ways on from here, to the pages that there are.
 
-    execution: the one to open where the selected cell alone would lead to another one, as with filters.
+    execution: the one to open where the selected cell alone would lead to another one, as with filters. members: what
+    the executions have in common beyond the filters in force, for the table of Results.
     """
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         for name, label, icon in _ONWARD:
             if not frame.exists(name):
                 continue
-            if execution is None or name == "results":
+            if execution is None or (name == "results" and not members):
                 st.page_link(frame.path(name), label=label, icon=icon, width="content")
             elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
-                state.select(int(execution["id"]))
+                if name == "results":
+                    add_filters(members)
+                else:
+                    state.select(int(execution["id"]))
                 st.switch_page(frame.path(name))
 
 

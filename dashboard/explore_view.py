@@ -203,7 +203,7 @@ def _part(
                         return
 
             show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
-            st.html(pair_legend(axes, facets, filtered=bool(where)))
+            st.html(pair_legend(axes, cells, facets, filtered=bool(where)))
     with right, st.container(border=True, gap="xsmall", key="panel"):
         cell = state.selected_cell() if axes.of_cells else None
         row = cells[cells["at"] == at] if at is not None else cells[:0]
