@@ -6,7 +6,6 @@ Modules that take long to load are imported by the command that needs them, so t
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -59,6 +58,8 @@ class Reporting(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             self._stop("Interrupted.", ExitCode.INTERRUPTED)
+        except BrokenPipeError:
+            raise  # `shardscape models list | head`: Typer ends quietly
         except Exception as error:
             # Typer's own exceptions end the command or tell how it is used.
             if type(error).__module__.split(".")[0] in ("typer", "click") or os.environ.get("SHARDSCAPE_TRACEBACK"):
@@ -106,8 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    if hasattr(signal, "SIGPIPE"):  # `shardscape models list | head` ends quietly
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     typer.main.get_command(app)(args=arguments, prog_name="shardscape")
     raise SystemExit(0)
 

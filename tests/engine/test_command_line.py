@@ -32,12 +32,8 @@ def shardscape(capsys):
     """Runs a command in this process; returns exit code, standard output and standard error."""
 
     def run(*arguments):
-        before = signal.getsignal(signal.SIGPIPE)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main([str(argument) for argument in arguments])
-        finally:
-            signal.signal(signal.SIGPIPE, before)
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return ended.value.code or 0, captured.out, captured.err
 
