@@ -165,10 +165,11 @@ def _options(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
 def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
     """Every choice as pills; none chosen means that it does not matter."""
     values = {one.column.name: one.values for one in filters}
-    for name, options in _options(exploration, exploration.key).items():
+    halves = st.columns(2)  # in one column the list is taller than the window
+    for number, (name, options) in enumerate(_options(exploration, exploration.key).items()):
         column, key = FILTERABLE[name], f"_explore_pick_{name}"
         st.session_state[key] = [value for value in options if value in values.get(name, ())]
-        st.pills(
+        halves[number % 2].pills(
             column.label, options, selection_mode="multi", key=key, help=literal(column.description), on_change=_picked,
             args=(name, key, len(options)), format_func=partial(choice_label, column),
         )  # fmt: skip

@@ -181,12 +181,6 @@ def _part(
     strip, left, right = places
     where = where_of(filters)
     cells, facets = cells_for(exploration, axes, metric, where)
-    with strip:
-        if where:
-            rates = best_rates(exploration, where)
-            headline(exploration, evaluated(exploration, exploration.key, rates.id), where, number, rates.cells)
-        elif exploration.best is not None:
-            headline(exploration, exploration.best)
     at = chosen(axes, cells, metric)
     with left:
         if as_table:
@@ -204,6 +198,12 @@ def _part(
 
             show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
             st.html(pair_legend(axes, cells, facets, filtered=bool(where)))
+    with strip:  # after the map, which is what a change of filter is waited for
+        if where:
+            rates = best_rates(exploration, where)
+            headline(exploration, evaluated(exploration, exploration.key, rates.id), where, number, rates.cells)
+        elif exploration.best is not None:
+            headline(exploration, exploration.best)
     with right, st.container(border=True, gap="xsmall", key="panel"):
         cell = state.selected_cell() if axes.of_cells else None
         row = cells[cells["at"] == at] if at is not None else cells[:0]

@@ -70,6 +70,7 @@ def pair_map(
     best value of the metric (NaN where there is none), number of executions behind it, id of the best, `at` as what a
     click reports, and for cells without a value the `label` that they print and the sentence `why`; a label of "" is
     drawn as an empty cell, any other one hatched. x, y, facet: the fields. selected: the `at` that is framed.
+    height: at most [px].
     Points carry customdata (at, id).
     """
     colours = palette(mode)
@@ -86,7 +87,8 @@ def pair_map(
             _Panel(number, cells[cells["facet"] == value], f"{facet.label} {choice_label(facet, value)}")
             for number, value in enumerate(_ordered(cells["facet"], facet))
         ]
-    figure = base(colours, height)
+    # Few rows are not stretched to the whole height.
+    figure = base(colours, min(height, 90 + 110 * len(down) * _grid(len(panels))[1]))
     star = str(cells["at"].iloc[best])
     notes: list[dict[str, Any]] = []
     for panel in panels:
