@@ -171,7 +171,7 @@ def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
         st.session_state[key] = [value for value in options if value in values.get(name, ())]
         halves[number % 2].pills(
             column.label, options, selection_mode="multi", key=key, help=literal(column.description), on_change=_picked,
-            args=(name, key, len(options)), format_func=partial(choice_label, column),
+            args=(name, key, len(options)), format_func=partial(choice_label, column), wrap=True,
         )  # fmt: skip
 
 
