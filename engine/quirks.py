@@ -190,7 +190,7 @@ QUIRKS: Mapping[int, Quirk] = {
             25,
             "The optimizer runs on the vector engine and moves its state once, without weights or gradients.",
             ("block_optim_time", "optim_step_time"),
-            "engine.block",
+            "engine.optimizer",
         ),
         Quirk(
             26,
