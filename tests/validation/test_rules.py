@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hardware
+import models
+from engine.calibrated import Software, case_of
+from engine.calibrated.build import SOFTWARE_DEFAULTS
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES
 from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of
@@ -57,6 +61,19 @@ def test_kernels_and_launches(change: dict[str, Any], kernel: str, launch: str) 
     software = mapped(**change).case.software
     assert ATTENTION_KERNELS[int(software.attention_kernel[0])] == kernel
     assert LAUNCHES[int(software.launch[0])] == launch
+
+
+def test_what_no_rule_states_are_the_defaults_of_an_execution_with_16_bit_gradients() -> None:
+    gradients = {"gradient_bytes", "shard_gradient_bytes"}
+    assert set(DEFAULTS) == set(SOFTWARE_DEFAULTS) == set(Software.__dataclass_fields__)
+    assert {name for name in DEFAULTS if DEFAULTS[name] != SOFTWARE_DEFAULTS[name]} == gradients
+    run = mapped(framework="something else").case.software
+    fields = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
+    executed = case_of(models.load("llama-3.1-8B"), hardware.load("h100_80g_sxm"), dict.fromkeys(fields, 1)).software
+    differing = {name for name in DEFAULTS if float(getattr(run, name)[0]) != float(getattr(executed, name))}
+    assert differing == gradients
+    assert {float(getattr(run, name)[0]) for name in gradients} == {2.0}
+    assert {float(getattr(executed, name)) for name in gradients} == {4.0}
 
 
 def test_columns_override_rules() -> None:
