@@ -113,6 +113,12 @@ def show_system(name: Name, json: Json = False) -> None:
         write("assumed, not read from a datasheet:")
         for path, value, basis in assumed:
             write(f"  {path} = {_cell(value)}: {basis}")
+    from engine.calibrated import effective_rates
+
+    write("sustained by the calibrated cost model:")
+    for rate in effective_rates(system):
+        write(f"  {rate.name}: {rate.sustained:.4g} {rate.unit}, {rate.share:.0%} of {rate.peak:.4g}")
+        write(f"    {rate.provenance}: {rate.basis}")
 
 
 @models_app.command("check")

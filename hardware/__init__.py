@@ -5,6 +5,8 @@
     80.0
     >>> hardware.load("a100_80g_sxm@50g").networks[1].bandwidth_gb_per_s
     6.25
+    >>> hardware.load_calibration("global").parameters["sustained_hopper"].kind
+    'fitted'
 """
 
 from hardware.calibration import (
@@ -13,6 +15,7 @@ from hardware.calibration import (
     CalibrationFileError,
     FitError,
     calibration_document,
+    calibration_names,
     load_calibration,
     load_calibration_document,
 )
@@ -36,6 +39,7 @@ __all__ = [
     "System",
     "SystemFileError",
     "calibration_document",
+    "calibration_names",
     "edited",
     "load",
     "load_calibration",

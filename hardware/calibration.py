@@ -1,4 +1,7 @@
-"""What a machine reaches rather than what its datasheet prints: fitted or measured values, apart from the system."""
+"""What a machine reaches rather than what its datasheet prints: fitted or measured values, apart from the system.
+
+The library of calibrations is the folder `calibrations`: one document each, with what it was fitted on and its errors.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from hardware.schema import FrozenDict, Line, Lines
-from models.documents import Accepts, DocumentError, Number, Text, Whole, check_format, read_json, sentence, shown
+from models.documents import Accepts, DocumentError, Library, Number, Text, Whole, check_format, sentence, shown
 
 FORMAT = "shardscape-calibration/1"
 
@@ -61,6 +64,8 @@ class FitError(_Entity):
     """Number of measurements."""
     described: Annotated[str, Text(2_000, shortest=1)]
     """Which rows, and what was predicted."""
+    accelerator: Annotated[str, Text(100)] = ""
+    """The maker's name of the accelerator that all of the rows ran on; empty for rows of several."""
     held_out: bool
     """Whether the rows had no part in the fit."""
     mean_absolute_percent: Annotated[float, Number(0, 1e6)]
@@ -111,9 +116,26 @@ def load_calibration_document(document: object, where: str = "the document") -> 
         raise CalibrationFileError(sentence(problem, Calibration, where)) from None
 
 
-def load_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration in a JSON file. Raises `CalibrationFileError`."""
-    return load_calibration_document(read_json(path, "calibration", CalibrationFileError), shown(os.fspath(path))[1:-1])
+def _from_library(document: object, where: str, name: str) -> Calibration:
+    return load_calibration_document(document, where)
+
+
+_LIBRARY: Library[Calibration] = Library(
+    "hardware", "calibration", CalibrationFileError, _from_library, folder="calibrations"
+)
+
+
+def calibration_names() -> list[str]:
+    """Names of the calibrations in the library, in alphabetical order."""
+    return _LIBRARY.names()
+
+
+def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
+    """The calibration of a library name such as "global", or in a JSON file.
+
+    A text with a path separator or ending in ".json" is a path, anything else a name. Raises `CalibrationFileError`.
+    """
+    return _LIBRARY.load(name_or_path)
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:

@@ -297,16 +297,18 @@ class Library(Generic[Entity]):
     """The named documents shipped inside a package, and the one rule for what is a name and what is a path.
 
     `convert(document, where, name)` makes the object; `name` is what a document without a name of its own is called.
+    `folder` is where in the package the documents are.
     """
 
     package: str
     noun: str
     error: type[DocumentError]
     convert: Callable[[object, str, str], Entity]
+    folder: str = "library"
 
     @functools.cached_property
     def _files(self) -> dict[str, Traversable]:
-        folder = resources.files(self.package) / "library"
+        folder = resources.files(self.package) / self.folder
         found = {file.name.removesuffix(".json"): file for file in folder.iterdir() if file.name.endswith(".json")}
         return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 

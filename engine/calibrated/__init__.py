@@ -2,10 +2,12 @@
 
 `case_of` turns a model, a system and a table of executions into arrays; `step_times` and `memory_use` evaluate them;
 `block_level` and `batch_level` are the two halves of a step for spaces whose executions share blocks. `parameters()`
-are the values of the shipped calibration, `library_calibration()` the document with their sources.
+are the values of the shipped calibration, `library_calibration()` the document with their sources, and
+`effective_rates(system)` what an accelerator sustains by it, and how well that is founded.
 """
 
 from engine.calibrated.build import case_of, model_shapes
+from engine.calibrated.effective import EffectiveRate, accelerator_error, effective_rates
 from engine.calibrated.inputs import Accelerators, Case, Layout, ModelShapes, Software
 from engine.calibrated.memory import MemoryUse, memory_use
 from engine.calibrated.parameters import FITTED, Parameters, library_calibration, parameters, parameters_of
@@ -26,17 +28,20 @@ __all__ = [
     "Accelerators",
     "BlockLevel",
     "Case",
+    "EffectiveRate",
     "Layout",
     "MemoryUse",
     "ModelShapes",
     "Parameters",
     "Software",
     "StepTimes",
+    "accelerator_error",
     "accelerator_of",
     "batch_level",
     "block_level",
     "calibrated",
     "case_of",
+    "effective_rates",
     "library_calibration",
     "memory_use",
     "model_shapes",

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.gemm import MatrixUnit, gemm
-from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, Case, Floats
+from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, Accelerators, Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates, maturity, power_factor
 
-__all__ = ["Core", "attention_core", "kernel_rate", "window_factor"]
+__all__ = ["Core", "attention_core", "fused_rate", "kernel_rate", "window_factor"]
 
 EXPONENTIALS_PER_CLOCK = 16.0
 SCORE_BYTES_FORWARD = 9.0
@@ -28,6 +28,8 @@ SCORE_BYTES_BACKWARD = 11.0
 BACKWARD_PRODUCTS = 2.5
 """Matrix operations of a fused backward pass relative to the forward pass: five products instead of two."""
 BACKWARD_OVERHEAD = 1.1
+MOST_FUSED = 0.75
+"""Share of the peak that fused attention reaches where power does not limit the clock (Shah et al. 2024)."""
 TAIL = 0.5
 LONGEST_TAIL = 4.0
 
@@ -50,16 +52,21 @@ def window_factor(case: Case) -> Floats:
 
 
 def kernel_rate(case: Case, p: Parameters) -> Floats:
-    """Sustained matrix rate inside the fused kernel [FLOP/s].
+    """Sustained matrix rate inside the fused kernel of every row [FLOP/s]."""
+    return fused_rate(case.accelerator, case.software.attention_kernel, case.software.age_years, p)
+
+
+def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: Parameters) -> Floats:
+    """Sustained matrix rate inside a fused kernel [FLOP/s].
 
     A kernel of an earlier generation runs on a newer chip without its instructions (`foreign_kernel`).
+    `kernel` is a position in `ATTENTION_KERNELS`.
     """
-    accelerator, kernel = case.accelerator, case.software.attention_kernel
     newer = accelerator.generation != GENERATIONS.index("ampere")
     first = kernel == ATTENTION_KERNELS.index("flash1")
     second = kernel == ATTENTION_KERNELS.index("flash2")
     factor = np.where(first, p.flash1, 1.0) * np.where((first | second) & newer, p.foreign_kernel, 1.0)
-    sustained = p.attention * power_factor(accelerator, p) * maturity(case.software.age_years, p)
+    sustained = np.minimum(p.attention * power_factor(accelerator, p), MOST_FUSED) * maturity(age_years, p)
     return np.asarray(accelerator.flops16 * sustained * factor)
 
 

@@ -1,18 +1,16 @@
 """The parameters of the calibrated cost model: few fitted, the rest stated, each with where it comes from.
 
 A calibration is a document (`hardware.Calibration`): every value with unit, kind and source. The physics reads a
-frozen `Parameters`; the package's own calibration is `data/global.json`.
+frozen `Parameters`; the shipped values are the calibration "global" of the library in `hardware`.
 """
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hardware import Calibration, CalibrationFileError, load_calibration_document
+from hardware import Calibration, CalibrationFileError, load_calibration
 
 __all__ = ["FITTED", "Parameters", "library_calibration", "parameters", "parameters_of"]
 
@@ -89,11 +87,9 @@ def parameters_of(calibration: Calibration) -> Parameters:
         ) from None
 
 
-@cache
 def library_calibration(name: str = "global") -> Calibration:
-    """A calibration of the package's library by name."""
-    where = files("engine.calibrated").joinpath("data", f"{name}.json")
-    return load_calibration_document(json.loads(where.read_text(encoding="utf-8")), f"calibration {name}")
+    """A calibration of the library by name. Raises `hardware.CalibrationFileError`."""
+    return load_calibration(name)
 
 
 @cache

@@ -16,6 +16,10 @@ from engine.calibrated.parameters import Parameters
 
 __all__ = ["Rates", "maturity", "power_factor", "sustained_rates"]
 
+MOST_SUSTAINED = 0.9
+"""Share of the peak that long products reach where power does not limit the clock (cuBLAS on chips whose matrix units
+were cut down, such as the H20). The scaling with power ends here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -58,7 +62,7 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
     """Sustained rates of every row. A precision without a peak runs at the rate of the next wider one."""
     generation = accelerator.generation.astype(int)
     fraction = np.array([p.sustained_ampere, p.sustained_hopper, p.sustained_blackwell, p.sustained_other])[generation]
-    fraction = fraction * power_factor(accelerator, p) * maturity(age_years, p)
+    fraction = np.minimum(fraction * power_factor(accelerator, p), MOST_SUSTAINED) * maturity(age_years, p)
     blackwell = generation == GENERATIONS.index("blackwell")
     eight = np.where(blackwell, p.eight_bit_blackwell, p.eight_bit)
     matrix16 = accelerator.flops16 * fraction

@@ -71,7 +71,7 @@ def _fit(save: bool) -> int:
         print(f"  {name:44s} {value:.2f}   leave one source out {left_out.means()[name]:.2f}")
     if save:
         document = hardware.calibration_document(updated_calibration(fit, tested))
-        path = Path(str(files("engine.calibrated").joinpath("data", "global.json")))
+        path = Path(str(files("hardware").joinpath("calibrations", "global.json")))
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -17,7 +17,15 @@ from engine.validation.fitting import Fit, fit_parameters
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs, library_runs
-from engine.validation.selection import defective, fit_weights, fold_groups, headline, sets_of, two_folds
+from engine.validation.selection import (
+    accelerator_sets,
+    defective,
+    fit_weights,
+    fold_groups,
+    headline,
+    sets_of,
+    two_folds,
+)  # fmt: skip
 
 __all__ = ["SEEDS", "TwoFold", "fit_all", "leave_one_source_out", "start_parameters", "two_fold", "updated_calibration"]
 
@@ -38,12 +46,14 @@ ROUND_START: dict[str, float] = {
 class TwoFold:
     """Errors on rows that had no part in the fit, for several random halves.
 
-    `errors`: one row per seed and set with `seed`, `set`, `rows`, `mean`, `median`, `bias` [%]. `predicted`: seconds
-    per step of every row when it was not fitted, from the first seed [rows]; NaN where unsupported.
+    `errors`: one row per seed and set with `seed`, `set`, `accelerator` (the maker's name where the set is its runs,
+    else ""), `rows`, `mean`, `median`, `bias` [%]. `predicted`: seconds per step of every row when it was not fitted,
+    from the first seed [rows]; NaN where unsupported. `values`: the fitted parameters, one row per fit.
     """
 
     errors: pd.DataFrame
     predicted: npt.NDArray[np.float64]
+    values: pd.DataFrame
 
     def means(self) -> dict[str, float]:
         """Mean error of every set, averaged over seeds [%]."""
@@ -114,20 +124,23 @@ def _tested(
     names: Sequence[str],
 ) -> TwoFold:
     chosen = headline(mapped.table)
-    sets = sets_of(mapped.table, ~defective(mapped.table))
+    sets = {("", name): rows for name, rows in sets_of(mapped.table, ~defective(mapped.table)).items()}
+    sets |= {(name, f"published runs on {name}"): rows for name, rows in accelerator_sets(mapped.table).items()}
     kept: npt.NDArray[np.float64] | None = None
     rows: list[dict[str, object]] = []
+    values: list[dict[str, float]] = []
     for seed in seeds:
         fold = folds(seed)
         predicted = np.full(len(measured), np.nan)
         for part in np.unique(fold):
             fit = _fit(mapped, measured, weights, fold != part, names)
+            values.append({name: getattr(fit.parameters, name) for name in names})
             test = fold == part
             predicted[test] = step_times(mapped.case.take(test), fit.parameters).step
         predicted = np.where(mapped.supported, predicted, np.nan)
         kept = predicted if kept is None else kept
         error = predicted / measured - 1.0
-        for name, members in sets.items():
+        for (accelerator, name), members in sets.items():
             found = error[members & chosen & np.isfinite(error)]
             if len(found) == 0:
                 continue
@@ -136,6 +149,7 @@ def _tested(
                 {
                     "seed": seed,
                     "set": name,
+                    "accelerator": accelerator,
                     "rows": len(found),
                     "mean": size.mean(),
                     "median": np.median(size),
@@ -143,15 +157,17 @@ def _tested(
                 }
             )
     assert kept is not None
-    return TwoFold(pd.DataFrame(rows), kept)
+    return TwoFold(pd.DataFrame(rows), kept, pd.DataFrame(values))
 
 
 def updated_calibration(fit: Fit, tested: TwoFold, day: datetime.date | None = None) -> hardware.Calibration:
-    """The shipped calibration with the values of a fit and the two-fold errors that belong to it."""
+    """The shipped calibration with the values of a fit, their range over the halves, and the two-fold errors."""
     old = library_calibration()
     document = hardware.calibration_document(old)
     for name in FITTED:
-        document["parameters"][name]["value"] = float(f"{getattr(fit.parameters, name):.4g}")
+        value = float(f"{getattr(fit.parameters, name):.4g}")
+        halves = [float(f"{each:.4g}") for each in tested.values[name]]
+        document["parameters"][name] |= {"value": value, "low": min(value, *halves), "high": max(value, *halves)}
     document["date"] = (day or datetime.date.fromisoformat(old.date)).isoformat()
     sizes = tested.errors.groupby("set", sort=False)
     document["errors"] = [
@@ -162,6 +178,7 @@ def updated_calibration(fit: Fit, tested: TwoFold, day: datetime.date | None = N
             "mean_absolute_percent": round(float(part["mean"].mean()), 2),
             "median_absolute_percent": round(float(part["median"].mean()), 2),
             "bias_percent": round(float(part["bias"].mean()), 2),
+            "accelerator": str(part["accelerator"].iloc[0]),
         }
         for name, part in sizes
     ]

@@ -15,7 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["defective", "fit_weights", "fold_groups", "headline", "reported", "sets_of", "two_folds"]
+from engine.calibrated.systems import system_named
+
+__all__ = [
+    "accelerator_sets", "defective", "fit_weights", "fold_groups", "headline", "reported", "sets_of", "two_folds",
+]  # fmt: skip
 
 Rows = npt.NDArray[np.bool_]
 
@@ -65,6 +69,18 @@ def sets_of(table: pd.DataFrame, sound: Rows) -> dict[str, Rows]:
         "vTrain multi node": multi & sound,
         "all rows": np.ones(len(table), bool),
     }
+
+
+def accelerator_sets(table: pd.DataFrame) -> dict[str, Rows]:
+    """Sound published runs by the accelerator they ran on: the maker's name -> rows."""
+    published = sets_of(table, ~defective(table))["published runs"]
+    systems = {name: system_named(name) for name in set(table["hardware"].astype(str))}
+    makers = {
+        name: system.accelerator.name if system is not None and system.accelerator is not None else ""
+        for name, system in systems.items()
+    }
+    maker = table["hardware"].astype(str).map(makers).to_numpy(object)
+    return {name: published & (maker == name) for name in sorted(set(makers.values()) - {""})}
 
 
 def fit_weights(table: pd.DataFrame) -> npt.NDArray[np.float64]:

@@ -92,3 +92,34 @@ def test_a_document_that_is_no_object(value: object) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(hardware.CalibrationFileError, match="There is no file"):
         hardware.load_calibration(tmp_path / "none.json")
+
+
+def test_the_library_is_listed_and_loaded_by_name() -> None:
+    assert hardware.calibration_names() == ["global"]
+    found = hardware.load_calibration("global")
+    assert (found.name, found.system) == ("global", "")
+    assert {value.kind for value in found.parameters.values()} == {"fitted", "stated"}
+    assert found.fitted_on
+    assert all(error.held_out and error.rows > 0 for error in found.errors)
+    assert found is hardware.load_calibration("global")
+    assert hardware.load_calibration_document(hardware.calibration_document(found)) == found
+
+
+def test_an_unknown_name_gets_a_near_one() -> None:
+    with pytest.raises(hardware.CalibrationFileError, match=r"no calibration named 'globl'.*did you mean 'global'"):
+        hardware.load_calibration("globl")
+
+
+def test_errors_by_accelerator_name_accelerators_of_the_library() -> None:
+    makers = {system.accelerator.name for name in hardware.names() if (system := hardware.load(name)).accelerator}
+    named = [error.accelerator for error in hardware.load_calibration("global").errors if error.accelerator]
+    assert len(named) == len(set(named)) >= 8
+    assert set(named) <= makers
+
+
+def test_fitted_values_lie_in_the_range_of_the_halves() -> None:
+    for value in hardware.load_calibration("global").parameters.values():
+        if value.kind == "fitted":
+            assert value.low is not None
+            assert value.high is not None
+            assert value.low < value.high

@@ -1,0 +1,123 @@
+"""What an accelerator sustains by a calibration, rate by rate, and how well each figure is founded.
+
+The figures are those that the formulas use (`engine.calibrated.rates`); only the account of them is made here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated.attention import fused_rate
+from engine.calibrated.inputs import ATTENTION_KERNELS, Accelerators
+from engine.calibrated.parameters import library_calibration, parameters_of
+from engine.calibrated.rates import sustained_rates
+from engine.calibrated.systems import accelerator_of, calibrated, generation_of
+from hardware import Calibration, FitError, System
+
+__all__ = ["MODELLED", "PROVENANCES", "EffectiveRate", "accelerator_error", "effective_rates"]
+
+MODELLED = "no measurements: modelled"
+PROVENANCES = ("fitted", "measured", "stated", MODELLED)
+"""How well founded a rate is, best first: a fit to measured runs found one of its parameters; a benchmark measured one;
+all were set by hand; nothing was measured on its generation."""
+NOT_COVERED = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveRate:
+    """One rate of a system: what the datasheet prints, and what long operations sustain of it, in `unit`.
+
+    `parameters` are the names of the calibrated values that make the difference; `provenance` is one of `PROVENANCES`;
+    `basis` says in words which runs and values it rests on.
+    """
+
+    name: str
+    unit: str
+    peak: float
+    sustained: float
+    parameters: tuple[str, ...]
+    provenance: str
+    basis: str
+
+    @property
+    def share(self) -> float:
+        """Sustained over peak [dimensionless]."""
+        return self.sustained / self.peak
+
+
+def effective_rates(
+    system: System, calibration: Calibration | None = None, *, age_years: float = np.inf
+) -> tuple[EffectiveRate, ...]:
+    """Sustained matrix, attention, memory and network rates of a system [FLOP/s, bytes/s].
+
+    Args:
+        system: any system; one without an `accelerator` counts as of a generation without measurements.
+        calibration: whose values; the library's where None.
+        age_years: of the software since the generation shipped; mature where not given.
+
+    Returns:
+        Rates of 16, 8 and 4 bits where the accelerator has such a peak, of fused attention, of memory, and of the
+        networks. Raises `hardware.CalibrationFileError` where the calibration lacks a value.
+    """
+    chosen = calibration or library_calibration()
+    p = parameters_of(chosen)
+    facts = Accelerators.of(accelerator_of(system))
+    rates = sustained_rates(facts, np.asarray(age_years), p)
+    generation = generation_of(system)
+    matrix: tuple[str, ...] = (f"sustained_{generation}",)
+    if generation != NOT_COVERED:
+        matrix += ("power_exponent",)
+    blackwell = generation == "blackwell"
+    eight = (*matrix, "eight_bit_blackwell" if blackwell else "eight_bit")
+    kernel = "flash2" if generation == "ampere" else "native"
+    attention = fused_rate(facts, np.asarray(float(ATTENTION_KERNELS.index(kernel))), np.asarray(age_years), p)
+    every = (
+        ("matrix, 16 bits", "FLOP/s", facts.flops16, rates.matrix16, matrix),
+        ("matrix, 8 bits", "FLOP/s", facts.flops8, rates.matrix8, eight),
+        ("matrix, 4 bits", "FLOP/s", facts.flops4, rates.matrix4, eight),
+        ("matrix in fused attention", "FLOP/s", facts.flops16, attention, ("attention", *matrix[1:])),
+        ("memory", "bytes/s", facts.memory_bandwidth, rates.memory, ("memory",)),
+        ("scale-up network", "bytes/s", facts.scale_up_bandwidth, rates.scale_up, ("scale_up",)),
+        ("scale-out network", "bytes/s", facts.scale_out_bandwidth, rates.scale_out, ("scale_out",)),
+    )
+    found = []
+    for name, unit, peak, sustained, used in every:
+        if peak <= 0:
+            continue
+        provenance = _provenance(system, chosen, used)
+        basis = _basis(system, chosen, used, provenance)
+        found.append(EffectiveRate(name, unit, float(peak), float(sustained), used, provenance, basis))
+    return tuple(found)
+
+
+def accelerator_error(system: System, calibration: Calibration | None = None) -> FitError | None:
+    """Error of the calibration on runs of this very accelerator; None where it states none."""
+    name = system.accelerator.name if system.accelerator is not None else ""
+    errors = (calibration or library_calibration()).errors
+    return next((error for error in errors if name and error.accelerator == name), None)
+
+
+def _provenance(system: System, calibration: Calibration, used: tuple[str, ...]) -> str:
+    # What other generations were fitted on says nothing about this one, unless the calibration was made on it.
+    if not calibrated(system) and calibration.system != system.name:
+        return MODELLED
+    kinds = {calibration.parameters[name].kind for name in used}
+    return next((kind for kind in PROVENANCES if kind in kinds), "stated")
+
+
+def _basis(system: System, calibration: Calibration, used: tuple[str, ...], provenance: str) -> str:
+    values = ", ".join(f"{name} {calibration.parameters[name].value:g}" for name in used)
+    if provenance == MODELLED:
+        return f"{values}; no run of this generation was measured"
+    if provenance != "fitted":
+        return f"{values}; {calibration.parameters[used[0]].source}"
+    error = accelerator_error(system, calibration)
+    if error is None:
+        return f"{values}; fitted on runs of other accelerators of its generation, scaled by power per peak rate"
+    held = "held out" if error.held_out else "fitted"
+    return (
+        f"{values}; {error.rows} runs of this accelerator among those fitted on, "
+        f"mean error of their step times {error.mean_absolute_percent:g} % ({held})"
+    )

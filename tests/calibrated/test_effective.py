@@ -1,0 +1,90 @@
+"""What accelerators sustain by a calibration, and how well that is founded."""
+
+from __future__ import annotations
+
+import pytest
+
+import hardware
+from engine.calibrated import EffectiveRate, accelerator_error, effective_rates, library_calibration
+from engine.calibrated.effective import MODELLED, PROVENANCES
+
+
+def rates(name: str, **more: object) -> dict[str, EffectiveRate]:
+    return {rate.name: rate for rate in effective_rates(hardware.load(name), **more)}  # type: ignore[arg-type]
+
+
+def value(name: str) -> float:
+    return library_calibration().parameters[name].value
+
+
+def test_the_reference_accelerators_sustain_the_fitted_shares() -> None:
+    hopper = rates("h100_80g_sxm")
+    assert hopper["matrix, 16 bits"].sustained == pytest.approx(989e12 * value("sustained_hopper"), rel=1e-3)
+    eight = 1979e12 * value("sustained_hopper") * value("eight_bit")
+    assert hopper["matrix, 8 bits"].sustained == pytest.approx(eight, rel=1e-3)
+    assert hopper["memory"].sustained == pytest.approx(3350e9 * value("memory"))
+    assert hopper["scale-up network"].sustained == pytest.approx(450e9 * value("scale_up"))
+    assert hopper["scale-out network"].share == pytest.approx(value("scale_out"))
+    assert rates("a100_80g_sxm")["matrix, 16 bits"].sustained == pytest.approx(312e12 * value("sustained_ampere"))
+
+
+def test_power_scales_what_a_variant_sustains() -> None:
+    full, less = rates("h100_80g_sxm"), rates("h100_96g_500w")
+    ratio = less["matrix, 16 bits"].share / full["matrix, 16 bits"].share
+    assert ratio == pytest.approx((500 / 700) ** value("power_exponent"), rel=2e-3)
+
+
+def test_power_that_matrix_units_cannot_use_brings_nothing() -> None:
+    cut = rates("h20_96g_sxm")
+    assert cut["matrix, 16 bits"].share == pytest.approx(0.9)
+    assert cut["matrix in fused attention"].share == pytest.approx(0.75)
+    assert cut["matrix, 8 bits"].share == pytest.approx(0.9 * value("eight_bit"))
+
+
+def test_precisions_without_a_peak_are_left_out() -> None:
+    assert "matrix, 8 bits" not in rates("a100_80g_sxm")
+    assert "matrix, 4 bits" not in rates("h100_80g_sxm")
+    assert rates("b200_180g_sxm")["matrix, 4 bits"].sustained > rates("b200_180g_sxm")["matrix, 8 bits"].sustained
+
+
+def test_young_software_sustains_less() -> None:
+    young = rates("h100_80g_sxm", age_years=1.0)["matrix, 16 bits"].sustained
+    slower = 1 + value("immaturity") * (value("mature_years") - 1.0)
+    assert young * slower == pytest.approx(rates("h100_80g_sxm")["matrix, 16 bits"].sustained)
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_every_system_has_rates_with_a_provenance(name: str) -> None:
+    found = effective_rates(hardware.load(name))
+    assert {"matrix, 16 bits", "memory", "scale-up network", "scale-out network"} <= {rate.name for rate in found}
+    for rate in found:
+        assert 0 < rate.share < 1
+        assert rate.provenance in PROVENANCES
+        assert set(rate.parameters) <= set(library_calibration().parameters)
+        assert all(parameter in rate.basis for parameter in rate.parameters)
+
+
+def test_provenance_tells_measured_accelerators_from_their_kin_and_from_others() -> None:
+    own, kin, other = (rates(name)["matrix, 16 bits"] for name in ("h100_80g_sxm", "h200_141g_sxm", "mi300x_192g"))
+    assert (own.provenance, kin.provenance, other.provenance) == ("fitted", "fitted", MODELLED)
+    error = accelerator_error(hardware.load("h100_80g_sxm"))
+    assert error is not None
+    assert f"{error.rows} runs of this accelerator" in own.basis
+    assert "other accelerators of its generation" in kin.basis
+    assert accelerator_error(hardware.load("h200_141g_sxm")) is None
+    assert {rate.provenance for rate in rates("mi300x_192g").values()} == {MODELLED}
+    assert rates("h100_80g_sxm")["memory"].provenance == "stated"
+
+
+def test_a_calibration_made_on_a_machine_covers_it() -> None:
+    document = hardware.calibration_document(library_calibration())
+    document |= {"name": "ours", "system": "mi300x_192g"}
+    document["parameters"]["sustained_other"] |= {"kind": "fitted", "value": 0.4}
+    document["parameters"]["memory"] |= {"kind": "measured"}
+    ours = hardware.load_calibration_document(document)
+    found = rates("mi300x_192g", calibration=ours)
+    assert found["matrix, 16 bits"].provenance == "fitted"
+    assert found["matrix, 16 bits"].share == pytest.approx(0.4)
+    assert found["memory"].provenance == "measured"
+    assert found["scale-up network"].provenance == "stated"
+    assert rates("tpu_v5e_16g", calibration=ours)["matrix, 16 bits"].provenance == MODELLED
