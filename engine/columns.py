@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from engine.columns_fields import CHOICE_LABELS, FIELD_ROWS
-from engine.columns_statistics import STATISTIC_ROWS
+from engine.columns_fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
+from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, STATISTIC_ROWS
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
 """Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""
@@ -89,7 +89,19 @@ FIELDS: Final[tuple[Column, ...]] = tuple(
     Column(name, label, short, "", "field", dtype, group, None, description, choices)
     for name, label, short, dtype, group, choices, description in FIELD_ROWS
 )
-"""The 23 fields that make up one execution."""
+"""The 23 fields that make up one execution of Calculon's."""
+
+EXTENSIONS: Final[tuple[Column, ...]] = tuple(
+    Column(name, label, short, "", "field", dtype, group, None, description, choices)
+    for name, label, short, dtype, group, choices, description in EXTENSION_ROWS
+)
+"""The fields that the calibrated cost model has beside the 23."""
+
+ALL_FIELDS: Final[tuple[Column, ...]] = (*FIELDS, *EXTENSIONS)
+"""Every field that some cost model has."""
+
+NEUTRAL_EXTENSIONS: Final = NEUTRAL
+"""What extensions come to in an execution that does not have them."""
 
 OUTCOME: Final[tuple[Column, ...]] = (
     Column(
@@ -117,16 +129,42 @@ STATISTICS: Final[tuple[Column, ...]] = tuple(
 )  # fmt: skip
 """The 96 results of an execution that runs."""
 
+EXTENSION_STATISTICS: Final[tuple[Column, ...]] = tuple(
+    Column(name, label, short, unit, "statistic", "float64", group, better, description, headline=True)
+    for name, label, short, unit, group, better, description in EXTENSION_STATISTIC_ROWS
+)
+"""The results that the calibrated cost model has beside the 96."""
+
 HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in STATISTICS if column.headline)
 """The statistics stored for every feasible execution, in the order of `STATISTICS`."""
 
-ALL: Final[tuple[Column, ...]] = (ID, *FIELDS, *OUTCOME, *STATISTICS)
+ALL: Final[tuple[Column, ...]] = (ID, *ALL_FIELDS, *OUTCOME, *STATISTICS, *EXTENSION_STATISTICS)
 """Every column, in the order in which a complete table shows them."""
 
 STORED: Final[tuple[Column, ...]] = (ID, *FIELDS, *HEADLINE)
-"""The columns of a stored row, in order."""
+"""The columns of a row stored by the exact cost model, in order; `stored_of` has those of either."""
 
 _BY_NAME: Final[dict[str, Column]] = {column.name: column for column in ALL}
+
+
+def fields_of(cost_model: str) -> tuple[Column, ...]:
+    """The fields of an execution under a cost model."""
+    return FIELDS if cost_model == "calculon" else ALL_FIELDS
+
+
+def statistics_of(cost_model: str) -> tuple[Column, ...]:
+    """The results of an execution under a cost model; some are undefined (not a number) in `calibrated`."""
+    return STATISTICS if cost_model == "calculon" else (*STATISTICS, *EXTENSION_STATISTICS)
+
+
+def headline_of(cost_model: str) -> tuple[Column, ...]:
+    """The statistics stored for every feasible execution under a cost model."""
+    return HEADLINE if cost_model == "calculon" else (*HEADLINE, *EXTENSION_STATISTICS)
+
+
+def stored_of(cost_model: str) -> tuple[Column, ...]:
+    """The columns of a stored row under a cost model, in order."""
+    return (ID, *fields_of(cost_model), *headline_of(cost_model))
 
 
 def by_name(name: str) -> Column:
@@ -181,8 +219,8 @@ def duckdb_type(column: Column) -> str:
     return "VARCHAR"
 
 
-def headline_schema() -> pa.Schema:
-    """Return the Arrow schema of a stored row: id, the 23 fields, the headline statistics.
+def headline_schema(cost_model: str = "calculon") -> pa.Schema:
+    """Return the Arrow schema of a stored row: id, the fields and the headline statistics of the cost model.
 
     Every field of the schema carries its unit and label as metadata, so that an exported Parquet file explains itself.
     """
@@ -191,17 +229,17 @@ def headline_schema() -> pa.Schema:
             pa.field(
                 column.name, arrow_type(column), nullable=False, metadata={"unit": column.unit, "label": column.label}
             )
-            for column in STORED
+            for column in stored_of(cost_model)
         ]
     )
 
 
-def ddl(table_name: str) -> str:
-    """Return the CREATE TABLE statement for stored rows.
+def ddl(table_name: str, cost_model: str = "calculon") -> str:
+    """Return the CREATE TABLE statement for stored rows of a cost model.
 
     `table_name` may be any text; it is quoted as an identifier.
     """
-    lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in STORED)
+    lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in stored_of(cost_model))
     return f"CREATE TABLE {_quoted(table_name, chr(34))} (\n{lines}\n)"
 
 

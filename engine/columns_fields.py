@@ -1,6 +1,7 @@
-"""The 23 fields of one execution as data, in the order in which results are returned.
+"""The fields of one execution as data, in the order in which results are returned.
 
-`engine.columns` turns these rows into `Column` objects; nothing else reads this file. The names are Calculon's.
+`engine.columns` turns these rows into `Column` objects; nothing else reads this file. The names of the 23 are
+Calculon's; the extensions are what the calibrated cost model knows beyond them.
 """
 
 from typing import Final, Literal
@@ -68,11 +69,65 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
      "Whether a step is a training step with backward pass and optimizer, or a forward pass only."),
 )  # fmt: skip
 
+EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
+    ("context_par", "Context parallel", "CP", "int64", _PARALLELISM, (),
+     "Number of GPUs that share the tokens of every sequence, exchanging keys and values around a ring."),
+    ("expert_par", "Expert parallel", "EP", "int64", _PARALLELISM, (),
+     "Number of groups over which the routed experts of a layer are spread; tokens travel to their experts."),
+    ("expert_tensor_par", "Expert tensor parallel", "ETP", "int64", _PARALLELISM, (),
+     "Number of GPUs that share the arithmetic of one expert."),
+    ("zero_stage", "ZeRO stage", "ZeRO", "int64", _PARALLELISM, (),
+     "What replicas divide among themselves: nothing (0), optimizer state (1), gradients too (2), weights too, gathered "
+     "block by block (3, fully sharded data parallelism)."),
+    ("selective_recompute", "Selective recompute", "sel. recomp.", "str", _RECOMPUTE,
+     ("attention", "modules", "half", "operators", "save_projections", "save_dots"),
+     "What the recomputation that is neither full nor none repeats: the attention core; norms and activation functions; "
+     "every second block; every second matrix product; all but the query, key, value and output products; all but "
+     "matrix products."),
+    ("attention_kernel", "Attention kernel", "attn. kernel", "str", _PRECISION,
+     ("unfused", "flash1", "flash2", "native"),
+     "How attention is computed: scores kept in memory; FlashAttention 1; FlashAttention 2; a kernel written for the "
+     "GPU's generation."),
+    ("launch", "Launch mode", "launch", "str", _PRECISION, ("eager", "fused", "compiled", "graphs"),
+     "How kernels reach the GPU: plain framework calls, fused kernels, compiled code, or replayed CUDA graphs."),
+    ("gradient_datatype", "Gradient datatype", "grad. dtype", "str", _PRECISION, ("float32", "bfloat16"),
+     "Number format in which gradients are exchanged among replicas."),
+    ("expert_overlap", "Expert overlap", "EP overlap", "bool", _OVERLAP, (),
+     "Whether tokens travel to their experts while another microbatch computes."),
+    ("pipeline_overlap", "Pipeline overlap", "PP overlap", "bool", _OVERLAP, (),
+     "Whether transfers between stages run beside computation without interleaving; with interleaving they do."),
+)  # fmt: skip
+"""Fields of the calibrated cost model beyond the 23."""
+
+NEUTRAL: Final[dict[str, int | bool | str]] = {
+    "context_par": 1,
+    "expert_par": 1,
+    "expert_tensor_par": 1,
+    "zero_stage": 0,
+    "selective_recompute": "attention",
+    "attention_kernel": "unfused",
+    "launch": "fused",
+    "gradient_datatype": "float32",
+    "expert_overlap": False,
+    "pipeline_overlap": False,
+}
+"""What an extension is where an execution does not say: none of it, and what Calculon's block stands for."""
+
 CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
-    "datatype": {"float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"},
+    "datatype": {"float4": "FP4", "float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"},
     "attention_type": {"multihead": "multi-head", "multiquery": "multi-query"},
     "activation_recompute": {"full": "full", "attn_only": "attention only", "none": "none"},
     "tensor_par_comm_type": {"ar": "AR", "p2p_rs_ag": "p2p RS+AG", "rs_ag": "RS+AG"},
     "tensor_par_overlap": {"none": "none", "ring": "ring", "pipe": "pipe"},
-}
+    "selective_recompute": {
+        "attention": "attention", "modules": "norms, activations", "half": "every second block",
+        "operators": "every second product", "save_projections": "all but projections",
+        "save_dots": "all but products",
+    },
+    "attention_kernel": {
+        "unfused": "unfused", "flash1": "FlashAttention 1", "flash2": "FlashAttention 2", "native": "native",
+    },
+    "launch": {"eager": "eager", "fused": "fused kernels", "compiled": "compiled", "graphs": "CUDA graphs"},
+    "gradient_datatype": {"float32": "FP32", "bfloat16": "BF16"},
+}  # fmt: skip
 """What the interface shows for a stored choice: field name -> stored value -> text."""

@@ -257,3 +257,13 @@ STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (
     ("sample_rate", "Throughput", "samples/s", "samples/s", _RESULT, "higher",
      "Sequences that the whole system trains on per second: the batch divided by the step time."),
 )  # fmt: skip
+
+EXTENSION_STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (
+    ("cp_comm_exposed_time", "CP comm., exposed", "CP exp.", "s", _TIME, "lower",
+     "Time of one step lost to passing keys and values around the context-parallel ring."),
+    ("ep_comm_exposed_time", "EP comm., exposed", "EP exp.", "s", _TIME, "lower",
+     "Time of one step lost to sending tokens to their experts and back."),
+    ("overhead_time", "Host and stragglers", "overhead", "s", _TIME, "lower",
+     "Time of one step lost to the host's work between steps and to waiting for the slowest of many GPUs."),
+)  # fmt: skip
+"""Results of the calibrated cost model beyond the 96; 0 in the other."""

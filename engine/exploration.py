@@ -15,7 +15,7 @@ import pyarrow as pa
 from engine.columns import by_name
 from engine.evaluate import evaluate
 from engine.frontier import frontier
-from engine.reductions import METRICS, PRIMARY, Reductions
+from engine.reductions import PRIMARY, Reductions
 from engine.scenario import Scenario
 from engine.store import Rows
 
@@ -86,8 +86,8 @@ class Exploration:
         names = [name for name in (x, y, z) if name is not None]
         for name in names:
             by_name(name)
-            if name not in METRICS:
-                raise ValueError(f"{name} is not a headline metric; choose among {', '.join(METRICS)}.")
+            if name not in self.reductions.metrics:
+                raise ValueError(f"{name} is not a headline metric; choose among {', '.join(self.reductions.metrics)}.")
         table = self.rows.table(["id", *dict.fromkeys(names)])
         axes = [table[name].to_numpy() for name in names]
         # Rows come as they were stored; of equal ones the first enumerated is to stand for all.

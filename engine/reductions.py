@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow as pa
 
 from engine import reasons
-from engine.columns import HEADLINE, by_name
+from engine.columns import HEADLINE, by_name, headline_of
 from engine.plan import Plan
 from engine.space import Space
-from engine.steps import ROW_METRICS, VARIANT_METRICS, RowChunk
+from engine.steps import VARIANT_METRICS, RowChunk
 
 __all__ = ["METRICS", "Reductions"]
 
@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 METRICS: tuple[str, ...] = tuple(column.name for column in HEADLINE)
+"""Headline metrics of the exact cost model; another may have more, which come after these."""
 PRIMARY = "sample_rate"
 
 BINS_PER_OCTAVE = 16
@@ -49,11 +50,11 @@ class Reductions:
     @classmethod
     def empty(cls, space: Space) -> Reductions:
         """Before anything was seen."""
-        cells = len(space.cells)
+        cells, metrics = len(space.cells), len(headline_of(space.cost_model))
         return cls(
             space=space,
-            value=np.full((len(METRICS), cells), np.nan),
-            id=np.full((len(METRICS), cells), NO_ID),
+            value=np.full((metrics, cells), np.nan),
+            id=np.full((metrics, cells), NO_ID),
             feasible=np.zeros(cells, np.int64),
             rejected=np.zeros((cells, len(reasons.REASONS) + 1), np.int64),
             excess=(np.full(cells, np.inf), np.full(cells, np.inf)),
@@ -73,7 +74,7 @@ class Reductions:
             return
         numbers = plan.cells.number
         cuts = _cuts(rows.cell)
-        self._improve(ROW_METRICS, rows.metrics, self._any_id(rows), numbers[rows.cell[cuts]], cuts)
+        self._improve(tuple(rows.metrics), rows.metrics, self._any_id(rows), numbers[rows.cell[cuts]], cuts)
         for variant in rows.variants:
             cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
             cuts = _cuts(cell)
@@ -87,8 +88,9 @@ class Reductions:
 
     def merge(self, other: Reductions) -> None:
         """Takes in the reductions of other cells of the same space."""
+        sign = _SIGN[: len(self.value), None]
         with np.errstate(invalid="ignore"):
-            better = ~np.isnan(other.value) & ~(self.value * _SIGN[:, None] <= other.value * _SIGN[:, None])
+            better = ~np.isnan(other.value) & ~(self.value * sign <= other.value * sign)
         self.value[better], self.id[better] = other.value[better], other.id[better]
         self.feasible += other.feasible
         self.rejected += other.rejected
@@ -130,6 +132,11 @@ class Reductions:
             self.value[metric, cell] = value
             self.id[metric, cell] = found
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics, in the order of `value`."""
+        return tuple(column.name for column in headline_of(self.space.cost_model))
+
     def infeasible_by_reason(self) -> dict[str, int]:
         """Rejected executions by reason code, most frequent first."""
         totals = self.rejected.sum(axis=0)
@@ -151,9 +158,9 @@ class Reductions:
         execution got as far as the memory check, otherwise the most frequent one. `shortfall_bytes` is then how much
         memory its least demanding execution lacks.
         """
-        if metric not in _POSITION:
+        if metric not in self.metrics:
             by_name(metric)
-            raise ValueError(f"{metric} is not a headline metric; choose one of {', '.join(METRICS)}.")
+            raise ValueError(f"{metric} is not a headline metric; choose one of {', '.join(self.metrics)}.")
         cells, column = self.space.cells, _POSITION[metric]
         position, shortfall = self._obstacles()
         codes = [reasons.code_of(number) for number in position.tolist()]
@@ -214,8 +221,8 @@ class Reductions:
 
     def to_tables(self) -> dict[str, pa.Table]:
         """As Arrow tables, for the store."""
-        cells = {f"{name}": self.value[position] for name, position in _POSITION.items()}
-        cells |= {f"{name}_id": self.id[position] for name, position in _POSITION.items()}
+        cells = {name: self.value[position] for position, name in enumerate(self.metrics)}
+        cells |= {f"{name}_id": self.id[position] for position, name in enumerate(self.metrics)}
         cells |= {"feasible": self.feasible, "excess_tier1": self.excess[0], "excess_tier2": self.excess[1]}
         cell, number = np.nonzero(self.rejected)
         return {
@@ -235,7 +242,7 @@ class Reductions:
         """From what `to_tables` gave."""
         result = cls.empty(space)
         cells = tables["cells"]
-        for name, position in _POSITION.items():
+        for position, name in enumerate(result.metrics):
             result.value[position] = cells[name].to_numpy()
             result.id[position] = cells[f"{name}_id"].to_numpy()
         result.feasible[:] = cells["feasible"].to_numpy()
@@ -248,10 +255,11 @@ class Reductions:
         return result
 
 
-_POSITION = {name: position for position, name in enumerate(METRICS)}
-_HIGHER = [by_name(name).better == "higher" for name in METRICS]
+_EVERY = [column.name for column in headline_of("calibrated")]
+_POSITION = {name: position for position, name in enumerate(_EVERY)}
+_HIGHER = [by_name(name).better == "higher" for name in _EVERY]
 _SIGN = np.where(_HIGHER, -1.0, 1.0)  # with it, lower is better for every metric
-_REDUCE = {name: np.maximum if higher else np.minimum for name, higher in zip(METRICS, _HIGHER, strict=True)}
+_REDUCE = {name: np.maximum if higher else np.minimum for name, higher in zip(_EVERY, _HIGHER, strict=True)}
 
 
 def _cuts(cell: Ints) -> npt.NDArray[np.intp]:

@@ -102,6 +102,8 @@ class Space:
     Raises `SpaceError` or `engine.limits.LimitError`.
     """
 
+    cost_model = "calculon"
+
     def __init__(
         self,
         model: Model,

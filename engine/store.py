@@ -19,8 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from engine import store_catalogue, store_shards
-from engine.store_catalogue import Record, records_of, reductions_of, shards_of
-from engine.store_conditions import Condition, source_of_shards
+from engine.store_catalogue import Record, cost_model_of, records_of, reductions_of, shards_of
+from engine.store_conditions import Condition, source_of_shards, source_of_table
 from engine.store_database import Database, checked_key, rows_table
 from engine.store_errors import (
     StoreAccessError,
@@ -99,11 +99,13 @@ class Store:
         """
         database = self._database()
         shards = shards_of(database, key, self._active)
+        model = cost_model_of(database, key, self._active)
         if shards is None:
-            return Rows(database, rows_table(key), None, self._active)
+            return Rows(database, source_of_table(rows_table(key), model), None, self._active, model)
         folder = database.folder / key
         store_shards.check(folder, shards)
-        return Rows(database, source_of_shards(), [str(folder / shard.name) for shard in shards], self._active)
+        files = [str(folder / shard.name) for shard in shards]
+        return Rows(database, source_of_shards(model), files, self._active, model)
 
     def reductions(self, key: str) -> dict[str, pa.Table]:
         """Return the reductions of a complete exploration by name, with exactly the types that were stored."""

@@ -75,6 +75,15 @@ def shards_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnecti
     return None if found[0][0] is None else store_shards.from_json(found[0][0])
 
 
+def cost_model_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> str:
+    """Return the cost model of an exploration, which its scenario names; one that names none is the exact one's."""
+    with database.cursor(*active) as cursor:
+        text = "SELECT scenario FROM exploration WHERE key = $key"
+        found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
+    scenario = json.loads(found[0][0]) if found else {}
+    return str(scenario.get("cost_model", "calculon")) if isinstance(scenario, dict) else "calculon"
+
+
 def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> dict[str, pa.Table]:
     """Return an exploration's reductions by name; raise StoreError when there is no such exploration."""
     shards_of(database, key, *active)

@@ -11,8 +11,8 @@ import numpy as np
 from engine import columns
 from engine.store_errors import StoreError
 
-STORED: Final = {column.name: column for column in columns.STORED}
-"""The columns of a stored row by name."""
+STORED: Final = {column.name: column for column in columns.stored_of("calibrated")}
+"""The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values."""
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
@@ -58,15 +58,33 @@ class Query:
         return f"{quoted(column.name)} {condition.operator.upper()} {right}"
 
 
-def source_of_shards() -> str:
+def source_of_shards(cost_model: str) -> str:
     """Return the FROM clause that reads the shards given as parameter `files` with the types of a table of rows."""
     selected = [
         f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
         if column.choices
         else quoted(column.name)
-        for column in columns.STORED
+        for column in columns.stored_of(cost_model)
     ]
-    return f"(SELECT {', '.join(selected)} FROM read_parquet($files))"
+    return f"(SELECT {', '.join([*selected, *_neutral(cost_model)])} FROM read_parquet($files))"
+
+
+def source_of_table(table: str, cost_model: str) -> str:
+    """Return the FROM clause of a table of rows, named as in SQL."""
+    more = _neutral(cost_model)
+    return f"(SELECT {', '.join(['*', *more])} FROM {table})" if more else table
+
+
+def _neutral(cost_model: str) -> list[str]:
+    """SQL of the columns that rows of a cost model do not have, so that every question can be asked of every row."""
+    there = {column.name for column in columns.stored_of(cost_model)}
+    found = []
+    for column in STORED.values():
+        if column.name not in there:
+            value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
+            text = f"'{value}'" if isinstance(value, str) else str(value)
+            found.append(f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}")
+    return found
 
 
 def stored_column(name: str) -> columns.Column:
@@ -80,10 +98,10 @@ def stored_column(name: str) -> columns.Column:
     return column
 
 
-def stored_names(names: Sequence[str] | None) -> list[str]:
-    """Return checked column names, all stored ones by default."""
+def stored_names(names: Sequence[str] | None, cost_model: str = "calculon") -> list[str]:
+    """Return checked column names, all that a cost model stores by default."""
     if names is None:
-        return list(STORED)
+        return [column.name for column in columns.stored_of(cost_model)]
     if isinstance(names, str) or not names:
         raise StoreError(f"The column names {names!r} are not usable: give a list of at least one name.")
     return list(dict.fromkeys(stored_column(name).name for name in names))

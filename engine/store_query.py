@@ -36,7 +36,8 @@ from engine.store_conditions import (
 from engine.store_database import Database
 from engine.store_errors import StoreError, StoreInterruptedError, explain
 
-SCHEMA: Final[pa.Schema] = columns.headline_schema()
+SCHEMA: Final[pa.Schema] = columns.headline_schema("calibrated")
+"""Types and units of every column that rows can be asked for."""
 _ROWS_PER_BATCH: Final = 65_536
 
 
@@ -58,10 +59,16 @@ class Rows:
     """The rows of one complete exploration. Any number of threads may ask at once."""
 
     def __init__(
-        self, database: Database, source: str, files: list[str] | None, active: set[duckdb.DuckDBPyConnection]
+        self,
+        database: Database,
+        source: str,
+        files: list[str] | None,
+        active: set[duckdb.DuckDBPyConnection],
+        cost_model: str = "calculon",
     ) -> None:
         """`source` is the FROM clause, which reads `files` where the rows are in shards."""
         self._database = database
+        self._cost_model = cost_model
         self._source = source
         self._files = files
         self._active: set[duckdb.DuckDBPyConnection] = set()
@@ -109,7 +116,7 @@ class Rows:
     def fetch(self, ids: Sequence[int] | np.ndarray, names: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these ids in this order. Raises StoreError for an id that is not a stored row."""
         wanted = pa.array(np.asarray(ids, dtype=np.int64))
-        chosen = stored_names(names)
+        chosen = stored_names(names, self._cost_model)
         query = Query(self._source, self._files)
         query.parameters["ids"] = wanted.to_pylist()
         found = self._table(f"SELECT {selection(['id', *chosen])} FROM {query.rows} WHERE id = ANY($ids)", query)
@@ -125,7 +132,7 @@ class Rows:
         That order is the same every time but not that of the ids: an exploration appends rows as it evaluates them.
         """
         query = Query(self._source, self._files, where)
-        return self._table(f"SELECT {selection(stored_names(names))} FROM {query.rows}", query)
+        return self._table(f"SELECT {selection(stored_names(names, self._cost_model))} FROM {query.rows}", query)
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
         """Return, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
@@ -213,7 +220,7 @@ class Rows:
         if target.suffix.lower() not in (".csv", ".parquet"):
             raise StoreError(f"The export {target} needs a name ending in .csv or .parquet.")
         query = Query(self._source, self._files, where)
-        text = f"SELECT {selection(stored_names(names))} FROM {query.rows}"
+        text = f"SELECT {selection(stored_names(names, self._cost_model))} FROM {query.rows}"
         if order_by:
             text += f" ORDER BY {ordering(order_by)}"
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")

@@ -12,7 +12,6 @@ from engine import columns, store_shards
 from engine.store_catalogue import Record, records_of
 from engine.store_database import Database, rows_table
 from engine.store_errors import StoreCorruptError, StoreError
-from engine.store_query import SCHEMA
 from engine.store_shards import ROWS_PER_GROUP, ShardWriter
 
 ROWS_IN_DATABASE: Final = 2 * ROWS_PER_GROUP
@@ -40,6 +39,8 @@ class Writer:
         """The complete exploration: set from the start when another writer was first, or by `complete`."""
         self._database = database
         self._key = key
+        self._cost_model = str(scenario.get("cost_model", "calculon"))
+        self._schema = columns.headline_schema(self._cost_model)
         self._scenario = _json("scenario", scenario)
         self._total = int(total)
         self._engine_version = engine_version
@@ -59,9 +60,9 @@ class Writer:
             self._shards.discard()
 
     def append(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Add feasible executions with the columns and types of `engine.columns.headline_schema()`."""
+        """Add feasible executions with the columns and types of `engine.columns.headline_schema` for the scenario's cost model."""
         self._check_unfinished()
-        table = _checked_rows(rows)
+        table = _checked_rows(rows, self._schema)
         if not table.num_rows:
             return
         with self._giving_up_on_failure():
@@ -121,7 +122,7 @@ class Writer:
             record["shards"] = store_shards.to_json(self._shards.publish())
         with self._database.transaction() as cursor:
             if self._shards is None:
-                cursor.execute(columns.ddl(f"rows_{self._key}"))
+                cursor.execute(columns.ddl(f"rows_{self._key}", self._cost_model))
                 if self._pending:
                     cursor.register("appended", pa.concat_tables(self._pending))
                     cursor.execute(f"INSERT INTO {rows_table(self._key)} SELECT * FROM appended").fetchall()
@@ -161,18 +162,18 @@ class Writer:
             raise StoreError(f"Exploration {self._key} is already complete: nothing can be added to it.")
 
 
-def _checked_rows(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+def _checked_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     """Return rows as a table with exactly the stored schema; raise StoreError naming the column at fault."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    if table.column_names != SCHEMA.names:
-        differing = ", ".join(sorted(set(table.column_names) ^ set(SCHEMA.names))) or "their order"
+    if table.column_names != schema.names:
+        differing = ", ".join(sorted(set(table.column_names) ^ set(schema.names))) or "their order"
         raise StoreError(f"Rows to store do not have the columns of the register: {differing} differs.")
-    for field, column in zip(SCHEMA, table.columns, strict=True):
+    for field, column in zip(schema, table.columns, strict=True):
         if column.type != field.type:
             raise StoreError(f"The column {field.name} to store has type {column.type}: {field.type} is accepted.")
         if column.null_count:
             raise StoreError(f"The column {field.name} to store has missing values: none are accepted.")
-    return pa.Table.from_arrays(table.columns, schema=SCHEMA)
+    return pa.Table.from_arrays(table.columns, schema=schema)
 
 
 def _json(what: str, value: Mapping[str, Any]) -> str:
