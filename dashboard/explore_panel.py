@@ -23,6 +23,7 @@ from dashboard.explore_filter import add_filters
 from dashboard.filters import Filter
 from dashboard.format import count, decimals_for, format_value, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.plainest import plainest
 from dashboard.subject import evaluated
 from dashboard.text import literal
 from dashboard.wording import choices
@@ -80,6 +81,8 @@ def panel(exploration: Exploration, metric: Metric, cells: pd.DataFrame, cell: t
 
 def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True) -> None:
     scenario = exploration.scenario
+    tie = plainest(exploration, exploration.key, group.id, metric.statistic, group.where)
+    group = group._replace(id=tie.id)
     execution = _execution(exploration, state.selected_id(), group)
     own = int(execution["id"]) == group.id
     rate = float(execution["sample_rate"])
@@ -98,6 +101,8 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
     which = f"best by {in_sentence(metric.column.label)}" if own else "selected below"
+    if own and tie.number > 1:
+        which += f", plainest of {tie.number:,} that tie exactly"
     st.html(head("In words", which) + chips(choices(execution)))
     st.html(head("Executions by step time", "the line is the one above"))
     spread = data.spread_of(exploration, exploration.key, group.where)
@@ -105,7 +110,7 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
          "explore_spread")  # fmt: skip
-    _table(exploration, metric, group.where)
+    _table(exploration, metric, group)
     _links(None if usual else execution, group.members)
 
 
@@ -153,9 +158,10 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
     return shown
 
 
-def _table(exploration: Exploration, metric: Metric, where: data.Where) -> None:
-    """The best executions of the group; choosing one shows it above."""
-    top = data.top_of(exploration, exploration.key, where, metric.statistic)
+def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
+    """The best executions of the group, the one that stands for them first; choosing one shows it above."""
+    top = data.top_of(exploration, exploration.key, group.where, metric.statistic)
+    top = top.sort_values("id", key=lambda ids: ids != group.id, kind="stable")
     names = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
              or top[name].nunique() > 1]  # fmt: skip
     if metric.statistic not in (*names, "sample_rate"):

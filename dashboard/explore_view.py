@@ -36,6 +36,7 @@ from dashboard.explore_lower import costs, infeasible
 from dashboard.explore_panel import group_panel, panel
 from dashboard.filters import Filter
 from dashboard.format import count, days, decimals_for, format_value, percent, plain, scale_for
+from dashboard.plainest import best_of, plainest, tied
 from dashboard.subject import evaluated
 from dashboard.text import literal
 from engine import Exploration
@@ -75,8 +76,10 @@ def headline(
     tiles = [
         Tile(
             "Best throughput", format_value("sample_rate", rate),
-            f"{_thousands(rate * scenario.model.seq_size)} tokens/s",
-            formula="batch ÷ step time",
+            " · ".join(filter(None, (f"{_thousands(rate * scenario.model.seq_size)} tokens/s",
+                                     tied(exploration, best, where).removeprefix("plainest ")))),
+            formula="batch ÷ step time. Of executions that tie exactly the plainest is shown: the fewest offloads, "
+                    "then the least overlap, recompute, sharding and interleaving.",
         ),
         Tile(
             "MFU", percent(utilisation(scenario, rate, training)),
@@ -124,7 +127,7 @@ def overview(exploration: Exploration) -> None:
     with left:
         metric, domain, as_table = _toolbar(exploration, filters, axes)
     if not where and axes.usual:
-        best = exploration.best
+        best = best_of(exploration)
         with strip:
             if best is not None:
                 headline(exploration, best)
@@ -201,9 +204,12 @@ def _part(
     with strip:  # after the map, which is what a change of filter is waited for
         if where:
             rates = best_rates(exploration, where)
-            headline(exploration, evaluated(exploration, exploration.key, rates.id), where, number, rates.cells)
-        elif exploration.best is not None:
-            headline(exploration, exploration.best)
+            first = plainest(exploration, exploration.key, rates.id, "sample_rate", where).id
+            headline(exploration, evaluated(exploration, exploration.key, first), where, number, rates.cells)
+        else:
+            best = best_of(exploration)
+            if best is not None:
+                headline(exploration, best)
     with right, st.container(border=True, gap="xsmall", key="panel"):
         cell = state.selected_cell() if axes.of_cells else None
         row = cells[cells["at"] == at] if at is not None else cells[:0]

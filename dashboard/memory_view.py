@@ -16,6 +16,7 @@ from dashboard.controls import segments, show, whole_number
 from dashboard.format import count, format_value, gibibytes, percent, relative
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.palette import MEMORY_KINDS
+from dashboard.plainest import best_of
 from dashboard.subject import Subject, evaluated, refusal, subject
 from dashboard.wording import choices, title
 from engine import Exploration
@@ -116,9 +117,9 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
         st.html(markup.chips(choices(row)))
         return
     bars = [("", row)]
-    best = exploration.reductions.best()
-    if best is not None and best[0] != chosen.id:
-        bars = [("this", row), ("best", evaluated(exploration, exploration.key, best[0]))]
+    best = best_of(exploration)
+    if best is not None and best["id"] != chosen.id:
+        bars = [("this", row), ("best", best)]
     show(memory_bars(bars, capacities(exploration), mode), "memory_one")
     st.html(markup.legend(MEMORY_KINDS))
     st.html(markup.chips(choices(row)))

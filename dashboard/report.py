@@ -19,6 +19,7 @@ from dashboard.charts.markup import figure_strip, head, stylesheet
 from dashboard.charts.template import CONFIG
 from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
 from dashboard.limits_editor import in_words
+from dashboard.plainest import best_of
 from dashboard.report_parts import best_table, figures, formulas, key_figures, top_table
 from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
@@ -58,7 +59,7 @@ def build(exploration: Exploration, address: str = "", title: str = "") -> bytes
     address: link to the scenario, printed as text. title: instead of one made from model and system.
     """
     scenario = exploration.scenario
-    best = exploration.best
+    best = best_of(exploration)
     shown = figures(exploration, best)
     drawn = {figure.key: {mode: figure.draw(mode) for mode in ("light", "dark")} for figure in shown}
     data = {

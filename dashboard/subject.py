@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import state
+from dashboard.plainest import plainest
 from dashboard.text import literal
 from engine import Exploration, evaluate
 from engine.columns import FIELDS, STATISTICS
@@ -77,9 +78,14 @@ def subject(exploration: Exploration) -> Subject | None:
         here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]
         if len(here):
             best = int(here.sort_values("value", ascending=False, kind="stable")["id"].iloc[0])
-            return Subject(evaluated(exploration, exploration.key, best), "best of its cell")
+            return Subject(_standing_for(exploration, best), "best of its cell")
     found = exploration.reductions.best()
-    return None if found is None else Subject(evaluated(exploration, exploration.key, found[0]), "best of all")
+    return None if found is None else Subject(_standing_for(exploration, found[0]), "best of all")
+
+
+def _standing_for(exploration: Exploration, best: int) -> dict[str, Any]:
+    """The plainest of the executions that tie exactly with the best of a cell."""
+    return evaluated(exploration, exploration.key, plainest(exploration, exploration.key, best, "sample_rate").id)
 
 
 def refusal(exploration: Exploration, chosen: Subject) -> None:

@@ -17,6 +17,7 @@ from dashboard.execution_detail import _traffic
 from dashboard.execution_view import calculon_json
 from dashboard.format import format_value
 from dashboard.layer_view import _WORDS, named
+from dashboard.plainest import best_of
 from engine.columns import FIELDS
 from engine.schedule import schedule
 from tests.dashboard.pages import again, exploration, figure, html, run
@@ -75,7 +76,7 @@ def test_keeping_an_execution_to_compare_with() -> None:
     page = run("execution", found)
     page.button(key="execution_keep_this").click()
     page = again(page, found)
-    best = found.best
+    best = best_of(found)
     assert best is not None
     assert page.session_state["_url"]["execution_b"] == str(best["id"])
 

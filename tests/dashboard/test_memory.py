@@ -7,6 +7,7 @@ from dashboard.charts.memory_needs import memory_needs
 from dashboard.format import format_value, gibibytes
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.palette import palette
+from dashboard.plainest import best_of
 from engine import Scenario, explore_scenario
 from tests.dashboard.pages import again, exploration, figure, html, run
 
@@ -15,7 +16,7 @@ HBM = "proc_mem_tier1_cap_req"
 
 def test_it_opens_on_the_best_execution() -> None:
     found = exploration()
-    best = found.best
+    best = best_of(found)
     assert best is not None
     page = run("memory", found)
     assert gibibytes(best[HBM]).split()[0] in html(page)
