@@ -60,7 +60,7 @@ class Writer:
             self._shards.discard()
 
     def append(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Add feasible executions with the columns and types of `engine.columns.headline_schema` for the scenario's cost model."""
+        """Add feasible executions with the columns and types of `engine.columns.headline_schema` for the cost model."""
         self._check_unfinished()
         table = _checked_rows(rows, self._schema)
         if not table.num_rows:

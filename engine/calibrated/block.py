@@ -31,11 +31,14 @@ class BlockTimes:
     """Seconds of one block and microbatch [s], arrays [rows].
 
     `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
-    add up to them but for the floor's share `launch`.
+    from `linear` on add up to them. `computing` is the forward pass without communication, `repeated_exposed` the
+    communication among `recompute`.
     """
 
     forward: Floats
     backward: Floats
+    computing: Floats
+    repeated_exposed: Floats
     linear: Floats
     attention: Floats
     elementwise: Floats
@@ -178,6 +181,8 @@ def _assemble(
     parts = (
         slow_forward,
         slow_backward,
+        slow_forward - tensor - shared.context[0] - experts,
+        again.communication * tensor,
         products.forward + products.backward,
         shared.core.forward + shared.core.backward,
         elementwise_forward + shared.norms.backward + traffic.backward,

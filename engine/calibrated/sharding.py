@@ -11,7 +11,7 @@ from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
-__all__ = ["Gathers", "data_tiers", "gradient_exchange", "layer_gathers", "tied_exchange"]
+__all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
 
 EMBEDDING_GATHERS = 3.0
 
@@ -74,25 +74,27 @@ def layer_gathers(
     )
 
 
-def gradient_exchange(
-    case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats, window: Floats
-) -> Floats:
-    """Exposed seconds per step of the data-parallel exchange of gradients and updated weights [s].
+def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats) -> Floats:
+    """Seconds per step of the data-parallel exchange of gradients and updated weights, hidden or not [s].
+
+    0 without replicas, and where weights are gathered layer by layer, which exchanges gradients along the way.
 
     Args:
         weights, expert_weights: parameters on one processor outside and inside experts [elements].
-        window: seconds of computation the exchange can hide behind [s].
     """
-    layout, software = case.layout, case.software
+    layout = case.layout
     ranks = layout.data_par * layout.context_par
     plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
     full = plain
     if np.any(expert_weights > 0):
         own = _exchange(case, _expert_tiers(case, rates), p, expert_weights)
         full = plain + np.where(expert_weights > 0, own, 0.0)
-    hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
-    exposed = full - hidden * np.minimum(full, window)
-    return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, exposed)
+    return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
+
+
+def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:
+    """What of an exchange of `full` [s] shows, where it is `overlapped` (1 or 0) with a `window` of computation [s]."""
+    return full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window)
 
 
 def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:

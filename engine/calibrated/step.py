@@ -25,13 +25,17 @@ from engine.calibrated.sharding import (
     EMBEDDING_GATHERS,
     Gathers,
     data_tiers,
+    exposed_exchange,
     gradient_exchange,
     layer_gathers,
     tied_exchange,
 )  # fmt: skip
 from engine.calibrated.weights import local_weights
 
-__all__ = ["BLOCK_FIELDS", "BlockLevel", "StepTimes", "batch_level", "block_level", "step_seconds", "step_times"]
+__all__ = [
+    "BLOCK_FIELDS", "BlockLevel", "PipelineLevel", "StepTimes", "Update", "batch_level", "block_level",
+    "pipeline_level", "step_seconds", "step_times", "straggling", "update_level",
+]  # fmt: skip
 
 BLOCK_FIELDS = (
     "tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size", "sequence_par", "linear_bits",
@@ -121,8 +125,8 @@ class _Stages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """A step put together: what runs in the pipeline and what comes once [s]."""
+class _Flow:
+    """Microbatches through the pipeline [s]: per stage and microbatch, the slowest stage, the sum of all, the whole."""
 
     stages: _Stages
     message: Floats
@@ -130,19 +134,71 @@ class _Run:
     waits: tuple[Floats, Floats, Floats]
     slowest: Floats
     total: Floats
-    data: Floats
-    straggler: Floats
-    optimizer: Floats
+    running: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineLevel:
+    """All microbatches through the pipeline [s], arrays [rows].
+
+    `running` is the sum of the parts from `linear` on, which are those of the slowest stage. `window` is the
+    computation that an exchange of gradients can hide behind. `computing` is the forward share of linear layers, attention,
+    element-wise work and launches; `repeated_exposed` the communication among `recompute`.
+    """
+
+    running: Floats
+    window: Floats
+    computing: Floats
+    repeated_exposed: Floats
+    linear: Floats
+    attention: Floats
+    elementwise: Floats
+    recompute: Floats
+    launch: Floats
+    ends: Floats
+    tensor_exposed: Floats
+    context_exposed: Floats
+    expert_exposed: Floats
+    gather_exposed: Floats
+    pipeline_exposed: Floats
+    bubble: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What comes once per step [s]: the exchange of gradients, hidden or not; tied embeddings; the optimizer."""
+
+    exchange: Floats
     tied: Floats
-    step: Floats
+    optimizer: Floats
 
 
 def step_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:
     """Seconds of one step of every row from its blocks [s]; `batch_level` without the parts, in half its time."""
-    return _run(case, level, p).step
+    flow, once = _flow(case, level, p), update_level(case, p)
+    window = flow.slowest / case.layout.pipeline_interleaving
+    data = exposed_exchange(once.exchange, case.software.overlap_data, window, p)
+    straggler = (flow.running + data) * straggling(case, p)
+    return flow.running + data + straggler + once.optimizer + once.tied + p.step_constant
 
 
-def _run(case: Case, level: BlockLevel, p: Parameters) -> _Run:
+def straggling(case: Case, p: Parameters) -> Floats:
+    """Share of the running time that waiting for the slowest of many processors adds [dimensionless]."""
+    return p.straggler * np.log2(np.maximum(case.processors / 8.0, 1.0))
+
+
+def update_level(case: Case, p: Parameters) -> Update:
+    """What every row does once per step [s]; no figure of a block matters to it."""
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    held, held_experts = shares(case, blocks_per_stage(case))
+    return Update(
+        gradient_exchange(case, rates, p, held, held_experts),
+        tied_exchange(case, rates, p, local_weights(case).vocabulary),
+        optimizer_time(case, rates, held, held_experts, launch_time(case, p)),
+    )
+
+
+def _flow(case: Case, level: BlockLevel, p: Parameters) -> _Flow:
     layout, software = case.layout, case.software
     rates = sustained_rates(case.accelerator, software.age_years, p)
     message = message_time(case, rates, p)
@@ -164,24 +220,16 @@ def _run(case: Case, level: BlockLevel, p: Parameters) -> _Run:
     total = total + level.ends.embedding + level.ends.head + stages.embedding_gather
     total = np.maximum(total + stages.waits * (layout.pipeline_par - 1.0), slowest)
     running = pipeline_time(case, slowest, total, message)
-
-    held, held_experts = shares(case, stages.blocks)
-    window = slowest / layout.pipeline_interleaving
-    data = gradient_exchange(case, rates, p, held, held_experts, window)
-    straggler = (running + data) * p.straggler * np.log2(np.maximum(case.processors / 8.0, 1.0))
-    optimizer = optimizer_time(case, rates, held, held_experts, launch_time(case, p))
-    tied = tied_exchange(case, rates, p, local_weights(case).vocabulary)
-    step = running + data + straggler + optimizer + tied + p.step_constant
-    return _Run(stages, message, times, waits, slowest, total, data, straggler, optimizer, tied, step)
+    return _Flow(stages, message, times, waits, slowest, total, running)
 
 
-def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
-    """Seconds of one step of every row from its blocks, with its parts [s]."""
+def pipeline_level(case: Case, level: BlockLevel, p: Parameters) -> PipelineLevel:
+    """All microbatches of every row through the pipeline from its blocks, with the parts [s]."""
     layout = case.layout
-    run = _run(case, level, p)
-    stages = run.stages
-    first = run.times[0] >= run.slowest
-    middle = ~first & (layout.pipeline_par > 2) & (run.times[1] >= run.slowest)
+    flow = _flow(case, level, p)
+    stages = flow.stages
+    first = flow.times[0] >= flow.slowest
+    middle = ~first & (layout.pipeline_par > 2) & (flow.times[1] >= flow.slowest)
 
     def slow(of: tuple[Floats, Floats, Floats] | Blocks) -> Floats:
         return np.where(first, of[0], np.where(middle, of[1], of[2]))
@@ -197,20 +245,35 @@ def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
     edge = slow(stages.edges)
     at_edge = np.where(edge > 0, stages.embedding_gather, 0.0)
     parts = (
-        run.step,
-        *(on_path(name) for name in ("linear", "attention", "elementwise", "recompute", "launch")),
+        flow.running,
+        flow.slowest / layout.pipeline_interleaving,
+        *(on_path(name) for name in ("computing", "repeated_exposed", "linear", "attention", "elementwise")),
+        *(on_path(name) for name in ("recompute", "launch")),
         micro * (edge - at_edge),
         *(on_path(name) for name in ("tensor_exposed", "context_exposed", "expert_exposed")),
         micro * (gathered + at_edge),
-        micro * slow(run.waits) + (layout.pipeline_par - 1.0) * 2.0 * run.message,
-        (run.total - run.slowest) / layout.pipeline_interleaving,
-        run.data,
-        run.tied,
-        run.optimizer,
-        run.straggler,
-        np.full_like(run.step, p.step_constant),
+        micro * slow(flow.waits) + (layout.pipeline_par - 1.0) * 2.0 * flow.message,
+        (flow.total - flow.slowest) / layout.pipeline_interleaving,
     )
-    return StepTimes(*np.broadcast_arrays(*parts))
+    return PipelineLevel(*np.broadcast_arrays(*parts))
+
+
+def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
+    """Seconds of one step of every row from its blocks, with its parts [s]."""
+    flow, once = pipeline_level(case, level, p), update_level(case, p)
+    data = exposed_exchange(once.exchange, case.software.overlap_data, flow.window, p)
+    straggler = (flow.running + data) * straggling(case, p)
+    parts = {field.name: getattr(flow, field.name) for field in fields(StepTimes) if hasattr(flow, field.name)}
+    parts |= {
+        "data_exposed": data,
+        "tied": once.tied,
+        "optimizer": once.optimizer,
+        "straggler": straggler,
+        "fixed": np.asarray(p.step_constant),
+        "step": flow.running + data + straggler + once.optimizer + once.tied + p.step_constant,
+    }
+    names = [field.name for field in fields(StepTimes)]
+    return StepTimes(*np.broadcast_arrays(*(parts[name] for name in names)))
 
 
 def _per_block(block: BlockTimes, gathers: Gathers) -> Floats:

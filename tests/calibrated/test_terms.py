@@ -21,7 +21,7 @@ from engine.calibrated.launch import block_launches, launch_time
 from engine.calibrated.pipeline import blocks_per_stage, message_time, pipeline_time
 from engine.calibrated.rates import maturity, power_factor, sustained_rates
 from engine.calibrated.recompute import recomputed
-from engine.calibrated.sharding import gradient_exchange, layer_gathers, tied_exchange
+from engine.calibrated.sharding import exposed_exchange, gradient_exchange, layer_gathers, tied_exchange
 from tests.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()
@@ -332,13 +332,15 @@ def test_gradients_are_reduced_and_weights_gathered() -> None:
     weights, none = np.asarray(1e9), np.asarray(0.0)
     reduce = 7 / 8 * 4e9 / (450e9 * P.scale_up) + P.latency / 2 * 1.7
     gather = 7 / 8 * 2e9 / (450e9 * P.scale_up) + P.latency / 2 * 1.7
-    assert gradient_exchange(case(), rates, P, weights, none, none) == close(reduce + gather)
-    assert gradient_exchange(case(zero_stage=0.0), rates, P, weights, none, none) == close(2 * reduce)
-    assert gradient_exchange(case(data_par=1.0), rates, P, weights, none, none) == 0
-    assert gradient_exchange(case(fully_sharded=1.0), rates, P, weights, none, none) == 0
-    assert gradient_exchange(case(overlap_data=1.0), rates, P, weights, none, np.asarray(10.0)) == close(
-        (reduce + gather) * (1 - P.overlap_data)
-    )
+    full = gradient_exchange(case(), rates, P, weights, none)
+    assert full == close(reduce + gather)
+    assert gradient_exchange(case(zero_stage=0.0), rates, P, weights, none) == close(2 * reduce)
+    assert gradient_exchange(case(data_par=1.0), rates, P, weights, none) == 0
+    assert gradient_exchange(case(fully_sharded=1.0), rates, P, weights, none) == 0
+    assert exposed_exchange(full, np.asarray(0.0), np.asarray(10.0), P) == close(full)
+    on, long = np.asarray(1.0), np.asarray(10.0)
+    assert exposed_exchange(full, on, long, P) == close((reduce + gather) * (1 - P.overlap_data))
+    assert exposed_exchange(full, on, np.asarray(0.0), P) == close(full)
 
 
 def test_tied_embeddings_meet_once_per_step() -> None:
