@@ -42,7 +42,7 @@ def load_document(document: object, where: str = "the document", name: str | Non
                 f'(read as a Calculon system; our own format has "format": "{FORMAT}").'
             )
         called = name_from_stem(name or PurePath(where).stem)
-        content.update(name=called, title=called, source="a Calculon system file")
+        content.update(name=called, title=called, source="a Calculon system file", cost_model="calculon")
         return System.model_validate(content, by_name=False, by_alias=True)
     except ValidationError as problem:
         raise SystemFileError(sentence(problem, System, where, by_alias=calculon)) from None

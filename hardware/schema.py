@@ -216,6 +216,9 @@ class System(_Entity):
     """From the innermost tier outwards."""
     accelerator: Accelerator | None = None
     """Further facts of the processor; `None` where none are recorded."""
+    cost_model: Literal["calibrated", "calculon"] = "calibrated"
+    """The cost model used where none is asked for. Calculon's own descriptions are `calculon`: their efficiencies are
+    part of that model."""
     assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
     """Every value that is assumed rather than read, marked."""
     unverified_fields: Lines = ()
