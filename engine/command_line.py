@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from engine.command_cost import cost
 from engine.command_evaluate import evaluate, layers
 from engine.command_explore import explore
 from engine.command_library import models_app, systems_app
@@ -96,7 +97,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, evaluate, layers, validate):
+for command in (serve, explore, evaluate, layers, cost, validate):
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")

@@ -1,0 +1,56 @@
+"""Figures that people ask for and that follow from a rate: utilisation, time, money, energy, goodput.
+
+Every formula stands here once, with its unit and its source; pages and commands only show them.
+"""
+
+from engine.derived.checkpoints import daly_interval, expected_seconds, young_interval
+from engine.derived.flops import (
+    BLOCK_FORMULA,
+    CONVENTIONS,
+    PUBLISHED_FORMULA,
+    TokenFlops,
+    architecture_flops,
+    block_flops,
+    token_flops,
+)
+from engine.derived.inputs import INPUTS, DerivedError, Input, RunInputs
+from engine.derived.quantities import (
+    HFU_FORMULA,
+    MFU_FORMULA,
+    energy_kwh,
+    processor_hours,
+    seconds_for_tokens,
+    tokens_per_second,
+    tokens_per_second_at,
+    utilisation,
+)
+from engine.derived.run import OUTPUTS, Output, TrainingRun, training_run
+
+__all__ = [
+    "BLOCK_FORMULA",
+    "CONVENTIONS",
+    "HFU_FORMULA",
+    "INPUTS",
+    "MFU_FORMULA",
+    "OUTPUTS",
+    "PUBLISHED_FORMULA",
+    "DerivedError",
+    "Input",
+    "Output",
+    "RunInputs",
+    "TokenFlops",
+    "TrainingRun",
+    "architecture_flops",
+    "block_flops",
+    "daly_interval",
+    "energy_kwh",
+    "expected_seconds",
+    "processor_hours",
+    "seconds_for_tokens",
+    "token_flops",
+    "tokens_per_second",
+    "tokens_per_second_at",
+    "training_run",
+    "utilisation",
+    "young_interval",
+]

@@ -1,0 +1,154 @@
+"""How much matrix arithmetic a token needs, and how much a processor does for it.
+
+Two conventions count attention, and published figures use both:
+
+- "full": every token is multiplied with every token that the layer's window holds, 12 L h s FLOP per token in training
+  (L layers, h = heads * head size, s tokens). Narayanan et al. (SC21, arXiv:2104.04473, section 5.1), PaLM
+  (arXiv:2204.02311, appendix B). This is the one that all figures use unless they say otherwise.
+- "causal": what the causal mask discards is left out, 6 L h s: half of it where the layer sees everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from models import Architecture, BlockShape, Model
+from models.parameters import attention_weights, expert_weights, mlp_weights
+
+__all__ = [
+    "BLOCK_FORMULA",
+    "CONVENTIONS",
+    "PUBLISHED_FORMULA",
+    "Convention",
+    "Recipe",
+    "Recompute",
+    "TokenFlops",
+    "architecture_flops",
+    "block_flops",
+    "token_flops",
+]
+
+Convention = Literal["full", "causal"]
+Recompute = Literal["none", "attn_only", "full"]
+Recipe = Literal["published", "calculon"]
+
+CONVENTIONS: Final[dict[Convention, str]] = {
+    "full": "attention in full (12 L h s per token)",
+    "causal": "attention without what the causal mask discards (6 L h s per token)",
+}
+
+BLOCK_FORMULA: Final = (
+    "3 · blocks · sequence · (8 · hidden · heads · head size + 4 · hidden · feedforward + "
+    "4 · sequence · heads · head size)"
+)
+"""`block_flops` of one sample, for people. With heads · head size = hidden and feedforward = 4 · hidden this is
+72 · blocks · sequence · hidden² · (1 + sequence / (6 · hidden)): Narayanan et al. (arXiv:2104.04473), section 5.1,
+without its recompute and vocabulary terms."""
+
+PUBLISHED_FORMULA: Final = (
+    "3 · sequence · (2 · matrix weights a token passes in the blocks + 2 · hidden · vocabulary + "
+    "2 · layers · heads · (key size + value size) · tokens in the layer's window)"
+)
+"""`architecture_flops` of one sample, for people: of experts those that a token visits, with the LM head."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFlops:
+    """Matrix arithmetic of one token's forward pass [FLOP], a multiplication and an addition counting two."""
+
+    weights: float
+    """Products with the weights of the blocks; of experts those that the token visits."""
+    attention: float
+    """Products of queries with keys and of their weights with values, in full."""
+    causal_attention: float
+    """The same without what the causal mask discards."""
+    head: float
+    """The LM head; 0 where the cost model has none."""
+
+    def forward(self, convention: Convention = "full") -> float:
+        """Forward pass of one token [FLOP]."""
+        return self.weights + self.head + (self.attention if convention == "full" else self.causal_attention)
+
+    def model(self, convention: Convention = "full", training: bool = True) -> float:
+        """What the model needs per token [FLOP]: forward once and, in training, backward at twice that.
+
+        Recomputed arithmetic does not count. Source: PaLM (arXiv:2204.02311), appendix B.
+        """
+        return (3.0 if training else 1.0) * self.forward(convention)
+
+    def hardware(self, recompute: Recompute, convention: Convention = "full") -> float:
+        """What the processors do per token in training [FLOP]: `model`, and what is recomputed once more.
+
+        "full" runs the blocks forward a second time, "attn_only" the products inside attention (Korthikanti et al.,
+        arXiv:2205.05198, appendix A); the LM head is never run again. What a fused attention kernel repeats within its
+        backward pass does not count.
+        """
+        inner = self.attention if convention == "full" else self.causal_attention
+        again = {"none": 0.0, "attn_only": inner, "full": self.weights + inner}[recompute]
+        return self.model(convention) + again
+
+
+def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
+    """Matrix arithmetic of one token of a model at its `seq_size`.
+
+    recipe: "published" counts the architecture with LM head and active experts (where it is not recorded, the block
+    numbers with a vocabulary of 51,200); "calculon" counts the six numbers of Calculon's block recipe, which has no
+    vocabulary layer. Raises `models.ModelFileError` where "calculon" has no numbers for the architecture.
+    """
+    if recipe == "calculon":
+        return block_flops(model.require_block())
+    return architecture_flops(model.architecture_or_assumed(), model.seq_size)
+
+
+def block_flops(block: BlockShape) -> TokenFlops:
+    """Matrix arithmetic of one token by the six numbers of Calculon's block recipe; see `BLOCK_FORMULA`."""
+    inner = block.attn_heads * block.attn_size
+    weights = block.num_blocks * (8.0 * block.hidden * inner + 4.0 * block.hidden * block.feedforward)
+    attention = block.num_blocks * 4.0 * block.seq_size * inner
+    return TokenFlops(weights, attention, attention / 2, 0.0)
+
+
+def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
+    """Matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
+
+    Two per weight of every matrix that the token passes (Kaplan et al., arXiv:2001.08361, section 2.1), without the
+    lookup in the embedding; with the LM head, the router and, of experts, those that it visits. Attention: two per
+    element of query and key and of weight and value, for each of the tokens that the layer's window holds; with an
+    indexer (DeepSeek-V3.2), for those that it picks, beside its own scores over all of them.
+    """
+    mixtures = sum(architecture.expert_layers)
+    matrices = (
+        architecture.layers * attention_weights(architecture)
+        + (architecture.layers - mixtures) * mlp_weights(architecture)
+        + mixtures * expert_weights(architecture, active=True)
+    )
+    pair = 2.0 * architecture.heads * (architecture.head_dim + architecture.value_head_dim)
+    full = causal = 0.0
+    for window, layers in Counter(architecture.windows).items():
+        seen = _seen(architecture, window, seq_size)
+        full += layers * pair * seen[0]
+        causal += layers * pair * seen[1]
+    index = architecture.sparse_attention
+    if index is not None:
+        scores = 2.0 * architecture.layers * index.heads * index.head_dim * seq_size
+        full, causal = full + scores, causal + scores / 2
+    return TokenFlops(2.0 * matrices, full, causal, 2.0 * architecture.hidden * architecture.vocab)
+
+
+def _seen(architecture: Architecture, window: int | None, length: int) -> tuple[float, float]:
+    """Tokens that a token is multiplied with in a layer, on average: (in full, without the masked ones).
+
+    A causal window of w in a sequence of s holds w - w^2 / 2s on average: half of s where it holds everything.
+    """
+    chosen = architecture.sparse_attention
+    if chosen is not None:
+        window = min(chosen.top_k, length if window is None else window)
+    if window is None or window >= length:
+        return float(length), length / 2
+    if architecture.window_kind == "chunked" and chosen is None:
+        chunks, rest = divmod(length, window)
+        squares = (chunks * window**2 + rest**2) / length
+        return squares, squares / 2
+    return float(window), window - window**2 / (2 * length)

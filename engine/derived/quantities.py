@@ -1,0 +1,72 @@
+"""Rates, times and amounts of a training run; every argument may be a number or an array, which broadcast."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "HFU_FORMULA",
+    "MFU_FORMULA",
+    "Quantity",
+    "energy_kwh",
+    "processor_hours",
+    "seconds_for_tokens",
+    "tokens_per_second",
+    "tokens_per_second_at",
+    "utilisation",
+]
+
+Quantity = TypeVar("Quantity", float, NDArray[np.float64])
+
+HOUR: Final = 3600.0
+JOULES_PER_KWH: Final = 3.6e6
+
+MFU_FORMULA: Final = "throughput · model FLOP per sample ÷ (GPUs · peak matrix FLOP/s of one GPU)"
+"""Source: Chowdhery et al. (PaLM, arXiv:2204.02311), appendix B."""
+
+HFU_FORMULA: Final = "as MFU, with recomputed arithmetic counted"
+"""Source: Korthikanti et al. (arXiv:2205.05198), section 6.3."""
+
+
+def tokens_per_second(tokens_per_step: Quantity, step_s: Quantity) -> Quantity:
+    """Rate of the whole system [tokens/s] from the tokens of a step and its time [s]."""
+    return tokens_per_step / step_s
+
+
+def tokens_per_second_at(flops_per_token: Quantity, num_procs: Quantity, flops_per_s: Quantity) -> Quantity:
+    """Rate of the whole system [tokens/s] where every processor reaches [FLOP/s] on work of so many FLOP per token.
+
+    With 8 FLOP per parameter, forward, backward and full recompute, `seconds_for_tokens` of it is equation 4 of
+    Narayanan et al. (arXiv:2104.04473), 8 T P / (n X).
+    """
+    return num_procs * flops_per_s / flops_per_token
+
+
+def utilisation(flops_per_token: Quantity, tokens_per_s: Quantity, num_procs: Quantity, peak: Quantity) -> Quantity:
+    """Share of the peak, 0 to 1: rate [tokens/s] times work [FLOP/token] over processors times their peak [FLOP/s].
+
+    Model-FLOP utilisation with `TokenFlops.model`, hardware-FLOP utilisation with `TokenFlops.hardware`.
+    """
+    return flops_per_token * tokens_per_s / (num_procs * peak)
+
+
+def seconds_for_tokens(tokens: Quantity, tokens_per_s: Quantity) -> Quantity:
+    """Time to train so many tokens without a failure [s]."""
+    return tokens / tokens_per_s
+
+
+def processor_hours(num_procs: Quantity, seconds: Quantity) -> Quantity:
+    """Processor-hours of processors that are held for a time [s]."""
+    return num_procs * seconds / HOUR
+
+
+def energy_kwh(num_procs: Quantity, seconds: Quantity, power_w: Quantity, share: Quantity, pue: Quantity) -> Quantity:
+    """Energy [kWh] of processors over a time [s].
+
+    power_w: power a processor is designed for [W]; share: average draw of a processor with its share of the server,
+    over that; pue: draw of the building over that of its computers.
+    """
+    return num_procs * seconds * power_w * share * pue / JOULES_PER_KWH
