@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.ramp import Domain, Ramp, colour_bar, ramp_for
-from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, note, unfading, wrapped
+from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading, wrapped
 from dashboard.format import ABSENT, Scale, column_of, count, format_value, percent, scale_for
 from dashboard.palette import Palette, palette
 from engine.columns import Column
@@ -77,29 +77,27 @@ def cell_map(
     draw(figure, x, y, values, [_label(row, scale) for row in cells.to_dict("records")], hovers, custom, ramp, colours)
     if few:
         _draw_gaps(figure, x, y, len(pipelines), len(tensors), colours)
+    notes, frames = [], []
     if best is not None:
         figure.add_trace(_colour_bar_carrier(ramp, scale, colours))
         on_best = colours.label_on_ramp(ramp.position(values[best]))
         # In the upper right corner, clear of the value.
-        note(figure, "★", colours, x=x[best] + 0.44, y=y[best] + 0.46, colour=on_best, xanchor="right", yanchor="top",
-             font_size=9, borderpad=0)  # fmt: skip
+        notes.append(noted("★", colours, x=x[best] + 0.44, y=y[best] + 0.46, colour=on_best, xanchor="right",
+                           yanchor="top", font_size=9, borderpad=0))  # fmt: skip
     places = {(row[0], row[1]): (x[index], y[index]) for index, row in enumerate(custom)}
     if base_cell in places:
-        _frame(figure, places[base_cell], colours.text, 1.6, 0.475, dash="dot")
+        frames.append(_frame(places[base_cell], colours.text, 1.6, 0.475, dash="dot"))
     if selected in places:
         # Two lines: one alone vanishes on cells of its own colour.
-        _frame(figure, places[selected], colours.text, 2.5, 0.5)
-        _frame(figure, places[selected], colours.background, 1.6, 0.455)
+        frames.append(_frame(places[selected], colours.text, 2.5, 0.5))
+        frames.append(_frame(places[selected], colours.background, 1.6, 0.455))
 
-    figure.update_xaxes(
-        **_ticks(pipelines, 28),
-        range=[-0.52, len(pipelines) - 0.48], title_text="Pipeline parallel (PP)",
+    figure.update_layout(
+        xaxis={**_ticks(pipelines, 28), "range": [-0.52, len(pipelines) - 0.48],
+               "title": {"text": "Pipeline parallel (PP)"}},
+        yaxis={**_ticks(tensors, 32), "range": [-0.52, len(tensors) - 0.48], "title": {"text": "Tensor parallel (TP)"}},
+        uniformtext={"mode": False}, bargap=0, barmode="overlay", annotations=notes, shapes=frames,
     )  # fmt: skip
-    figure.update_yaxes(
-        **_ticks(tensors, 32),
-        range=[-0.52, len(tensors) - 0.48], title_text="Tensor parallel (TP)",
-    )  # fmt: skip
-    figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
     return Chart(figure, _alt(cells, column, values, best))
 
 
@@ -242,13 +240,13 @@ def _colour_bar_carrier(ramp: Ramp, scale: Scale, colours: Palette) -> go.Scatte
 
 
 def _frame(
-    figure: go.Figure, place: tuple[int, int], colour: str, width: float, half: float, dash: str = "solid"
-) -> None:
+    place: tuple[int, int], colour: str, width: float, half: float, dash: str = "solid"
+) -> dict[str, Any]:
     column, row = place
-    figure.add_shape(
-        type="rect", x0=column - half, x1=column + half, y0=row - half, y1=row + half, layer="above",
-        line={"color": colour, "width": width, "dash": dash},
-    )  # fmt: skip
+    return {
+        "type": "rect", "x0": column - half, "x1": column + half, "y0": row - half, "y1": row + half, "layer": "above",
+        "line": {"color": colour, "width": width, "dash": dash},
+    }  # fmt: skip
 
 
 def _ticks(degrees_shown: list[int], most: int) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """What each choice costs: the best that remains when one option is fixed and everything else is free."""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, in_sentence, note
+from dashboard.charts.template import Chart, base, empty, in_sentence, noted
 from dashboard.format import column_of, format_value, percent
 from dashboard.palette import Palette, palette
 from engine.columns import Column, by_name, choice_label
@@ -52,6 +52,8 @@ def choices(
     width = 1.0 - start
     figure = base(colours, 34 + _ROW * len(fields))
     costly: tuple[float, str] = (1.0, "")
+    rails: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = []
     for field in fields:
         part = rows[rows["field"] == field]
         fitting = part[part["share"].notna()].sort_values("share", kind="stable")
@@ -60,21 +62,22 @@ def choices(
         remark = f"{', '.join(missing)}: nothing fits" if missing else ""
         if len(fitting):
             spread = [max(float(value), start) for value in fitting["share"]]
-            _rail(figure, places[field], spread, colours)
-            _labels(figure, places[field], spread, names, start, remark, colours)
+            rails.append(_rail(places[field], spread, colours))
+            notes += _labels(places[field], spread, names, start, remark, colours)
             worst = (float(fitting["share"].iloc[0]), f"{in_sentence(by_name(field).label)} {names[0]}")
             costly = min(costly, worst)
         if remark:
-            note(figure, remark, colours, x=start, y=places[field], xanchor="left", yshift=-13)
+            notes.append(noted(remark, colours, x=start, y=places[field], xanchor="left", yshift=-13))
     fitting = rows[rows["share"].notna()]
     figure.add_trace(_dots(fitting, start, column, places, tier_names, colours))
-    figure.update_xaxes(range=[start - 0.03 * width, 1 + 0.02 * width])
     # Labels are centred on their dots, so the one of the best reaches past the axis.
-    figure.update_layout(margin={"r": 38})
-    _percent_ticks(figure, start)
-    figure.update_yaxes(
-        tickvals=list(places.values()), ticktext=[by_name(field).label for field in fields],
-        range=[-0.6, len(fields) - 0.4], tickfont={"size": 12, "color": colours.text},
+    figure.update_layout(
+        margin={"r": 38}, shapes=rails, annotations=notes,
+        xaxis={"range": [start - 0.03 * width, 1 + 0.02 * width], **_percent_ticks(start)},
+        yaxis={
+            "tickvals": list(places.values()), "ticktext": [by_name(field).label for field in fields],
+            "range": [-0.6, len(fields) - 0.4], "tickfont": {"size": 12, "color": colours.text},
+        },
     )  # fmt: skip
     return Chart(figure, _alt(column, best, costly))
 
@@ -88,10 +91,10 @@ def _share(value: float, best: float, lower: bool) -> float:
     return best / value if lower else value / best
 
 
-def _percent_ticks(figure: go.Figure, start: float) -> None:
+def _percent_ticks(start: float) -> dict[str, Any]:
     step = 0.1 if start >= 0.5 else 0.2
     ticks = [1 - step * index for index in range(round((1 - start) / step + 1e-9) + 1)]
-    figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick * 100:.0f} %" for tick in ticks])
+    return {"tickvals": ticks, "ticktext": [f"{tick * 100:.0f} %" for tick in ticks]}
 
 
 def _name(field: str, value: object, tier_names: tuple[str, ...]) -> str:
@@ -100,23 +103,22 @@ def _name(field: str, value: object, tier_names: tuple[str, ...]) -> str:
     return choice_label(field, value)
 
 
-def _rail(figure: go.Figure, row: int, shares: list[float], colours: Palette) -> None:
-    figure.add_shape(
-        type="line", x0=shares[0], x1=shares[-1], y0=row, y1=row, layer="below",
-        line={"color": colours.grid, "width": 3},
-    )  # fmt: skip
+def _rail(row: int, shares: list[float], colours: Palette) -> dict[str, Any]:
+    return {
+        "type": "line", "x0": shares[0], "x1": shares[-1], "y0": row, "y1": row, "layer": "below",
+        "line": {"color": colours.grid, "width": 3},
+    }  # fmt: skip
 
 
 def _labels(
-    figure: go.Figure,
     row: int,
     shares: list[float],
     names: list[str],
     start: float,
     remark: str,
     colours: Palette,
-) -> None:
-    """Write the options next to their dots, above the rail or below it; one that has room in neither is left to the
+) -> list[dict[str, Any]]:
+    """The options next to their dots, above the rail or below it; one that has room in neither is left to the
     hover. Options at the same place share one label. The best are placed first. remark: what stands below the rail's
     left end."""
     width = 1.0 - start
@@ -128,6 +130,7 @@ def _labels(
             groups.append((share, [name]))
     floors = {13: -1.0, -13: start + len(remark) * _CHARACTER * width if remark else -1.0}
     ends = {13: 2.0, -13: 2.0}  # how far left each line of labels is taken, by its distance from the rail [px]
+    found = []
     for share, together in reversed(groups):
         clipped = share <= start == _LEAST
         few = together if len(together) < 4 else [together[-1], "…", together[0]]
@@ -136,9 +139,11 @@ def _labels(
         left, right = (share, share + 2 * half) if clipped else (share - half, share + half)
         for shift, end in ends.items():
             if right < end and left > floors[shift]:
-                note(figure, text, colours, x=share, y=row, yshift=shift, xanchor="left" if clipped else "center")
+                anchor = "left" if clipped else "center"
+                found.append(noted(text, colours, x=share, y=row, yshift=shift, xanchor=anchor))
                 ends[shift] = left
                 break
+    return found
 
 
 def _dots(

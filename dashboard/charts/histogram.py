@@ -49,13 +49,16 @@ def histogram(
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
+    lines = []
     if marked is not None:
         place = marked / scale.factor
-        figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, yref="paper",
-                         line={"color": colours.text, "width": 1.6})  # fmt: skip
-    figure.update_xaxes(ticksuffix=_suffix(scale), nticks=6, range=[low[0], high[-1]])
-    figure.update_yaxes(visible=False, range=[0, max(counts) * 1.04])
-    figure.update_layout(bargap=0, margin={"t": 2})
+        lines = [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper",
+                  "line": {"color": colours.text, "width": 1.6}}]  # fmt: skip
+    figure.update_layout(
+        bargap=0, margin={"t": 2}, shapes=lines,
+        xaxis={"ticksuffix": _suffix(scale), "nticks": 6, "range": [low[0], high[-1]]},
+        yaxis={"visible": False, "range": [0, max(counts) * 1.04]},
+    )  # fmt: skip
     return Chart(figure, _alt(counts, edges, column, total))
 
 

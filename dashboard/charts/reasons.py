@@ -5,7 +5,7 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, in_sentence, note
+from dashboard.charts.template import Chart, base, empty, in_sentence, noted
 from dashboard.format import count, percent
 from dashboard.palette import palette
 from engine import reasons as known_reasons
@@ -55,13 +55,17 @@ def reasons(
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
-    for (_, number), place in zip(rows, places, strict=True):
-        note(figure, count(number), colours, x=number, y=place, xanchor="left", xshift=3)
-    figure.update_xaxes(visible=False, range=[0, largest])
-    figure.update_layout(margin={"r": 58})
-    figure.update_yaxes(
-        tickvals=places, ticktext=[label for label, _ in rows], range=[-0.5, len(rows) - 0.5],
-        tickfont={"size": 12, "color": colours.text},
+    figure.update_layout(
+        margin={"r": 58},
+        annotations=[
+            noted(count(number), colours, x=number, y=place, xanchor="left", xshift=3)
+            for (_, number), place in zip(rows, places, strict=True)
+        ],
+        xaxis={"visible": False, "range": [0, largest]},
+        yaxis={
+            "tickvals": places, "ticktext": [label for label, _ in rows], "range": [-0.5, len(rows) - 0.5],
+            "tickfont": {"size": 12, "color": colours.text},
+        },
     )  # fmt: skip
     first = rows[0]
     return Chart(

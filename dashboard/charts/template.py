@@ -24,38 +24,45 @@ class Chart(NamedTuple):
 
 def base(colours: Palette, height: int) -> go.Figure:
     """Return an empty figure of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
-    figure = go.Figure()
-    figure.update_layout(
-        height=height,
-        margin={"l": 0, "r": 0, "t": 8, "b": 0, "pad": 2},
-        font={"size": TEXT_SIZE, "color": colours.text},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False,
-        showlegend=False,
-        hoverlabel={
+    # In one go: an update looks at every property there is, and takes 12 times as long for the same figure.
+    return go.Figure(
+        layout={
+            "height": height,
+            "margin": {"l": 0, "r": 0, "t": 8, "b": 0, "pad": 2},
             "font": {"size": TEXT_SIZE, "color": colours.text},
-            "align": "left",
-            "bgcolor": colours.background,
-            "bordercolor": colours.grid,
-        },
-        legend={
-            "orientation": "h",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-            "font": {"size": TICK_SIZE},
-            "title": {"text": ""},
-        },
-        uniformtext={"minsize": 9, "mode": "hide"},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "dragmode": False,
+            "showlegend": False,
+            "hoverlabel": {
+                "font": {"size": TEXT_SIZE, "color": colours.text},
+                "align": "left",
+                "bgcolor": colours.background,
+                "bordercolor": colours.grid,
+            },
+            "legend": {
+                "orientation": "h",
+                "y": 1.02,
+                "yanchor": "bottom",
+                "x": 0,
+                "font": {"size": TICK_SIZE},
+                "title": {"text": ""},
+            },
+            "uniformtext": {"minsize": 9, "mode": "hide"},
+            "xaxis": _axis(colours, 10),
+            "yaxis": {**_axis(colours, 12), "ticklabelstandoff": 3},
+        }
     )
-    style_axes(figure, colours)
-    return figure
 
 
 def style_axes(figure: go.Figure, colours: Palette) -> None:
-    """Give every axis of a figure the house style; call again after axes were added."""
-    axis = {
+    """Give every axis of a figure the house style; call after axes were added."""
+    figure.update_xaxes(_axis(colours, 10))
+    figure.update_yaxes(_axis(colours, 12), ticklabelstandoff=3)
+
+
+def _axis(colours: Palette, standoff: int) -> dict[str, Any]:
+    return {
         "showgrid": False,
         "zeroline": False,
         "showline": False,
@@ -63,11 +70,9 @@ def style_axes(figure: go.Figure, colours: Palette) -> None:
         "automargin": True,
         "gridcolor": colours.grid,
         "tickfont": {"size": TICK_SIZE, "color": colours.muted},
-        "title": {"font": {"size": TICK_SIZE, "color": colours.muted}},
+        "title": {"font": {"size": TICK_SIZE, "color": colours.muted}, "standoff": standoff},
         "tickangle": 0,
     }
-    figure.update_xaxes(axis, title_standoff=10)
-    figure.update_yaxes(axis, title_standoff=12, ticklabelstandoff=3)
 
 
 def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:
