@@ -15,11 +15,12 @@ from engine.arrays import take
 from engine.block import BlockTable, block_table
 from engine.block_keys import BlockKeys, distinct
 from engine.columns import FIELDS, STATISTICS
-from engine.execution import DATATYPES, FIELD_NAMES, Executions, Malformed, check_fields, parse
+from engine.execution import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
 from engine.feasibility import check_against, tier_use
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
 from engine.memory import BlockSizes, MemoryUse, memory_use, tiers
 from engine.optimizer import OptimizerTable, optimizer_table
+from engine.outcome import outcome_table, words_array
 from engine.pipeline import Stages, stages
 from engine.rates import Rates, network_rates, rates
 from engine.statistics import statistics
@@ -69,7 +70,13 @@ def evaluate(model: ModelLike, system: SystemLike, executions: pd.DataFrame) -> 
         rows = np.flatnonzero((reason == reasons.FITS) & (e.datatype == position))
         if len(rows):
             _evaluate_datatype(model, system, name, e, rows, reason, values, memory)
-    return _result(model, system, executions, e, reason, malformed, values, memory)
+
+    def quantities(here: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
+        part = {name: array[here] for name, array in memory.items()}
+        return _quantities(model, system, executions.iloc[here], take(e, here), code, part)
+
+    given = executions[list(FIELD_NAMES)]
+    return outcome_table(given, STATISTICS, reason, malformed, values, quantities)
 
 
 def _evaluate_datatype(
@@ -171,81 +178,6 @@ def _evaluate_chunk(
         values[position, target] = figures[column.name]
 
 
-def _words(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
-    """A text array [rows] from positions in `words`."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
-
-
-def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:
-    """An Arrow text array as a pandas column of the standard text type."""
-    return pd.Series(pd.array(array, dtype="str"), index=index)
-
-
-def _result(
-    model: Model,
-    system: System,
-    table: pd.DataFrame,
-    e: Executions,
-    reason: Numbers,
-    malformed: list[Malformed],
-    values: Floats,
-    memory: dict[str, Floats],
-) -> pd.DataFrame:
-    index = table.index
-    status = ["ok", "infeasible", "invalid"]
-    status_of = np.array([0, *(status.index(item.status) for item in reasons.REASONS)], np.int8)
-    outcome = {
-        "status": _words(status_of[reason], status),
-        "reason": _words(reason, ["", *(item.code for item in reasons.REASONS)]),
-        "reason_text": _sentences(model, system, table, e, reason, malformed, memory),
-    }
-    parts = [
-        table[list(FIELD_NAMES)],
-        pd.DataFrame({name: text_series(words, index) for name, words in outcome.items()}, index=index),
-        # One block of figures, so that callers may add columns without fragmenting the table.
-        pd.DataFrame(values.T, columns=[column.name for column in STATISTICS], index=index, copy=False),
-    ]
-    return pd.concat(parts, axis=1)
-
-
-def _sentences(
-    model: Model,
-    system: System,
-    table: pd.DataFrame,
-    e: Executions,
-    reason: Numbers,
-    malformed: list[Malformed],
-    memory: dict[str, Floats],
-) -> pa.Array:
-    """The sentence of every row, "" where nothing is wrong."""
-    parts: list[pa.Array] = [pa.array([""], pa.string())]
-    place = np.zeros(len(e), np.int64)
-    filled = 1
-    told = set()
-    for item in malformed:
-        rows = item.rows[reason[item.rows] == item.number]
-        code = reasons.code_of(item.number)
-        told.add(item.number)
-        quantities = {"field": item.field, "value": item.values, "accepted": item.accepted}
-        parts.append(reasons.sentence(code, quantities, len(item.rows)))
-        place[rows] = filled + np.flatnonzero(reason[item.rows] == item.number)
-        filled += len(item.rows)
-    for number in np.unique(reason[reason != reasons.FITS]).tolist():
-        if number in told:
-            continue
-        rows = np.flatnonzero(reason == number)
-        code = reasons.code_of(number)
-        part = {name: array[rows] for name, array in memory.items()}
-        parts.append(
-            reasons.sentence(code, _quantities(model, system, table.iloc[rows], take(e, rows), code, part), len(rows))
-        )
-        place[rows] = filled + np.arange(len(rows))
-        filled += len(rows)
-    if filled == 1:
-        return pa.array([""] * len(e), pa.string()) if len(e) < CHUNK else _words(place, [""])
-    return pa.concat_arrays([part.cast(pa.string()) for part in parts]).take(pa.array(place))
-
-
 def _quantities(
     model: Model, system: System, table: pd.DataFrame, e: Executions, code: str, memory: dict[str, Floats]
 ) -> dict[str, Any]:
@@ -299,7 +231,7 @@ def _missing_network(e: Executions, tiers_there: int) -> dict[str, Any]:
         outside = (net < 0) | (net >= tiers_there)
         which[outside] = position
         value[outside] = net[outside]
-    return {"field": _words(which, list(names)), "value": value}
+    return {"field": words_array(which, list(names)), "value": value}
 
 
 def _network_use(system: System, e: Executions, code: str) -> dict[str, Any]:

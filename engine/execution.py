@@ -7,7 +7,7 @@ reason and carry harmless values, so that arithmetic on the whole array never me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,9 @@ __all__ = [
     "Executions",
     "Malformed",
     "check_fields",
+    "mark",
     "parse",
+    "parse_columns",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -88,9 +90,9 @@ class Malformed:
     values: list[str]
 
 
-def words_of(column: Column) -> tuple[str, ...]:
+def words_of(column: Column, datatypes: Sequence[str] = tuple(DATATYPES)) -> tuple[str, ...]:
     """The words a text field may hold, in the order of their positions."""
-    return column.choices or tuple(DATATYPES)
+    return column.choices or tuple(datatypes)
 
 
 def parse(table: pd.DataFrame) -> tuple[Executions, npt.NDArray[np.int16], list[Malformed]]:
@@ -99,46 +101,59 @@ def parse(table: pd.DataFrame) -> tuple[Executions, npt.NDArray[np.int16], list[
     Returns the executions, the reason number of each row [rows] (0 where every value is well formed) and what is
     malformed. Raises `ExecutionTableError` for something that is not a table, or lacks or repeats a column.
     """
+    arrays, reason, malformed = parse_columns(table, FIELDS)
+    return Executions(**arrays), reason, malformed
+
+
+def parse_columns(
+    table: pd.DataFrame,
+    wanted: Sequence[Column],
+    datatypes: Sequence[str] = tuple(DATATYPES),
+    optional: Collection[str] = (),
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], list[Malformed]]:
+    """Reads columns of a table: arrays [rows] by name, the reason number of each row, and what is malformed.
+
+    `datatypes` are the words of the field datatype. A column among `optional` that is not there is left out.
+    Raises `ExecutionTableError` as `parse` does.
+    """
     if not isinstance(table, pd.DataFrame):
         raise ExecutionTableError(
             f"Executions must be a pandas DataFrame with the 23 execution fields, not {type(table).__name__}."
         )
     names = list(table.columns)
-    missing = [name for name in FIELD_NAMES if name not in names]
+    missing = [column.name for column in wanted if column.name not in names and column.name not in optional]
     if missing:
         raise ExecutionTableError(
             f"The table of executions has no column {', '.join(missing)}; it needs all 23 fields: "
             f"{', '.join(FIELD_NAMES)}."
         )
-    repeated = [name for name in FIELD_NAMES if names.count(name) > 1]
+    repeated = [column.name for column in wanted if names.count(column.name) > 1]
     if repeated:
         raise ExecutionTableError(f"The table of executions has more than one column {', '.join(repeated)}.")
     reason = np.zeros(len(table), np.int16)
     malformed: list[Malformed] = []
     arrays: dict[str, npt.NDArray[Any]] = {}
-    for column in FIELDS:
+    for column in wanted:
+        if column.name not in names:
+            continue
         series = table[column.name]
-        arrays[column.name], faults = _parse_column(column, series)
+        words = words_of(column, datatypes)
+        arrays[column.name], faults = _parse_column(column, series, words)
         for number, rows, values in faults:
             new = rows[reason[rows] == reasons.FITS]
             if len(new):
                 reason[new] = number
                 text = dict(zip(rows.tolist(), values, strict=True))
                 shown = [text[row] for row in new.tolist()]
-                malformed.append(Malformed(number, column.name, _accepted(column), new, shown))
-    return Executions(**arrays), reason, malformed
-
-
-def _accepted(column: Column) -> str:
-    if column.dtype == "str":
-        return ", ".join(words_of(column))
-    return f"{LARGEST:,}"
+                accepted = ", ".join(words) if column.dtype == "str" else f"{LARGEST:,}"
+                malformed.append(Malformed(number, column.name, accepted, new, shown))
+    return arrays, reason, malformed
 
 
 Faults = list[tuple[int, Ints, list[str]]]
 
 
-def _parse_column(column: Column, series: pd.Series[Any]) -> tuple[npt.NDArray[Any], Faults]:
+def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) -> tuple[npt.NDArray[Any], Faults]:
     """One field as an array, and its malformed rows as (reason number, rows, values as text)."""
     kind = series.dtype.kind if isinstance(series.dtype, np.dtype) else ""
     if column.dtype == "int64" and kind in "iu" and len(series):
@@ -149,7 +164,7 @@ def _parse_column(column: Column, series: pd.Series[Any]) -> tuple[npt.NDArray[A
         return series.to_numpy(), []
     # Everything else goes through its distinct values: few, whatever the number of rows.
     codes, distinct = _factorize(series)
-    parsed = [_parse_value(column, value) for value in distinct]
+    parsed = [_parse_value(column, value, words) for value in distinct]
     missing = (0, "missing_value") if column.dtype != "bool" else (False, "missing_value")
     lookup = np.array(
         [value for value, _ in [*parsed, missing]], dtype=np.bool_ if column.dtype == "bool" else np.int64
@@ -194,14 +209,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _parse_value(column: Column, value: Any) -> tuple[int | bool, str]:
+def _parse_value(column: Column, value: Any, words: Sequence[str]) -> tuple[int | bool, str]:
     """The value of a field as the arrays hold it, and the code of what is wrong with it ("" when nothing is)."""
     if _is_missing(value):
         return 0, "missing_value"
     if column.dtype == "str":
         if not isinstance(value, str):
             return -1, "not_a_word"
-        words = words_of(column)
         return (words.index(value) if value in words else -1), ""
     if column.dtype == "bool":
         if isinstance(value, bool | np.bool_) or (

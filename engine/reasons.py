@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["BY_CODE", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence"]
+__all__ = ["BY_CODE", "CALIBRATED_ONLY", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence"]
 
 GIB = float(2**30)
 
@@ -46,6 +46,17 @@ def _invalid(code: str, label: str, template: str) -> Reason:
 def _infeasible(code: str, label: str, template: str) -> Reason:
     return Reason(code, "infeasible", label, template)
 
+
+CALIBRATED_ONLY: frozenset[str] = frozenset(
+    {
+        "extension_not_positive", "unknown_word", "training_only", "parallelism_product_with_context",
+        "zero_stage_unknown", "zero_stage_against_sharding", "sharding_needs_replicas", "selective_needs_attn_only",
+        "attention_of_the_model", "gradient_sharding_in_pipeline", "context_not_dividing_sequence",
+        "expert_par_without_experts", "expert_par_not_dividing_experts", "expert_par_not_dividing_ranks",
+        "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
+    }
+)  # fmt: skip
+"""Codes that the exact cost model never gives."""
 
 FITS = 0
 """Reason number of an execution that nothing is wrong with."""
@@ -224,6 +235,90 @@ REASONS: tuple[Reason, ...] = (
         "datatype_not_on_system",
         "Datatype not on this system",
         "This system has no rates for {datatype}; it has {accepted}.",
+    ),
+    # What only the calibrated cost model has or asks.
+    _invalid("extension_not_positive", "A further parallel degree is below 1", "{field} is {value}; it must be at least 1."),
+    _invalid("unknown_word", "Unknown choice", "{field} is {value}; it must be one of {accepted}."),
+    _invalid(
+        "training_only",
+        "Not a training step",
+        "training is false; the calibrated cost model evaluates training steps. Serving has an evaluation of its own, "
+        "and cost_model calculon evaluates a forward pass.",
+    ),
+    _invalid(
+        "parallelism_product_with_context",
+        "Parallel degrees and CP do not multiply to the processors",
+        "tensor_par {tensor_par} x pipeline_par {pipeline_par} x data_par {data_par} x context_par {context_par} is "
+        "{product}, but num_procs is {num_procs}; they must be equal.",
+    ),
+    _invalid("zero_stage_unknown", "Unknown ZeRO stage", "zero_stage is {zero_stage}; it must be 0, 1, 2 or 3."),
+    _invalid(
+        "zero_stage_against_sharding",
+        "ZeRO stage contradicts optimizer sharding",
+        "zero_stage is {zero_stage}, but optimizer_sharding is {optimizer_sharding}; the optimizer is sharded from "
+        "stage 1 on.",
+    ),
+    _invalid(
+        "sharding_needs_replicas",
+        "Sharding without replicas",
+        "zero_stage is {zero_stage}, but data_par x context_par is 1; there is nobody to share anything with.",
+    ),
+    _invalid(
+        "selective_needs_attn_only",
+        "Selective recomputation of a full or absent one",
+        "selective_recompute is {selective_recompute}, but activation_recompute is {activation_recompute}; only "
+        "attn_only is selective, leave it at attention.",
+    ),
+    _invalid(
+        "attention_of_the_model",
+        "Attention contradicts the model",
+        "attention_type is multiquery, but this model has {key_value_heads} heads of keys and values; leave it at "
+        "multihead, the calibrated cost model takes the heads from the model.",
+    ),
+    _infeasible(
+        "gradient_sharding_in_pipeline",
+        "Gradient sharding in a pipeline",
+        "zero_stage 2 shards gradients after every microbatch, which a pipeline of {pipeline_par} stages keeps until "
+        "the last; use stage 1.",
+    ),
+    _invalid(
+        "context_not_dividing_sequence",
+        "CP does not divide the sequence",
+        "seq_size is {seq_size}, which 2 x context_par {context_par} does not divide; every rank takes two pieces.",
+    ),
+    _invalid(
+        "expert_par_without_experts",
+        "Expert parallelism without experts",
+        "expert_par is {expert_par} and expert_tensor_par {expert_tensor_par}, but this model has no experts; both "
+        "must be 1.",
+    ),
+    _invalid(
+        "expert_par_not_dividing_experts",
+        "EP does not divide the experts",
+        "The model has {experts} experts, which expert_par {expert_par} does not divide.",
+    ),
+    _invalid(
+        "expert_par_not_dividing_ranks",
+        "EP does not divide the ranks",
+        "tensor_par x context_par x data_par is {expert_ranks}, which expert_par {expert_par} x expert_tensor_par "
+        "{expert_tensor_par} does not divide.",
+    ),
+    _invalid(
+        "key_value_heads_not_divisible",
+        "TP does not fit the heads of keys and values",
+        "The model has {key_value_heads} heads of keys and values; tensor_par {tensor_par} must divide them or be a "
+        "multiple of them.",
+    ),
+    _infeasible(
+        "stages_not_even",
+        "Interleaving of uneven stages",
+        "pipeline_par {pipeline_par} x pipeline_interleaving {pipeline_interleaving} divides neither the {num_blocks} "
+        "blocks nor two more, which embedding and loss would be.",
+    ),
+    _infeasible(
+        "pipeline_exceeds_blocks",
+        "More stages than blocks",
+        "pipeline_par {pipeline_par} exceeds the {num_blocks} blocks of the model.",
     ),
     # Capacities.
     _infeasible(

@@ -1,0 +1,97 @@
+"""What came of executions, as a table: fields as given, status, reason, the reason in words, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from engine import reasons
+from engine.columns import Column
+from engine.execution import Malformed
+
+__all__ = ["Quantities", "outcome_table", "text_series", "words_array"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int16]
+
+Quantities = Callable[[npt.NDArray[np.intp], str], dict[str, Any]]
+"""(rows, reason code) -> the numbers and words that the sentence of the reason uses, for these rows."""
+
+FEW_ROWS = 8192
+
+
+def words_array(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
+    """A text array [rows] from positions in `words`."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
+
+
+def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:
+    """An Arrow text array as a pandas column of the standard text type."""
+    return pd.Series(pd.array(array, dtype="str"), index=index)
+
+
+def outcome_table(
+    given: pd.DataFrame,
+    statistics: Sequence[Column],
+    reason: Numbers,
+    malformed: list[Malformed],
+    values: Floats,
+    quantities: Quantities,
+) -> pd.DataFrame:
+    """The table that `engine.evaluate` returns.
+
+    Args:
+        given: the fields as given [rows].
+        statistics: the columns of `values` [statistics, rows].
+        reason: reason number of each row [rows].
+        malformed: what is wrong with malformed rows.
+        quantities: what sentences are filled with.
+    """
+    index = given.index
+    status = ["ok", "infeasible", "invalid"]
+    status_of = np.array([0, *(status.index(item.status) for item in reasons.REASONS)], np.int8)
+    outcome = {
+        "status": words_array(status_of[reason], status),
+        "reason": words_array(reason, ["", *(item.code for item in reasons.REASONS)]),
+        "reason_text": _sentences(reason, malformed, quantities),
+    }
+    parts = [
+        given,
+        pd.DataFrame({name: text_series(words, index) for name, words in outcome.items()}, index=index),
+        # One block of figures, so that callers may add columns without fragmenting the table.
+        pd.DataFrame(values.T, columns=[column.name for column in statistics], index=index, copy=False),
+    ]
+    return pd.concat(parts, axis=1)
+
+
+def _sentences(reason: Numbers, malformed: list[Malformed], quantities: Quantities) -> pa.Array:
+    """The sentence of every row, "" where nothing is wrong."""
+    parts: list[pa.Array] = [pa.array([""], pa.string())]
+    place = np.zeros(len(reason), np.int64)
+    filled = 1
+    told = set()
+    for item in malformed:
+        rows = item.rows[reason[item.rows] == item.number]
+        code = reasons.code_of(item.number)
+        told.add(item.number)
+        found = {"field": item.field, "value": item.values, "accepted": item.accepted}
+        parts.append(reasons.sentence(code, found, len(item.rows)))
+        place[rows] = filled + np.flatnonzero(reason[item.rows] == item.number)
+        filled += len(item.rows)
+    for number in np.unique(reason[reason != reasons.FITS]).tolist():
+        if number in told:
+            continue
+        here = np.flatnonzero(reason == number)
+        code = reasons.code_of(number)
+        parts.append(reasons.sentence(code, quantities(here, code), len(here)))
+        place[here] = filled + np.arange(len(here))
+        filled += len(here)
+    if filled == 1:
+        return pa.array([""] * len(reason), pa.string()) if len(reason) < FEW_ROWS else words_array(place, [""])
+    return pa.concat_arrays([part.cast(pa.string()) for part in parts]).take(pa.array(place))
