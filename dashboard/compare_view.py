@@ -15,7 +15,7 @@ from dashboard.compare_add import opener
 from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, members, remove, told
 from dashboard.controls import choose, segments, show
-from dashboard.derived import Metric, days_for, metrics, utilisation
+from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative
 from dashboard.runner import QueueFull
@@ -151,7 +151,7 @@ def _maps(sides: list[Side]) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         st.html(markup.head("Best of every cell", "same axes, same colours"))
         st.space("stretch")
-        metric = _metric(sides[0])
+        metric = _metric(sides)
         domain: Any = segments("Colours", DOMAINS, "compare_domain")
     tables = [cells_of(side.exploration, _metric_of(side, metric.key)) for side in sides]
     every = pd.concat(tables, ignore_index=True)
@@ -168,10 +168,14 @@ def _maps(sides: list[Side]) -> None:
             show(chart, f"compare_map_{side.letter}")
 
 
-def _metric(side: Side) -> Metric:
-    every = metrics(side.scenario)
+def _metric(sides: list[Side]) -> Metric:
+    every = _offered(sides)
     name = choose("Metric", {key: metric.column.label for key, metric in every.items()}, "compare_metric", width=260)
     return every[name]
+
+
+def _offered(sides: list[Side]) -> dict[str, Metric]:
+    return common_metrics(side.scenario for side in sides)
 
 
 def _metric_of(side: Side, key: str) -> Metric:
@@ -187,8 +191,8 @@ def _difference(sides: list[Side]) -> None:
         st.space("stretch")
         chosen = segments("Pair", {key: f"{key[1]} against {key[0]}" for key in pairs}, "compare_pair")
     first, second = pairs[chosen]
-    key = state.url_value("compare_metric", "sample_rate", list(metrics(first.scenario)))
-    metric = metrics(first.scenario)[key]
+    key = state.url_value("compare_metric", "sample_rate", list(_offered(sides)))
+    metric = _metric_of(first, key)
     tables = [cells_of(side.exploration, _metric_of(side, key)) for side in (first, second)]
     chart = difference_map(
         tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter)

@@ -1,6 +1,7 @@
-"""Figures that follow from a stored statistic by one factor: tokens per second, model FLOP utilisation, training time.
+"""Figures that follow from a stored statistic by one factor: tokens per second, utilisation, training time, cost.
 
-Each is declared with its formula, so that no page states a number without saying what it is.
+Each is declared with its formula, so that no page states a number without saying what it is; the formulas themselves
+are those of `engine.derived`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from engine import Scenario
-from engine.columns import HEADLINE, Column, by_name
-from models import Model
+import pandas as pd
 
-__all__ = ["QUICK", "Metric", "days_for", "metrics", "model_flops", "utilisation"]
+from engine import Scenario, derived
+from engine.columns import HEADLINE, Column, by_name
+from engine.derived import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
+from engine.derived.flops import Convention
+
+__all__ = [
+    "MFU_FORMULA", "QUICK", "Metric", "common_metrics", "days_for", "flops_formula", "metrics", "token_flops",
+    "utilisation",
+]  # fmt: skip
 
 QUICK: Final = ("sample_rate", "mfu", "total_time", "proc_mem_tier1_cap_req")
 """Metrics that are offered first."""
@@ -25,17 +32,7 @@ SHORT: Final = {
     "proc_mem_tier1_cap_req": "HBM",
 }
 
-FLOPS_FORMULA: Final = (
-    "3 · blocks · sequence · (8 · hidden · heads · head size + 4 · hidden · feedforward + "
-    "4 · sequence · heads · head size)"
-)
-"""Matrix arithmetic of one training sample: forward once, backward twice; no recompute, no causal halving, no
-vocabulary layer, which Calculon's model does not have. With heads · head size = hidden and feedforward = 4 · hidden
-this is 72 · blocks · sequence · hidden² · (1 + sequence / (6 · hidden)).
-Source: Narayanan et al. (SC21, arXiv:2104.04473), section 5.1, without its recompute and vocabulary terms."""
-
-MFU_FORMULA: Final = "throughput · model FLOP per sample ÷ (GPUs · peak matrix FLOP/s of one GPU)"
-"""Source: Chowdhery et al. (PaLM, arXiv:2204.02311), appendix B."""
+BILLION: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,18 @@ class Metric:
     factor: float = 1.0
     """Value = factor · statistic."""
     formula: str = ""
+    inverse: bool = False
+    """Whether value = factor ÷ statistic instead; what is better then turns round with it."""
+
+    def of(self, statistic: float) -> float:
+        """The value that follows from a statistic."""
+        if self.inverse:
+            return self.factor / statistic if statistic else float("inf")
+        return self.factor * statistic
+
+    def of_column(self, statistics: pd.Series[float]) -> pd.Series[float]:
+        """The values that follow from statistics."""
+        return self.factor / statistics if self.inverse else self.factor * statistics
 
     @property
     def short(self) -> str:
@@ -68,9 +77,15 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
                  "Tokens that the whole system trains on per second."),
         _of_rate("tokens_per_gpu", "Tokens per second per GPU", "tokens/s/GPU", "tokens/s", tokens / scenario.num_procs,
                  "throughput · sequence length ÷ GPUs", "Tokens per second divided by the number of GPUs."),
-        _of_rate("mfu", "Model FLOP utilisation", "MFU", "fraction", utilisation(scenario, 1.0), MFU_FORMULA,
-                 "Share of the peak matrix rate that goes into the arithmetic the model needs. Recomputed arithmetic "
-                 "does not count."),
+        _of_rate("mfu", "Model FLOP utilisation", "MFU", "fraction", utilisation(scenario, 1.0),
+                 f"{MFU_FORMULA}; {CONVENTIONS['full']}",
+                 "Share of the peak matrix rate that goes into the arithmetic the model needs, attention counted in "
+                 "full. Recomputed arithmetic does not count."),
+        _of_rate("mfu_causal", "MFU, causal attention", "MFU causal", "fraction",
+                 utilisation(scenario, 1.0, convention="causal"), f"{MFU_FORMULA}; {CONVENTIONS['causal']}",
+                 "Model FLOP utilisation without the arithmetic that the causal mask discards, as some frameworks "
+                 "print it."),
+        *_of_tokens(scenario),
         *(Metric(column.name, column, column.name) for column in HEADLINE if column.name != "sample_rate"),
     ]  # fmt: skip
     return {metric.key: metric for metric in ordered(found)}
@@ -86,19 +101,72 @@ def _of_rate(key: str, label: str, short: str, unit: str, factor: float, formula
     return Metric(key, column, "sample_rate", factor, formula)
 
 
-def model_flops(model: Model, training: bool = True) -> float:
-    """Matrix arithmetic that one sample needs [FLOP]; see `FLOPS_FORMULA`."""
-    heads = model.attn_heads * model.attn_size
-    per_token = 8 * model.hidden * heads + 4 * model.hidden * model.feedforward + 4 * model.seq_size * heads
-    return float((3 if training else 1) * model.num_blocks * model.seq_size * per_token)
+def _of_tokens(scenario: Scenario) -> list[Metric]:
+    """Cost and energy of 1e9 tokens, where the system has a price and a power."""
+    inputs = RunInputs.of(scenario.system)
+    seconds = BILLION / scenario.model.seq_size
+    hours = derived.processor_hours(float(scenario.num_procs), seconds)
+    found = []
+    if inputs.usd_low is not None and inputs.usd_high is not None:
+        price = (inputs.usd_low + inputs.usd_high) / 2
+        facts = scenario.system.accelerator
+        seen = f"{inputs.usd_low:g} to {inputs.usd_high:g} USD ({facts.usd_source if facts else ''})"
+        found.append(_inverse(
+            "usd", "Cost of 1 bn tokens", "USD per 1 bn", "USD", hours * price,
+            f"GPUs · 10⁹ ÷ (throughput · sequence length) · {price:g} USD per GPU-hour, the middle of {seen}",
+            "Price of training 1e9 tokens without failures, at the middle of the prices recorded for the system.",
+        ))  # fmt: skip
+    if inputs.power_w is not None:
+        energy = derived.energy_kwh(
+            float(scenario.num_procs), seconds, inputs.power_w, inputs.power_share, inputs.pue
+        )
+        found.append(_inverse(
+            "energy", "Energy of 1 bn tokens", "kWh per 1 bn", "kWh", energy,
+            f"GPUs · 10⁹ ÷ (throughput · sequence length) · {inputs.power_w:g} W · {inputs.power_share:g} (draw with "
+            f"server over design power) · {inputs.pue:g} (PUE)",
+            "Energy of training 1e9 tokens without failures, at the design power of the system.",
+        ))  # fmt: skip
+    return found
 
 
-def utilisation(scenario: Scenario, sample_rate: float, training: bool = True) -> float:
+def _inverse(key: str, label: str, short: str, unit: str, factor: float, formula: str, description: str) -> Metric:
+    column = Column(key, label, short, unit, "statistic", "float64", "Result", "lower", description)
+    return Metric(key, column, "sample_rate", factor, formula, inverse=True)
+
+
+def common_metrics(scenarios: Iterable[Scenario]) -> dict[str, Metric]:
+    """What executions of all scenarios can be ranked by, as metrics of the first: a price may be missing in one."""
+    first, *others = (metrics(scenario) for scenario in scenarios)
+    return {key: metric for key, metric in first.items() if all(key in other for other in others)}
+
+
+def token_flops(scenario: Scenario) -> TokenFlops:
+    """Matrix arithmetic of one token [FLOP], of what the scenario's cost model times.
+
+    Calculon's has no vocabulary layer, so none counts there; where six block numbers cannot stand for the model, its
+    published architecture counts whole.
+    """
+    return derived.token_flops(scenario.model, "calculon" if _by_blocks(scenario) else "published")
+
+
+def flops_formula(scenario: Scenario) -> str:
+    """Formula of the model FLOP of one sample, for people."""
+    return f"{BLOCK_FORMULA if _by_blocks(scenario) else PUBLISHED_FORMULA}, {CONVENTIONS['full']}"
+
+
+def _by_blocks(scenario: Scenario) -> bool:
+    return getattr(scenario, "cost_model", "calculon") == "calculon" and scenario.model.block is not None
+
+
+def utilisation(
+    scenario: Scenario, sample_rate: float, training: bool = True, convention: Convention = "full"
+) -> float:
     """Model FLOP utilisation, a share of 1, of a throughput [samples/s]."""
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
-    return sample_rate * model_flops(scenario.model, training) / (scenario.num_procs * peak)
+    work = token_flops(scenario).model(convention, training)
+    return derived.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
 
 
 def days_for(scenario: Scenario, sample_rate: float, tokens: float = 1e12) -> float:
     """How long so many tokens take at a throughput [samples/s], in seconds."""
-    return tokens / (sample_rate * scenario.model.seq_size)
+    return derived.seconds_for_tokens(tokens, sample_rate * scenario.model.seq_size)

@@ -112,7 +112,7 @@ def near_best(
 
 @st.cache_data(show_spinner=False, max_entries=64)
 def choice_costs(
-    _exploration: Exploration, key: str, statistic: str, factor: float, where: Where = ()
+    _exploration: Exploration, key: str, statistic: str, factor: float, where: Where = (), inverse: bool = False
 ) -> pd.DataFrame:
     """The best value of a metric per option of every hidden field that has more than one option.
 
@@ -137,7 +137,7 @@ def choice_costs(
             mine = codes == (option if words is None else words.index(option))
             found = float(reduce.reduce(values, where=mine, initial=worst))
             if np.isfinite(found):
-                best[option] = found * factor
+                best[option] = factor / found if inverse else factor * found
         shown = [option for option in options[field] if option in best or not (where or field in _NETWORKS)]
         if len(shown) > 1:
             rows += [{"field": field, "choice": one, "value": best.get(one, float("nan"))} for one in shown]
@@ -176,7 +176,7 @@ def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
     counts, and the nearest of their obstacles.
     """
     cells = exploration.by_cell(metric.statistic)
-    cells["value"] *= metric.factor
+    cells["value"] = metric.of_column(cells["value"])
     if not cells.duplicated(["tensor_par", "pipeline_par"]).any():
         return cells
     sign = 1.0 if metric.column.better == "lower" else -1.0

@@ -39,7 +39,7 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
     if found is not None and found[1] == 0 and not where:
         st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
         return
-    chart, cheap = _costs(exploration, exploration.key, metric, metric.key, state.theme_mode(), where)
+    chart, cheap = _costs(exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where)
     if chart is not None:
         show(chart, "explore_choices")
     if cheap:
@@ -49,10 +49,10 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _costs(
-    _exploration: Exploration, key: str, _metric: Metric, name: str, mode: str, where: data.Where
+    _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: data.Where
 ) -> tuple[Chart | None, list[str]]:
     """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
-    table = data.choice_costs(_exploration, key, _metric.statistic, _metric.factor, where)
+    table = data.choice_costs(_exploration, key, _metric.statistic, _metric.factor, where, _metric.inverse)
     dear, cheap = _by_weight(table, _metric.column.better == "lower")
     if not dear:
         return None, cheap

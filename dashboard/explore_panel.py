@@ -86,7 +86,7 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
     execution = _execution(exploration, state.selected_id(), group)
     own = int(execution["id"]) == group.id
     rate = float(execution["sample_rate"])
-    value = float(execution[metric.statistic]) * metric.factor
+    value = metric.of(float(execution[metric.statistic]))
     pairs = [
         ("samples/s", format_value("sample_rate", rate).partition(" ")[0]),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),

@@ -16,7 +16,7 @@ from dashboard.charts.pair_map import pair_map
 from dashboard.charts.ramp import Domain
 from dashboard.charts.template import degrees
 from dashboard.controls import choose, segments, show, switch
-from dashboard.derived import FLOPS_FORMULA, MFU_FORMULA, QUICK, Metric, days_for, metrics, utilisation
+from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, metrics, utilisation
 from dashboard.explore_axes import (
     Axes,
     axes_in_link,
@@ -39,7 +39,7 @@ from dashboard.format import count, days, decimals_for, format_value, percent, p
 from dashboard.plainest import best_of, plainest, tied
 from dashboard.subject import evaluated
 from dashboard.text import literal
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label
 
 __all__ = ["headline", "overview"]
@@ -85,7 +85,7 @@ def headline(
             "MFU", percent(utilisation(scenario, rate, training)),
             f"total efficiency {percent(best['total_efficiency'])}",
             formula=f"{MFU_FORMULA}; peak {format_value('useful_flops', peak)}/s; "
-                    f"model FLOP per sample = {FLOPS_FORMULA}. "
+                    f"model FLOP per sample = {flops_formula(scenario)}. "
                     f"Total efficiency: {total_efficiency.description}",
         ),
         Tile("Step time", format_value("total_time", best["total_time"]), f"{int(best['batch_size']):,} sequences",
@@ -272,7 +272,7 @@ def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) ->
         if exploration.feasible:
             filter_bar(exploration, filters)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
-            _terms(known[key])
+            _terms(known[key], exploration.scenario)
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
             _pick_metric(known, key)
@@ -370,7 +370,7 @@ def _table(cells: pd.DataFrame, metric: Metric) -> None:
     )  # fmt: skip
 
 
-def _terms(metric: Metric) -> None:
+def _terms(metric: Metric, scenario: Scenario) -> None:
     """What a first-time reader needs to know."""
     st.markdown(
         "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "
@@ -386,5 +386,5 @@ def _terms(metric: Metric) -> None:
     st.markdown(f"**{literal(metric.column.label)}**: {literal(metric.column.description)}")
     if metric.formula:
         st.caption(literal(f"{metric.column.label} = {metric.formula}"))
-    st.caption(literal(f"MFU = {MFU_FORMULA}, where model FLOP per sample = {FLOPS_FORMULA}"))
+    st.caption(literal(f"MFU = {MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"))
     st.caption(literal(f"Total efficiency (not MFU): {by_name('total_efficiency').description}"))

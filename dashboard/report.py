@@ -156,7 +156,7 @@ def _subjects(scenario: Scenario) -> str:
 def _account(exploration: Exploration, address: str) -> str:
     """Formulas, versions, the scenario whole."""
     scenario = exploration.scenario
-    rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas())
+    rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas(scenario))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     seconds = exploration.timings.get("explore")
     took = f", in {seconds:.2g} s" if seconds else ""

@@ -17,10 +17,10 @@ from dashboard.charts.pareto import pareto
 from dashboard.charts.reasons import reasons
 from dashboard.charts.template import Chart
 from dashboard.charts.time_bar import waterfall
-from dashboard.derived import FLOPS_FORMULA, MFU_FORMULA, days_for, metrics, utilisation
+from dashboard.derived import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
 from dashboard.format import count, days, format_value, percent
 from dashboard.wording import choices, title
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import by_name
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
@@ -140,10 +140,10 @@ def _cell(name: str, value: Any) -> str:
     return f"{int(value):,}" if name == "id" else format_value(name, value, 4)
 
 
-def formulas() -> Sequence[tuple[str, str]]:
+def formulas(scenario: Scenario) -> Sequence[tuple[str, str]]:
     """How the derived figures are computed."""
     return (
-        ("MFU", f"{MFU_FORMULA}, where model FLOP per sample = {FLOPS_FORMULA}"),
+        ("MFU", f"{MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"),
         ("Throughput", "batch ÷ step time"),
         ("1 T tokens take", "10¹² ÷ (throughput · sequence length)"),
     )

@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import explore_data
-from dashboard.derived import metrics, model_flops, utilisation
+from dashboard.derived import metrics, token_flops, utilisation
 from dashboard.format import count, format_value, percent
 from dashboard.server import runner
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
@@ -264,7 +264,7 @@ def test_model_flops_follow_the_published_formula() -> None:
     model = scenario.model
     hidden, length = model.hidden, model.seq_size
     published = 72 * model.num_blocks * length * hidden**2 * (1 + length / (6 * hidden))
-    assert model_flops(model) == pytest.approx(published, rel=1e-12)
+    assert token_flops(scenario).model() * length == pytest.approx(published, rel=1e-12)
     peak = 512 * 1e12 * scenario.system.matrix["float16"].tflops
     assert utilisation(scenario, 100.0) == pytest.approx(100 * published / peak)
 
