@@ -17,7 +17,7 @@ from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 from engine.calibrated.pipeline import blocks_per_stage
 from engine.calibrated.weights import local_weights
 
-__all__ = ["MemoryUse", "activation_bytes", "in_flight", "memory_use"]
+__all__ = ["MemoryUse", "StageMemory", "activation_bytes", "in_flight", "memory_use", "stage_memory"]
 
 WEIGHT, GRADIENT, OPTIMIZER = 2.0, 4.0, 12.0
 SHARDED_WEIGHT, SHARDED_OPTIMIZER = 4.0, 8.0
@@ -127,14 +127,48 @@ def in_flight(case: Case) -> tuple[Floats, Floats]:
     return np.minimum(chunks_first / v, micro), np.minimum(chunks_last / v, micro)
 
 
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Bytes on a processor of one stage by kind, arrays [rows] [bytes], for `blocks` blocks.
+
+    `activations` are kept for the backward pass, `working` is what the block at work needs besides; `flying` counts the
+    microbatches whose activations are kept at once.
+    """
+
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+    activations: Floats
+    working: Floats
+    logits: Floats
+    temporaries: Floats
+    blocks: Floats
+    flying: Floats
+
+    def peak(self) -> Floats:
+        """The sum of all kinds [bytes]."""
+        state = self.weights + self.gradients + self.optimizer
+        return state + self.activations + self.working + self.logits + self.temporaries
+
+
 def memory_use(case: Case) -> MemoryUse:
     """Peak memory per processor of every row, the larger of first and last stage [bytes]."""
-    first, last = _stage(case, last=False), _stage(case, last=True)
-    larger = first["peak"] >= last["peak"]
-    return MemoryUse(**{name: np.where(larger, first[name], last[name]) for name in MemoryUse.__dataclass_fields__})
+    stages = (stage_memory(case, last=False), stage_memory(case, last=True))
+    peaks = [stage.peak() for stage in stages]
+    larger = peaks[0] >= peaks[1]
+
+    def of(*names: str) -> Floats:
+        first, last = (sum((getattr(stage, name) for name in names), start=np.zeros(())) for stage in stages)
+        return np.where(larger, first, last)
+
+    plain = ("weights", "gradients", "optimizer", "logits", "temporaries")
+    return MemoryUse(
+        peak=np.where(larger, *peaks), activations=of("activations", "working"), **{name: of(name) for name in plain}
+    )
 
 
-def _stage(case: Case, *, last: bool) -> dict[str, Floats]:
+def stage_memory(case: Case, *, last: bool) -> StageMemory:
+    """What a processor of the first or the last stage holds at its peak [bytes]."""
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
     alone = layout.pipeline_par == 1
     routed = model.experts > 0
@@ -183,12 +217,7 @@ def _stage(case: Case, *, last: bool) -> dict[str, Floats]:
     largest = model.hidden * (1.0 + model.gated) * model.feedforward / t + vocabulary
     gathered = GATHERED_BLOCKS * WEIGHT * np.where(routed, local.sparse + local.experts, local.dense)
     temporaries = np.where(sharded, gathered + WEIGHT * vocabulary, WEIGHT * largest)
-    parts = {
-        "weights": weights,
-        "gradients": gradients,
-        "optimizer": optimizer,
-        "activations": activations + working,
-        "logits": logits,
-        "temporaries": temporaries,
-    }
-    return {"peak": sum(parts.values(), start=np.zeros(())), **parts}
+    return StageMemory(
+        weights, gradients, optimizer, activations, working, logits, temporaries,
+        np.broadcast_to(blocks, np.shape(activations)), np.broadcast_to(flying, np.shape(activations)),
+    )  # fmt: skip

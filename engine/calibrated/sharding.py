@@ -94,7 +94,7 @@ def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, 
 
 def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:
     """What of an exchange of `full` [s] shows, where it is `overlapped` (1 or 0) with a `window` of computation [s]."""
-    return full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window)
+    return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
 
 
 def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:

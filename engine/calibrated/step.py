@@ -142,8 +142,8 @@ class PipelineLevel:
     """All microbatches through the pipeline [s], arrays [rows].
 
     `running` is the sum of the parts from `linear` on, which are those of the slowest stage. `window` is the
-    computation that an exchange of gradients can hide behind. `computing` is the forward share of linear layers, attention,
-    element-wise work and launches; `repeated_exposed` the communication among `recompute`.
+    computation that an exchange of gradients can hide behind. `computing` is the forward share of linear layers,
+    attention, element-wise work and launches; `repeated_exposed` the communication among `recompute`.
     """
 
     running: Floats

@@ -1,0 +1,190 @@
+"""Executions of the calibrated cost model: reading the 23 fields and the extensions, and their rules.
+
+The 23 keep their meaning. Some of them say what this cost model decides otherwise and are taken as given: the three
+networks (ranks are placed innermost first: tensor, context, data, pipeline), `fused_activation` and `seq_par_ag_redo`
+(kernels are fused, and gathers are repeated rather than kept). `attention_type` has to agree with the model.
+An extension that a table does not have is what `defaults` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine.calibrated.build import case_of, model_shapes
+from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
+from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
+from engine.execution import Executions, Malformed, check_fields, mark, parse_columns
+from hardware import System
+from models import Model
+
+__all__ = ["DATATYPES", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read"]
+
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int16]
+Fields = dict[str, npt.NDArray[Any]]
+"""Every field of many executions by name, arrays [rows] or plain values; words are positions in their choices."""
+
+DATATYPES: tuple[str, ...] = ("float4", "float8", "float16", "bfloat16")
+"""Datatypes of the linear layers; attention, head, optimizer and communication stay in 16 or 32 bits."""
+
+NOT_READ: frozenset[str] = frozenset(
+    {"tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "seq_par_ag_redo"}
+)
+"""Fields that change nothing here."""
+
+BITS = {"float4": 4.0, "float8": 8.0}
+FULL, SELECTIVE, NONE = 0, 1, 2  # activation_recompute
+RS_AG = 2  # tensor_par_comm_type
+EAGER = 0  # launch
+FULLY_SHARDED = 3
+"""ZeRO stage at which weights are gathered block by block."""
+
+
+def defaults(system: System, table: Mapping[str, Any]) -> Fields:
+    """What extensions are where a table does not say: one of every degree, the stage that `optimizer_sharding` implies,
+    and the software of a current Megatron-style stack."""
+    ampere = system.accelerator is not None and system.accelerator.generation == "ampere"
+    sharded = np.asarray(table["optimizer_sharding"], np.int64)
+    given: dict[str, Any] = {
+        "context_par": 1,
+        "expert_par": 1,
+        "expert_tensor_par": 1,
+        "zero_stage": sharded,
+        "selective_recompute": 0,
+        # No kernel written for Ampere is faster than FlashAttention 2.
+        "attention_kernel": ATTENTION_KERNELS.index("flash2" if ampere else "native"),
+        "launch": by_name("launch").choices.index("fused"),
+        "gradient_datatype": 0,
+        "expert_overlap": False,
+        "pipeline_overlap": False,
+    }
+    return {
+        column.name: np.broadcast_to(
+            np.asarray(given[column.name], bool if column.dtype == "bool" else np.int64), sharded.shape
+        ).copy()
+        for column in EXTENSIONS
+    }
+
+
+def read(model: Model, system: System, table: pd.DataFrame) -> tuple[Fields, Numbers, list[Malformed]]:
+    """The fields of a table, the reason number of each row [rows], and what is malformed.
+
+    Raises `engine.ExecutionTableError` for something that is not a table, or lacks one of the 23 or repeats a column.
+    """
+    optional = {column.name for column in EXTENSIONS}
+    found, reason, malformed = parse_columns(table, ALL_FIELDS, DATATYPES, optional)
+    base = {name: array for name, array in found.items() if name not in optional}
+    context = found.get("context_par", np.ones(len(table), np.int64))
+    fields = {**base, **defaults(system, base), **{name: found[name] for name in optional if name in found}}
+    _check_plain(base, context, reason)
+    check(model, system, fields, reason)
+    return fields, reason, malformed
+
+
+def _check_plain(base: Fields, context: Ints, reason: Numbers) -> None:
+    """The rules among the 23 that hold here too: as if context-parallel ranks were replicas."""
+    ranks = np.maximum(context, 1)
+    replicas = base["data_par"].astype(np.float64) * ranks
+    wrong = base["tensor_par"].astype(np.float64) * base["pipeline_par"] * replicas != base["num_procs"]
+    positive = (base["num_procs"] >= 1) & (base["tensor_par"] >= 1) & (base["pipeline_par"] >= 1)
+    mark(reason, (("parallelism_product_with_context", wrong & positive & (base["data_par"] >= 1) & (context > 1)),))
+    plain = Executions(**base)
+    # The rules see a product that holds, and replicas wherever there is anybody to share with.
+    held = np.where(context > 1, base["num_procs"] // ranks, base["num_procs"])
+    seen = Executions(**{**base, "num_procs": held})
+    shared = (base["data_par"] == 1) & (context > 1)
+    seen.optimizer_sharding = plain.optimizer_sharding & ~shared
+    seen.data_par_overlap = plain.data_par_overlap & ~shared
+    check_fields(seen, reason)
+
+
+def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None:
+    """Marks, in `reason` [rows], the rows that break a rule of this cost model; memory is checked later."""
+    shapes = model_shapes(model)
+    f = fields
+    experts, heads = int(shapes.experts), int(shapes.key_value_heads)
+    tensor, context = np.maximum(f["tensor_par"], 1), np.maximum(f["context_par"], 1)
+    pipeline, data = np.maximum(f["pipeline_par"], 1), np.maximum(f["data_par"], 1)
+    expert, split = np.maximum(f["expert_par"], 1), np.maximum(f["expert_tensor_par"], 1)
+    stages = pipeline * np.maximum(f["pipeline_interleaving"], 1)
+    blocks, hidden = int(shapes.num_blocks), int(shapes.hidden)
+    even = (blocks % stages == 0) | ((blocks + 2) % stages == 0)
+    offloads = f["weight_offload"] | f["activations_offload"] | f["optimizer_offload"]
+    present = np.array([name in system.matrix for name in DATATYPES], bool)
+    latent = bool(shapes.latent > 0)
+    degrees = [f[name] for name in ("context_par", "expert_par", "expert_tensor_par")]
+    words = [f[column.name] < 0 for column in EXTENSIONS if column.choices]
+    mark(
+        reason,
+        (
+            ("extension_not_positive", np.minimum(np.minimum(degrees[0], degrees[1]), degrees[2]) < 1),
+            ("unknown_word", np.logical_or.reduce([f["datatype"] < 0, *words])),
+            ("training_only", ~f["training"]),
+            ("zero_stage_unknown", (f["zero_stage"] < 0) | (f["zero_stage"] > FULLY_SHARDED)),
+            ("zero_stage_against_sharding", f["optimizer_sharding"] != (f["zero_stage"] >= 1)),
+            ("sharding_needs_replicas", (f["zero_stage"] >= 1) & (data * context == 1)),
+            ("selective_needs_attn_only", (f["activation_recompute"] != SELECTIVE) & (f["selective_recompute"] != 0)),
+            ("attention_of_the_model", (f["attention_type"] == 1) & np.bool_(heads != 1)),
+            ("gradient_sharding_in_pipeline", (f["zero_stage"] == 2) & (pipeline > 1)),
+            ("context_not_dividing_sequence", (context > 1) & (model.seq_size % (2 * context) != 0)),
+            ("expert_par_without_experts", (experts == 0) & ((expert > 1) | (split > 1))),
+            ("expert_par_not_dividing_experts", np.bool_(experts > 0) & (max(experts, 1) % expert != 0)),
+            ("expert_par_not_dividing_ranks", tensor * context * data % (expert * split) != 0),
+            ("pipeline_exceeds_blocks", pipeline > blocks),
+            ("stages_not_even", (f["pipeline_interleaving"] > 1) & ~even),
+            ("offload_needs_three_blocks", offloads & (blocks // pipeline < 3)),
+            (
+                "sequence_not_divisible",
+                (f["tensor_par_comm_type"] >= 1) & (f["microbatch_size"] * model.seq_size // context % tensor != 0),
+            ),
+            ("hidden_not_divisible", hidden % tensor != 0),
+            ("feedforward_not_divisible", np.bool_(experts == 0) & (int(shapes.feedforward) % tensor != 0)),
+            ("heads_not_divisible", int(shapes.attn_heads) % tensor != 0),
+            (
+                "key_value_heads_not_divisible",
+                np.bool_(not latent) & (heads % tensor != 0) & (tensor % max(heads, 1) != 0),
+            ),
+            ("datatype_not_on_system", ~present[f["datatype"]]),
+        ),
+    )
+
+
+def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> Case:
+    """The arrays that the formulas read, from checked fields; arrays of any one shape, or plain values."""
+    bits = np.array([BITS.get(name, 16.0) for name in DATATYPES])
+    kinds = ["selective", *by_name("selective_recompute").choices[1:]]
+    selective = np.array([RECOMPUTES.index(kind) for kind in kinds])
+    plain = {FULL: RECOMPUTES.index("full"), NONE: RECOMPUTES.index("none")}
+    recompute = np.asarray(fields["activation_recompute"])
+    kind = np.where(
+        recompute == SELECTIVE,
+        selective[fields["selective_recompute"]],
+        np.where(recompute == FULL, plain[FULL], plain[NONE]),
+    )
+    comm = np.asarray(fields["tensor_par_comm_type"])
+    zero = np.asarray(fields["zero_stage"])
+    direct = (
+        "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size",
+        "batch_size", "pipeline_interleaving", "zero_stage", "attention_kernel", "launch",
+    )  # fmt: skip
+    values = {name: fields[name] for name in direct}
+    values |= {
+        "sequence_par": comm == RS_AG,
+        "split_messages": comm != 0,
+        "fully_sharded": zero == FULLY_SHARDED,
+        "linear_bits": bits[fields["datatype"]],
+        "recompute": kind,
+        "overlap_tensor": np.asarray(fields["tensor_par_overlap"]) != 0,
+        "unfused_elementwise": np.asarray(fields["launch"]) == EAGER,
+        "overlap_data": fields["data_par_overlap"],
+        "overlap_expert": fields["expert_overlap"],
+        "overlap_pipeline": fields["pipeline_overlap"],
+        "gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
+        "shard_gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
+    }
+    return case_of(model, system, values)
