@@ -12,6 +12,7 @@ import streamlit as st
 from dashboard import explore_data as data
 from dashboard import state
 from dashboard.charts.cell_map import shortfall_label
+from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
 from dashboard.derived import Metric
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
@@ -21,7 +22,7 @@ from engine.columns import Column, choice_label
 
 __all__ = [
     "MOST_FACETS", "Axes", "Rates", "axes_in_link", "best_rates", "cells_for", "chosen", "group_of", "pair_legend",
-    "pick", "pick_group",
+    "pick", "pick_group", "without_facet",
 ]  # fmt: skip
 
 MOST_FACETS: Final = 6
@@ -114,6 +115,12 @@ def pick(exploration: Exploration, axes: Axes) -> None:
             )  # fmt: skip
     if not axes.usual:
         st.button("Back to TP × PP", key="map_reset", type="tertiary", on_click=put, args=(_X[1], _Y[1], None))
+
+
+def without_facet() -> None:
+    """Makes one map of the small multiples."""
+    state.set_url_value(_FACET, None)
+    state.set_url_value(_AT, None)
 
 
 @st.cache_data(show_spinner=False, max_entries=128)
@@ -240,6 +247,8 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, facets: tuple[int, int], *, fil
     """The caption line under a map along any axes."""
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}.", "★ best of all"]
+    if not numbered(cells):
+        parts.append("the cells are too small for numbers: hover one, or choose As table under View")
     if facets[1] > facets[0]:
         parts.append(f"{facets[0]} of {facets[1]} maps: those with the best executions")
     if axes.degrees:

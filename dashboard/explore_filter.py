@@ -1,12 +1,13 @@
-"""The filters of the Explore page: the hidden choices as pills, results as ranges, one chip per filter in force.
+"""The filters of the Explore page: the choices as pills, fields and results as ranges, and what to do when they leave
+nothing.
 
 They are the filters of the Results page, under the same parameter of the link, so that they go from page to page.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,23 +16,23 @@ import streamlit as st
 from dashboard import state
 from dashboard.charts.template import in_sentence
 from dashboard.explore_data import CHOICES, Where, frozen, options_of
-from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
-from dashboard.format import count, format_value, scale_for
-from dashboard.results_filter import NAME, ignore_cell
+from dashboard.explore_ranges import ranges
+from dashboard.filters import FILTERABLE, Filter, conditions, text
+from dashboard.format import count
+from dashboard.results_filter import NAME, ignore_cell, in_link
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import HEADLINE, by_name, choice_label
+from engine.columns import choice_label
 
-__all__ = ["add_filters", "bar", "chips", "filters_in_link", "matching", "relaxations", "where_of"]
+__all__ = ["add_filters", "bar", "clear", "drop", "filters_in_link", "matching", "relaxations", "where_of"]
 
 _FIELDS: Final = (*CHOICES, "tensor_par", "pipeline_par", "data_par", "batch_size")
-_RANGED: Final = "explore_range"
 _MOST_PILLS: Final = 40
 
 
 def filters_in_link() -> list[Filter]:
     """The filters of the link; says so where one cannot be read."""
-    filters, problems = parse(state.url_value(NAME, "", PATTERN))
+    filters, problems = in_link()
     for problem in problems:
         st.warning(literal(problem), icon=":material/filter_alt_off:")
     return filters
@@ -53,23 +54,8 @@ def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
                     help="Look at some of the executions only."):  # fmt: skip
-        _results(exploration, filters)
+        ranges(exploration, filters, put)
         _choices(exploration, filters)
-
-
-def chips(exploration: Exploration, filters: Sequence[Filter], left: int) -> None:
-    """What is in force, in words: a chip per filter that removes it, and how many executions remain."""
-    if not filters:
-        return
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="explore_filters"):
-        st.markdown("Only", width="content")
-        for one in filters:
-            st.button(
-                literal(one.words), key=f"explore_drop_{one.column.name}", icon=":material/close:", on_click=_drop,
-                args=(one.column.name,), help="Remove this filter",
-            )  # fmt: skip
-        st.button("Clear", key="explore_clear", type="tertiary", on_click=_clear)
-        st.markdown(f":gray[{count(left)} of {count(exploration.feasible)} that run]", width="content")
 
 
 def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Where = ()) -> None:
@@ -94,13 +80,13 @@ def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Wher
             if nearest is not None:
                 st.button(
                     f"Relax to {literal(nearest.words)}", key=f"explore_relax_{one.column.name}", type="primary",
-                    on_click=_put, args=([*(other for other in filters if other is not one), nearest],),
+                    on_click=put, args=([*(other for other in filters if other is not one), nearest],),
                 )  # fmt: skip
             st.button(
                 f"Drop {literal(one.words)}: {count(left)} executions", key=f"explore_without_{one.column.name}",
-                on_click=_drop, args=(one.column.name,),
+                on_click=drop, args=(one.column.name,),
             )  # fmt: skip
-        st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=_clear)
+        st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=clear)
 
 
 @st.cache_data(show_spinner=False, max_entries=128)
@@ -109,50 +95,55 @@ def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) ->
     """
     if one.values or (one.low is not None and one.high is not None and one.low > one.high):
         return None
-    span = _exploration.rows.value_range(one.column.name, where=others)
+    span = _exploration.rows.value_range(one.stored, where=others)
     if span is None:
         return None
-    low, high = span
+    low, high = one.figures(*span)
+    if one.metric is not None:  # it is turned back into the stored figure, which must not cost its last digit
+        low, high = low * (1 + 1e-12), high * (1 - 1e-12)
     if one.high is not None and low > one.high:
-        return Filter(one.column, low=one.low, high=low)
+        return replace(one, high=low)
     if one.low is not None and high < one.low:
-        return Filter(one.column, low=high, high=one.high)
+        return replace(one, low=high)
     return None  # it lies in a gap between values
 
 
-def _put(filters: Sequence[Filter]) -> None:
+def put(filters: Sequence[Filter]) -> None:
+    """Puts filters in the link."""
     state.set_url_value(NAME, text(filters) or None)
 
 
 def add_filters(new: Sequence[Filter]) -> None:
     """Adds filters to those in force, in the place of any on the same columns; the selected cell is none of them."""
     names = {one.column.name for one in new}
-    _put([*(one for one in _now() if one.column.name not in names), *new])
+    put([*(one for one in _now() if one.column.name not in names), *new])
     ignore_cell()
 
 
-def _drop(name: str) -> None:
-    _put([one for one in _now() if one.column.name != name])
+def drop(name: str) -> None:
+    """Removes the filter on a column."""
+    put([one for one in _now() if one.column.name != name])
 
 
-def _clear() -> None:
-    _put([])
+def clear() -> None:
+    """Removes every filter."""
+    put([])
 
 
 def _now() -> list[Filter]:
     """The filters of the link, in a callback."""
-    return parse(state.url_value(NAME, "", PATTERN))[0]
+    return in_link()[0]
 
 
 def _with(name: str, new: Filter | None) -> None:
     """Puts a filter in the place of the one on the same column; None removes it."""
     now = _now()
     if new is None:
-        _drop(name)
+        drop(name)
     elif any(one.column.name == name for one in now):
-        _put([new if one.column.name == name else one for one in now])
+        put([new if one.column.name == name else one for one in now])
     else:
-        _put([*now, new])
+        put([*now, new])
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
@@ -178,42 +169,3 @@ def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
 def _picked(name: str, key: str, number: int) -> None:
     picked = tuple(st.session_state[key] or ())
     _with(name, Filter(FILTERABLE[name], picked) if 0 < len(picked) < number else None)
-
-
-@st.cache_data(show_spinner=False, max_entries=64)
-def _span(_exploration: Exploration, key: str, name: str) -> tuple[float, float] | None:
-    return _exploration.rows.value_range(name)
-
-
-def _results(exploration: Exploration, filters: Sequence[Filter]) -> None:
-    """One result with its lowest and highest value, in the unit that suits it."""
-    ranged = [one for one in filters if not one.values]
-    names = list(dict.fromkeys([*(column.name for column in HEADLINE), *(one.column.name for one in ranged)]))
-    first = ranged[-1].column.name if ranged else "proc_mem_tier1_cap_req"
-    result, least, most = st.columns([2, 1, 1], vertical_alignment="bottom")
-    name = result.selectbox(
-        "Result", names, index=names.index(first), key=_RANGED, format_func=lambda one: FILTERABLE[one].label,
-        help="Results that are stored for every execution.",
-    )  # fmt: skip
-    column = by_name(name)
-    span = _span(exploration, exploration.key, name)
-    if span is None:
-        st.caption("No execution has a finite value of this.")
-        return
-    scale = scale_for(column, span)
-    now = next((one for one in ranged if one.column.name == name), None)
-    keys = [f"_explore_{end}_{name}" for end in ("low", "high")]
-
-    def changed() -> None:
-        ends = [st.session_state[key] for key in keys]
-        low, high = (None if e is None or not math.isfinite(e) else float(e) * scale.factor for e in ends)
-        _with(name, None if low is None and high is None else Filter(column, low=low, high=high))
-
-    known = (None, None) if now is None else (now.low, now.high)
-    for place, word, key, end in zip((least, most), ("at least", "at most"), keys, known, strict=True):
-        st.session_state[key] = None if end is None else end / scale.factor
-        place.number_input(
-            f"{word}{scale.suffix and f' [{scale.unit}]'}", value=None, format="%.6g", key=key, placeholder="open",
-            on_change=changed,
-        )  # fmt: skip
-    st.caption(literal(f"From {format_value(column, span[0])} to {format_value(column, span[1])}."))

@@ -31,9 +31,10 @@ from dashboard.explore_axes import pick as pick_axes
 from dashboard.explore_data import Where, cells_of, in_cell, near_best
 from dashboard.explore_download import download
 from dashboard.explore_filter import bar as filter_bar
-from dashboard.explore_filter import chips, filters_in_link, relaxations, where_of
+from dashboard.explore_filter import filters_in_link, relaxations, where_of
 from dashboard.explore_lower import costs, infeasible
 from dashboard.explore_panel import group_panel, panel
+from dashboard.explore_sentence import sentence
 from dashboard.filters import Filter
 from dashboard.format import count, days, decimals_for, format_value, percent, plain, scale_for
 from dashboard.plainest import best_of, plainest, tied
@@ -76,8 +77,7 @@ def headline(
     tiles = [
         Tile(
             "Best throughput", format_value("sample_rate", rate),
-            " · ".join(filter(None, (f"{_thousands(rate * scenario.model.seq_size)} tokens/s",
-                                     tied(exploration, best, where).removeprefix("plainest ")))),
+            f"{_thousands(rate * scenario.model.seq_size)} tokens/s{tied(exploration, best, where)}",
             formula="batch ÷ step time. Of executions that tie exactly the plainest is shown: the fewest offloads, "
                     "then the least overlap, recompute, sharding and interleaving.",
         ),
@@ -137,7 +137,7 @@ def overview(exploration: Exploration) -> None:
     else:
         number = best_rates(exploration, where).number if where else exploration.feasible
         with left:
-            chips(exploration, filters, number)
+            sentence(exploration, metric, axes, filters, number)
             if not number:
                 relaxations(exploration, filters)
                 return

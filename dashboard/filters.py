@@ -1,4 +1,5 @@
-"""Filters on fields and stored results: as conditions of a query, as words, and as text in a link.
+"""Filters on fields, stored results and figures that follow from one: as conditions of a query, as words, and as text
+in a link.
 
 In a link a filter is `name:value,value` (any of these), `name:low..high` (a range, either end may be left out), and
 several are joined by `;`. Quantities are in the register's units. Nothing of the text reaches a query but names that
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
+from dashboard.derived import Metric, metrics
 from dashboard.format import format_value
+from engine import Scenario
 from engine.columns import STORED, Column, choice_label
 from engine.execution import DATATYPES
 from engine.store import Condition
 
-__all__ = ["FILTERABLE", "PATTERN", "Filter", "conditions", "parse", "text"]
+__all__ = ["FILTERABLE", "PATTERN", "Filter", "conditions", "derived_of", "parse", "text"]
 
 FILTERABLE: Final[dict[str, Column]] = {column.name: column for column in STORED}
 """The columns that a filter may be on: those stored for every feasible execution."""
@@ -27,6 +31,7 @@ PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")
 _MOST: Final = 24
 _RANGE: Final = re.compile(r"([\d.e+-]{0,30}?)\.\.([\d.e+-]{0,30})")
 _SWITCH: Final = {"on": True, "off": False}
+_NOTHING: Final[Mapping[str, Metric]] = MappingProxyType({})
 
 Value = bool | int | float | str
 
@@ -39,17 +44,41 @@ class Filter:
     values: tuple[Value, ...] = ()
     low: float | None = None
     high: float | None = None
+    metric: Metric | None = None
+    """How the figure follows from a stored statistic; None for what is stored itself."""
+
+    @property
+    def stored(self) -> str:
+        """Name of the stored column that is asked."""
+        return self.column.name if self.metric is None else self.metric.statistic
+
+    def figures(self, low: float, high: float) -> tuple[float, float]:
+        """A range of the stored column as a range of the figure."""
+        if self.metric is None:
+            return low, high
+        first, last = sorted((self.metric.of(low), self.metric.of(high)))
+        return first, last
 
     @property
     def conditions(self) -> list[Condition]:
         """The filter as conditions of a query."""
-        name = self.column.name
+        name = self.stored
         if self.values:
             if self.column.dtype == "bool":  # a switch is on, off, or does not matter
                 return [Condition(name, "=", self.values[0])] if len(set(self.values)) == 1 else []
             return [Condition(name, "in", list(self.values))]
-        found = [Condition(name, ">=", self.low)] if self.low is not None else []
-        return [*found, Condition(name, "<=", self.high)] if self.high is not None else found
+        low, high = self._stored_ends()
+        found = [Condition(name, ">=", low)] if low is not None else []
+        return [*found, Condition(name, "<=", high)] if high is not None else found
+
+    def _stored_ends(self) -> tuple[float | None, float | None]:
+        """The range in terms of the stored column."""
+        if self.metric is None:
+            return self.low, self.high
+        factor, inverse = self.metric.factor, self.metric.inverse
+        ends = (self.high, self.low) if inverse else (self.low, self.high)
+        turned = [None if end is None else _ratio(factor, end) if inverse else end / factor for end in ends]
+        return turned[0], turned[1]
 
     @property
     def words(self) -> str:
@@ -83,20 +112,29 @@ def text(filters: Sequence[Filter]) -> str:
     return ";".join(one.text for one in filters)
 
 
-def parse(link: str) -> tuple[list[Filter], list[str]]:
-    """The filters of a link, and a sentence for every part that could not be read. Never raises."""
+def derived_of(scenario: Scenario) -> dict[str, Metric]:
+    """The figures of a scenario that a filter may be on although they are not stored."""
+    return {name: metric for name, metric in metrics(scenario).items() if name not in FILTERABLE}
+
+
+def parse(link: str, derived: Mapping[str, Metric] = _NOTHING) -> tuple[list[Filter], list[str]]:
+    """The filters of a link, and a sentence for every part that could not be read. Never raises.
+
+    derived: figures beside the stored columns, see `derived_of`.
+    """
     filters: dict[str, Filter] = {}
     problems = []
     for piece in [piece for piece in link.split(";") if piece][:_MOST]:
         name, _, wanted = piece.partition(":")
-        column = FILTERABLE.get(name)
+        metric = derived.get(name)
+        column = FILTERABLE.get(name) if metric is None else metric.column
         found = _one(column, wanted) if column is not None else None
         if column is None:
             problems.append(f"There is no stored column {name[:40]!r} to filter by; the filter is left out.")
         elif found is None:
             problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted(column)}. It is left out.")
         else:
-            filters[name] = found
+            filters[name] = replace(found, metric=metric)
     return list(filters.values()), problems
 
 
@@ -131,6 +169,10 @@ def _one(column: Column, wanted: str) -> Filter | None:
         else:
             return None
     return Filter(column, tuple(dict.fromkeys(values)))
+
+
+def _ratio(factor: float, value: float) -> float:
+    return factor / value if value else math.inf
 
 
 def _number(text_of_it: str) -> float | None:

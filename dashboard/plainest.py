@@ -82,9 +82,7 @@ def _row(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
     return first_row(_exploration.evaluate_ids([execution]))
 
 
-def tied(
-    exploration: Exploration, execution: Mapping[str, Any], where: Where = (), statistic: str = "sample_rate"
-) -> str:
-    """Words on what ties exactly with an execution, empty where nothing does: "plainest of 4 that tie"."""
-    number = plainest(exploration, exploration.key, int(execution["id"]), statistic, where).number
-    return f"plainest of {number:,} that tie" if number > 1 else ""
+def tied(exploration: Exploration, best: Mapping[str, Any], where: Where = ()) -> str:
+    """What to add to the best throughput where several reach it exactly: " · 4 tie"; empty for one alone."""
+    number = plainest(exploration, exploration.key, int(best["id"]), "sample_rate", where).number
+    return f" · {number:,} tie" if number > 1 else ""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import streamlit as st
 
 from dashboard import state
-from dashboard.filters import FILTERABLE, PATTERN, Filter, parse, text
+from dashboard.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
 from dashboard.format import count, format_value, scale_for
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import Column, choice_label
+from engine.columns import choice_label
 
-__all__ = ["NAME", "active", "bar", "cell_in_force", "ignore_cell", "relax"]
+__all__ = ["NAME", "active", "bar", "cell_in_force", "ignore_cell", "in_link", "relax"]
 
 NAME: Final = "results_where"
 """Parameter of the link that holds the filters."""
@@ -27,9 +28,14 @@ _MOST_CHOICES: Final = 40
 """Distinct values of a field that are offered one by one; above, a range is asked for."""
 
 
+def in_link() -> tuple[list[Filter], list[str]]:
+    """The filters of the link, and a sentence for each that cannot be read."""
+    return parse(state.url_value(NAME, "", PATTERN), derived_of(state.current_scenario()))
+
+
 def active() -> list[Filter]:
     """The filters of the link, that of the selected cell among them; says so where one cannot be read."""
-    filters, problems = parse(state.url_value(NAME, "", PATTERN))
+    filters, problems = in_link()
     for problem in problems:
         st.warning(literal(problem), icon=":material/filter_alt_off:")
     cell = cell_in_force()
@@ -116,15 +122,17 @@ def _clear() -> None:
 
 def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
     """Choose a column, then values or a range."""
-    names = list(FILTERABLE)
+    derived = derived_of(exploration.scenario)
+    columns = {**FILTERABLE, **{name: metric.column for name, metric in derived.items()}}
+    names = list(columns)
     name = st.selectbox(
         "Field or result", names, key=_PICKED, index=names.index("tensor_par"),
-        format_func=lambda one: f"{FILTERABLE[one].label} · {FILTERABLE[one].group}",
-        help="The 23 fields and the results that are stored for every execution; other statistics are computed for the "
-        "rows in view and cannot be filtered by.",
+        format_func=lambda one: f"{columns[one].label} · {columns[one].group}",
+        help="The fields, the results that are stored for every execution, and what follows from one of those; other "
+        "statistics are computed for the rows in view and cannot be filtered by.",
     )  # fmt: skip
-    column = FILTERABLE[name]
-    st.caption(column.description)
+    column, metric = columns[name], derived.get(name)
+    st.caption(literal(column.description))
     now = next((one for one in filters if one.column.name == name), None)
     options = _options(exploration, exploration.key, name) if column.dtype != "float64" else ()
     if options and len(options) <= _MOST_CHOICES:
@@ -135,30 +143,31 @@ def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
         )  # fmt: skip
         new = Filter(column, tuple(chosen)) if chosen else None
     else:
-        new = _range(exploration, column, now)
+        new = _range(exploration, now or Filter(column, metric=metric))
     st.button(
         "Apply", key="results_apply", type="primary", disabled=new is None, on_click=_apply, args=(new,),
     )  # fmt: skip
 
 
-def _range(exploration: Exploration, column: Column, now: Filter | None) -> Filter | None:
+def _range(exploration: Exploration, now: Filter) -> Filter | None:
     """Two number fields in the unit that suits the column."""
-    span = exploration.rows.value_range(column.name)
-    if span is None:
+    column = now.column
+    found = exploration.rows.value_range(now.stored)
+    if found is None:
         st.caption("No execution has a finite value of this.")
         return None
+    span = now.figures(*found)
     scale = scale_for(column, span)
     st.caption(f"From {format_value(column, span[0])} to {format_value(column, span[1])}; leave an end empty for open.")
     ends: list[float | None] = []
-    known = (now.low, now.high) if now else (None, None)
-    for position, (word, given) in enumerate(zip(("at least", "at most"), known, strict=True)):
+    for position, (word, given) in enumerate((("at least", now.low), ("at most", now.high))):
         value = st.number_input(
             f"{word}{scale.suffix and f' [{scale.unit}]'}", value=None if given is None else given / scale.factor,
             format="%.6g" if column.dtype == "float64" else "%.0f", key=f"results_end{position}_{column.name}",
             placeholder="open",
         )  # fmt: skip
         ends.append(None if value is None else float(value) * scale.factor)
-    return None if ends == [None, None] else Filter(column, low=ends[0], high=ends[1])
+    return None if ends == [None, None] else replace(now, low=ends[0], high=ends[1], values=())
 
 
 def _apply(new: Filter) -> None:

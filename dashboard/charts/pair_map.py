@@ -1,7 +1,8 @@
 """A map of any two fields, and small multiples of it by a third: each cell shows the best execution of a pair.
 
 Cells are bars for the reasons given in `charts.cell_map`, all of one figure in one trace per panel. Panels share axes,
-colours and unit, so that they can be read against each other.
+colours and unit, so that they can be read against each other. Where cells are too small or too many to be numbered they
+are a heatmap: colour alone, the best value of each panel in words, and every figure on hovering.
 """
 
 import math
@@ -28,14 +29,20 @@ from dashboard.format import ABSENT, Scale, count, format_value, percent, scale_
 from dashboard.palette import Palette, palette
 from engine.columns import Column, choice_label
 
-__all__ = ["COLUMNS", "pair_map"]
+__all__ = ["COLUMNS", "numbered", "pair_map"]
 
 COLUMNS: Final = ("x", "y", "facet", "value", "rows", "id", "at", "name", "label", "why")
 """Columns that `pair_map` reads."""
 _SIDE: Final = 0.95
 _GAP: Final = 0.03
-_MOST_LABELS: Final = 180
-"""Cells that are labelled; with more of them the numbers would not fit, and drawing them is slow."""
+_MOST_LABELS: Final = 420
+"""Cells that are labelled; with more of them drawing is slow."""
+_WIDTH: Final = 640
+"""Room for the cells across, of the narrowest window the pages are made for [px]."""
+_LEAST_CELL: Final = (25, 15)
+"""Width and height of a cell that holds three digits [px]."""
+_ROOMY: Final = 34
+"""Width of a cell from which its number is written in full size [px]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +98,92 @@ def pair_map(
     figure = base(colours, min(height, 90 + 110 * len(down) * _grid(len(panels))[1]))
     star = str(cells["at"].iloc[best])
     notes: list[dict[str, Any]] = []
+    size = _label_size(cells, height)
+    draw = _draw if size else _draw_heatmap
     for panel in panels:
-        notes += _draw(figure, panel, (across, down), metric, values[best], ramp, scale, colours, star=star,
-                       named=len(cells) <= _MOST_LABELS)  # fmt: skip
+        notes += draw(figure, panel, (across, down), metric, values[best], ramp, scale, colours, star=star, size=size)
         if selected in set(panel.cells["at"]):
             _frame(figure, panel, selected, (across, down), colours)
     figure.add_trace(_carrier(ramp, scale, colours))
-    _arrange(figure, panels, (across, down), (x, y), colours)
-    notes += [_title(panel, len(panels), colours) for panel in panels if panel.title]
+    told = [_title(panel, len(panels), colours, "" if size else _best_of(panel, metric, scale)) for panel in panels]
+    told = [one for one in told if one["text"]]
+    _arrange(figure, panels, (across, down), (x, y), colours, bool(told))
+    notes += told
     figure.update_layout(annotations=notes, uniformtext={"mode": False}, bargap=0, barmode="overlay")
     return Chart(figure, _alt(cells, x, y, facet, metric, best))
+
+
+def numbered(cells: pd.DataFrame) -> bool:
+    """Return whether the cells of a map are large and few enough to print their values."""
+    return _label_size(cells, HEIGHT) > 0
+
+
+def _label_size(cells: pd.DataFrame, height: int) -> int:
+    """Return the size of the numbers in the cells [px], 0 where there is no room for them."""
+    columns, rows = _grid(cells["facet"].nunique())
+    width = _WIDTH / columns / max(1, cells["x"].nunique())
+    if len(cells) > _MOST_LABELS or width < _LEAST_CELL[0] or height / rows / cells["y"].nunique() < _LEAST_CELL[1]:
+        return 0
+    return 12 if width >= _ROOMY else 10
+
+
+def _best_of(panel: _Panel, metric: Column, scale: Scale) -> str:
+    """Return what a panel without numbers says of itself: "best 147"."""
+    known = panel.cells["value"].dropna()
+    if not len(known):
+        return "no execution"
+    return f"best {scale.number(known.min() if metric.better == 'lower' else known.max())}{scale.suffix}"
+
+
+def _draw_heatmap(
+    figure: go.Figure,
+    panel: _Panel,
+    axes: tuple[Sequence[Any], Sequence[Any]],
+    metric: Column,
+    best: float,
+    ramp: Ramp,
+    scale: Scale,
+    colours: Palette,
+    *,
+    star: str,
+    size: int,
+) -> list[dict[str, Any]]:
+    """Draw one panel without numbers; an invisible scatter over the colours answers hovers and clicks."""
+    del size
+    rows = panel.cells.to_dict("records")
+    on: dict[str, Any] = {"xaxis": f"x{panel.suffix}", "yaxis": f"y{panel.suffix}"}
+    places = [(axes[0].index(row["x"]), axes[1].index(row["y"])) for row in rows]
+    grid: list[list[float | None]] = [[None] * len(axes[0]) for _ in axes[1]]
+    for row, place in zip(rows, places, strict=True):
+        if not math.isnan(row["value"]):
+            grid[place[1]][place[0]] = ramp.position(row["value"])
+    figure.add_trace(
+        go.Heatmap(z=grid, zmin=0, zmax=1, colorscale=colours.colorscale(), showscale=False, hoverinfo="skip", xgap=1,
+                   ygap=1, **on)
+    )  # fmt: skip
+    misses = [place for row, place in zip(rows, places, strict=True) if math.isnan(row["value"]) and row["label"]]
+    figure.add_trace(
+        go.Scatter(
+            x=[place[0] for place in misses], y=[place[1] for place in misses], mode="markers", hoverinfo="skip",
+            marker={"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}}, **unfading(),
+            **on,
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=[place[0] for place in places], y=[place[1] for place in places], mode="markers",
+            marker={"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
+            hovertext=[_hover(row, panel, metric, best) for row in rows], hovertemplate="%{hovertext}<extra></extra>",
+            customdata=[[row["at"], int(row["id"])] for row in rows], **unfading(0), **on,
+        )
+    )  # fmt: skip
+    return [
+        noted(f"★ {scale.number(row['value'])}", colours, x=place[0], y=place[1], colour=colours.text, font_size=11,
+              borderpad=2, bgcolor=colours.background, xref=on["xaxis"], yref=on["yaxis"],
+              xanchor="left" if place[0] < len(axes[0]) / 2 else "right", yanchor="bottom", xshift=4, yshift=4)
+        for row, place in zip(rows, places, strict=True)
+        if row["at"] == star
+    ]  # fmt: skip
 
 
 def _draw(
@@ -114,7 +197,7 @@ def _draw(
     colours: Palette,
     *,
     star: str,
-    named: bool,
+    size: int,
 ) -> list[dict[str, Any]]:
     """Draw one panel; returns the annotation of the best cell if it is here."""
     rows = panel.cells.to_dict("records")
@@ -146,13 +229,13 @@ def _draw(
             marker={"size": 2.5, "color": colours.muted, "opacity": 0.7}, **unfading(0.7), **on,
         )
     )  # fmt: skip
-    for one in dict.fromkeys(ink) if named else ():
+    for one in dict.fromkeys(ink):
         mine = [index for index, other in enumerate(ink) if other == one]
         figure.add_trace(
             go.Scatter(
                 x=[places[index][0] for index in mine], y=[places[index][1] for index in mine], mode="text",
                 text=[_label(rows[index], scale) for index in mine], hoverinfo="skip",
-                textfont={"size": 12 if panel.title == "" else 10, "color": one}, **unfading(text=one), **on,
+                textfont={"size": size, "color": one}, **unfading(text=one), **on,
             )
         )  # fmt: skip
     for row, place, shade in zip(rows, places, ink, strict=True):
@@ -181,6 +264,7 @@ def _arrange(
     axes: tuple[Sequence[Any], Sequence[Any]],
     fields: tuple[Column, Column],
     colours: Palette,
+    titled: bool,
 ) -> None:
     """Place the panels in a grid and label their outer axes."""
     columns, rows = _grid(len(panels))
@@ -195,7 +279,7 @@ def _arrange(
                     "title": {"text": f"{fields[0].label} ({fields[0].short})" if last else ""},
                 },
                 f"yaxis{panel.suffix}": {
-                    "domain": _span(rows - 1 - top, rows, 0.09 if rows > 1 else 0.04 * bool(panel.title)),
+                    "domain": _span(rows - 1 - top, rows, 0.09 if rows > 1 else 0.04 * titled),
                     "anchor": f"x{panel.suffix}", "range": [-0.52, len(axes[1]) - 0.48],
                     **_ticks(axes[1], fields[1], 32 // rows), "showticklabels": left == 0,
                     "title": {"text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""},
@@ -216,9 +300,10 @@ def _span(position: int, of: int, gap: float = _GAP) -> list[float]:
     return [position / of, (position + 1) / of - (gap if of > 1 or gap > _GAP else 0.0)]
 
 
-def _title(panel: _Panel, panels: int, colours: Palette) -> dict[str, Any]:
+def _title(panel: _Panel, panels: int, colours: Palette, best: str) -> dict[str, Any]:
+    text = " · ".join(part for part in (f"<b>{panel.title}</b>" if panel.title else "", best) if part)
     return noted(
-        f"<b>{panel.title}</b>", colours, x=0, y=1, colour=colours.text, xref=f"x{panel.suffix} domain",
+        text, colours, x=0, y=1, colour=colours.text, xref=f"x{panel.suffix} domain",
         yref=f"y{panel.suffix} domain", xanchor="left", yanchor="bottom", font_size=11 if panels > 3 else 12,
     )  # fmt: skip
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import explore_data
-from dashboard.derived import metrics
+from dashboard.charts.pair_map import numbered, pair_map
+from dashboard.derived import metrics, utilisation
 from dashboard.explore_axes import Axes, cells_for
 from dashboard.explore_filter import where_of
 from dashboard.filters import parse
-from dashboard.format import count, format_value
+from dashboard.format import count, format_value, percent
+from engine.columns import by_name
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, figure, html, run
 
@@ -228,3 +232,113 @@ def test_hostile_views_are_refused_in_words_and_harm_nothing(link: dict[str, str
     app = run("explore", exploration(), link)
     assert not app.error
     assert "<script>" not in html(app)
+
+
+def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_them() -> None:
+    found = exploration()
+    half = 0.5 * metrics(found.scenario)["mfu"].factor * found.best["sample_rate"]  # type: ignore[index]
+    link = f"mfu:{half!r}..;proc_mem_tier1_cap_req:..{30 * 2.0**30!r};microbatch_size:2..8"
+    app = run("explore", found, {"results_where": link})
+    rows = found.rows.table(["sample_rate", "proc_mem_tier1_cap_req", "microbatch_size"]).to_pandas()
+    mine = rows[
+        (utilisation(found.scenario, 1.0) * rows["sample_rate"] >= half)
+        & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30) & rows["microbatch_size"].between(2, 8)
+    ]  # fmt: skip
+    assert 0 < len(mine) < found.feasible
+    assert f'aria-label="Meet the filters {count(len(mine))}' in html(app)
+    assert f"{count(len(mine))} of {count(found.feasible)} that run" in words(app)
+    labels = [button.label.replace("\\", "") for button in app.button]
+    assert {"HBM needed ≤ 30 GiB", "Microbatch 2 to 8"} <= set(labels)
+    assert any(label.startswith("Model FLOP utilisation ≥") for label in labels)
+    assert set(app.multiselect(key="_explore_ranges").value) == {
+        "mfu", "proc_mem_tier1_cap_req", "microbatch_size",
+    }  # fmt: skip
+
+
+def test_a_range_is_added_in_its_own_unit_and_dropped_with_its_row() -> None:
+    found = exploration()
+    app = run("explore", found, {"results_where": NONE_OR_FULL})
+    app.multiselect(key="_explore_ranges").set_value(["total_time", "tensor_par"])
+    again(app, found)
+    app.number_input(key="_explore_high_tensor_par").set_value(4)
+    again(app, found)
+    slow = float(found.rows.value_range("total_time")[1])  # type: ignore[index]
+    app.number_input(key="_explore_high_total_time").set_value(slow / 2)  # seconds
+    again(app, found)
+    assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4.0;total_time:..{slow / 2!r}"
+    where = where_of(parse(app.session_state["_url"]["results_where"])[0])
+    assert f'aria-label="Meet the filters {count(found.rows.count(where))}' in html(app)
+    app.multiselect(key="_explore_ranges").set_value(["tensor_par"])
+    again(app, found)
+    assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4.0"
+
+
+def test_the_line_above_the_map_reads_as_a_sentence_whose_facet_can_be_taken_back() -> None:
+    found = exploration()
+    app = run("explore", found, {"results_where": NONE_OR_FULL, "map_facet": "data_par_overlap", "metric": "mfu"})
+    said = words(app)
+    assert "Best **model FLOP utilisation** by tensor parallel and pipeline parallel" in said
+    assert "in a map per" in said
+    assert "of those with" in said
+    app.button(key="explore_drop_facet").click()
+    again(app, found)
+    assert "map_facet" not in app.session_state["_url"]
+    assert "in a map per" not in words(app)
+
+
+def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
+    found = exploration()
+    app = run("explore", found, {"results_where": "mfu:0.99.."})
+    best = utilisation(found.scenario, found.best["sample_rate"])  # type: ignore[index]
+    labels = [button.label.replace("\\", "") for button in app.button]
+    assert f"Relax to Model FLOP utilisation ≥ {percent(best)}" in labels
+    app.button(key="explore_relax_mfu").click()
+    again(app, found)
+    assert 'aria-label="Meet the filters ' in html(app)
+    assert f'aria-label="MFU {percent(best)}' in html(app)
+
+
+def crowded(cells: int, facets: int) -> pd.DataFrame:
+    """A map of so many cells per panel, in a row of the first field for each of ten values of the second."""
+    rows = [
+        {"x": x, "y": y, "facet": facet, "value": 100.0 * facet + x + y / 100 if (x + y) % 7 else math.nan, "rows": 5,
+         "id": x * 100 + y, "at": f"tensor_par:{x};pipeline_par:{y};microbatch_size:{facet}", "name": f"{x} × {y}",
+         "label": "" if (x + y) % 7 else "+3", "why": "too large"}
+        for facet in range(1, facets + 1) for y in range(1, 11) for x in range(1, cells // 10 + 1)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("cells", "facets"), [(60, 3), (60, 6), (200, 1)])
+def test_cells_are_numbered_while_numbers_fit(cells: int, facets: int) -> None:
+    table = crowded(cells, facets)
+    third = by_name("microbatch_size") if facets > 1 else None
+    fields = by_name("tensor_par"), by_name("pipeline_par")
+    drawn = pair_map(table, *fields, by_name("sample_rate"), facet=third).figure
+    texts = [text for trace in drawn.data if trace.type == "scatter" and trace.mode == "text" for text in trace.text]
+    assert numbered(table)
+    assert len(texts) == cells * facets
+
+
+@pytest.mark.parametrize(("cells", "facets"), [(300, 1), (140, 6), (1500, 1)])
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_maps_of_cells_too_small_for_numbers_still_read(cells: int, facets: int, mode: str) -> None:
+    table = crowded(cells, facets)
+    third = by_name("microbatch_size") if facets > 1 else None
+    fields = by_name("tensor_par"), by_name("pipeline_par")
+    chart = pair_map(table, *fields, by_name("sample_rate"), mode, facet=third)
+    assert not numbered(table)
+    drawn = chart.figure
+    hovers = {at: text for trace in drawn.data if trace.customdata is not None
+              for (at, _), text in zip(trace.customdata, trace.hovertext, strict=True)}  # fmt: skip
+    assert set(hovers) == set(table["at"])
+    for row in table.dropna().sample(20, random_state=1).to_dict("records"):
+        assert format_value("sample_rate", row["value"]) in hovers[row["at"]]
+    colours = [line for trace in drawn.data if trace.type == "heatmap" for line in trace.z]
+    assert sum(cell is not None for line in colours for cell in line) == table["value"].notna().sum()
+    titles = [note.text for note in drawn.layout.annotations]
+    for facet, panel in table.groupby("facet"):
+        best = f"best {format_value('sample_rate', panel['value'].max())}"
+        assert any(best in title and (facets == 1 or f"Microbatch {facet}" in title) for title in titles)
+    assert sum(title.startswith("★") for title in titles) == 1
+    assert format_value("sample_rate", table["value"].max()) in chart.alt

@@ -60,11 +60,10 @@ def test_pages_show_it_and_say_that_it_is_tied() -> None:
     assert best is not None
     assert best["id"] == by_hand(ties) != found.best["id"]  # type: ignore[index]
     assert best["sample_rate"] == found.best["sample_rate"]  # type: ignore[index]
-    words = tied(found, best)
-    assert words == f"plainest of {len(ties):,} that tie"
+    assert tied(found, best) == f" · {len(ties):,} tie"
     app = run("explore", found)
-    assert f"{words} exactly" in html(app)
-    assert f"· of {len(ties):,} that tie" in html(app)
+    assert f"plainest of {len(ties):,} that tie exactly" in html(app)
+    assert f"tokens/s · {len(ties):,} tie" in html(app)
     best_row = app.dataframe[0].value.iloc[0]
     assert best_row["total_time"] == pytest.approx(1000 * best["total_time"], rel=1e-12)
 

@@ -1,0 +1,107 @@
+"""Ranges among the filters of the Explore page: as many fields and results at once as one likes, a row for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import streamlit as st
+
+from dashboard.explore_data import options_of
+from dashboard.filters import FILTERABLE, Filter, derived_of
+from dashboard.format import plain, scale_for
+from dashboard.text import literal
+from engine import Exploration
+from engine.columns import HEADLINE
+
+__all__ = ["ranges"]
+
+_OPEN: Final = "_explore_ranges_open"
+"""Names of the rows that are shown, in order."""
+_FIRST: Final = ("proc_mem_tier1_cap_req", "mfu")
+"""Rows that are shown before any was chosen."""
+_FIELDS: Final = (
+    "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
+)  # fmt: skip
+
+Put = Callable[[Sequence[Filter]], None]
+
+
+def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> None:
+    """Draws the chooser of what gets a range, and a row with the lowest and highest value for each.
+
+    put: makes filters those in force.
+    """
+    offered = _offered(exploration)
+    inside = {one.column.name: one for one in filters if not one.values and one.column.name in offered}
+    opened = [name for name in st.session_state.get(_OPEN, () if inside else _FIRST) if name in offered]
+    shown = list(dict.fromkeys([*opened, *inside]))
+    key = "_explore_ranges"
+
+    def picked() -> None:
+        wanted = list(st.session_state[key])
+        st.session_state[_OPEN] = wanted
+        put([one for one in filters if one.values or one.column.name in wanted])
+
+    st.session_state[key] = shown
+    st.multiselect(
+        "Ranges of fields and results", list(offered), key=key, on_change=picked,
+        format_func=lambda name: offered[name].column.label, placeholder="Choose a field or result",
+        help="Any number of them, each from its lowest to its highest accepted value. Results that are stored for "
+        "every execution, what follows from one of them, and fields that are numbers.",
+    )  # fmt: skip
+    for name in shown:
+        _row(exploration, filters, inside.get(name, offered[name]), put)
+
+
+def _offered(exploration: Exploration) -> dict[str, Filter]:
+    """What a range may be on, as filters that are open at both ends; results first."""
+    found = {column.name: Filter(column) for column in reversed(HEADLINE)}
+    for name, metric in derived_of(exploration.scenario).items():
+        found[name] = Filter(metric.column, metric=metric)
+    varying = _varying(exploration, exploration.key)
+    return {**found, **{name: Filter(FILTERABLE[name]) for name in varying}}
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _varying(_exploration: Exploration, key: str) -> list[str]:
+    """The fields that are numbers and take more than one value."""
+    return [name for name in _FIELDS if len(options_of(_exploration, name)) > 1]
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def _span(_exploration: Exploration, key: str, stored: str) -> tuple[float, float] | None:
+    return _exploration.rows.value_range(stored)
+
+
+def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: Put) -> None:
+    """One range, in the unit that suits it; an end that is left empty is open."""
+    column = now.column
+    span = _span(exploration, exploration.key, now.stored)
+    label, least, most = st.columns([1.5, 1, 1], vertical_alignment="center")
+    if span is None:
+        label.markdown(f"{literal(column.label)} :gray[has no finite value here]")
+        return
+    bounds = now.figures(*span)
+    scale = scale_for(column, bounds)
+    label.markdown(literal(scale.title(column.label)), help=literal(column.description))
+    keys = [f"_explore_{end}_{column.name}" for end in ("low", "high")]
+
+    def changed() -> None:
+        ends = [st.session_state[key] for key in keys]
+        low, high = (None if e is None or not math.isfinite(e) else float(e) * scale.factor for e in ends)
+        new = [] if low is None and high is None else [replace(now, low=low, high=high, values=())]
+        if not any(one.column.name == column.name for one in filters):
+            put([*filters, *new])
+        else:
+            put([each for one in filters for each in (new if one.column.name == column.name else [one])])
+
+    ends = zip((least, most), ("at least", "at most"), ("from", "to"), keys, (now.low, now.high), bounds, strict=True)
+    for place, word, hint, key, end, bound in ends:
+        st.session_state[key] = None if end is None else end / scale.factor
+        place.number_input(
+            f"{column.label} {word}{scale.suffix and f' [{scale.unit}]'}", value=None, format="%.6g", key=key,
+            placeholder=f"{hint} {plain(bound / scale.factor)}", on_change=changed, label_visibility="collapsed",
+        )  # fmt: skip

@@ -1,0 +1,50 @@
+"""The line above the map of Explore as one sentence: what it shows, along which fields, and of which executions.
+
+Its words that can be taken back are buttons that do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.charts.template import in_sentence
+from dashboard.derived import Metric
+from dashboard.explore_axes import Axes, without_facet
+from dashboard.explore_filter import clear, drop
+from dashboard.filters import FILTERABLE, Filter
+from dashboard.format import count
+from dashboard.text import literal
+from engine import Exploration
+
+__all__ = ["sentence"]
+
+
+def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequence[Filter], left: int) -> None:
+    """Draws the sentence.
+
+    left: number of executions that run and meet the filters.
+    """
+    up, across = (in_sentence(FILTERABLE[name].label) for name in (axes.y, axes.x))
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="explore_filters"):
+        _words(f"Best **{literal(in_sentence(metric.column.label))}** by {up} and {across}")
+        if axes.facet is not None:
+            _words("in a map per")
+            st.button(
+                literal(in_sentence(FILTERABLE[axes.facet].label)), key="explore_drop_facet", icon=":material/close:",
+                on_click=without_facet, help="One map for all",
+            )  # fmt: skip
+        for number, one in enumerate(filters):
+            _words("and" if number else "of those with")
+            st.button(
+                literal(one.words), key=f"explore_drop_{one.column.name}", icon=":material/close:", on_click=drop,
+                args=(one.column.name,), help="Remove this filter",
+            )  # fmt: skip
+        if filters:
+            st.button("Clear", key="explore_clear", type="tertiary", on_click=clear, help="Remove every filter")
+            _words(f":gray[{count(left)} of {count(exploration.feasible)} that run]")
+
+
+def _words(text: str) -> None:
+    st.markdown(text, width="content")
