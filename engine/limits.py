@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.columns import FIELDS, by_name
+from engine.columns import by_name, fields_of
 from engine.execution import LARGEST
 from models.documents import shown
 
@@ -28,8 +28,10 @@ class LimitError(ValueError):
     """A limit names no field, or allows nothing that the field could be; the message says which and what would do."""
 
 
-def normalise(limits: Limits | None) -> dict[str, Any]:
-    """Limits in one form: a sorted list of values, or a range with `min` and `max`; raises `LimitError`.
+def normalise(limits: Limits | None, cost_model: str = "calculon") -> dict[str, Any]:
+    """Limits on the fields of a cost model in one form: a sorted list of values, or a range with `min` and `max`.
+
+    Raises `LimitError`.
 
     Equal limits written differently become equal, so that scenarios can be compared by content.
     """
@@ -38,7 +40,7 @@ def normalise(limits: Limits | None) -> dict[str, Any]:
     if not isinstance(limits, Mapping):
         raise LimitError(f"Limits must map field names to values, not be {type(limits).__name__}.")
     result: dict[str, Any] = {}
-    names = {column.name for column in FIELDS} | set(OPTIONS)
+    names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
             accepted = ", ".join(sorted(names - set(_FIXED)))

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.block_keys import NO_OVERLAP, distinct
 from engine.pipeline import Stages, stages
-from engine.space import MODE_FIELDS, Modes, Space, mode_kind
+from engine.space import MODE_FIELDS, Modes, Space
 
 __all__ = [
-    "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Sites", "StepModes", "cell_columns", "few_blocks", "mode_counts",
-    "offloads", "sites_of", "step_modes",
+    "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "few_blocks",
+    "mode_counts", "offloads", "sites_of", "step_modes",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -67,6 +67,9 @@ class CellColumns:
     batch_size: Ints
     kind: Ints
     possible: Ints
+    context_par: Ints
+    expert_par: Ints
+    expert_tensor_par: Ints
 
 
 @dataclass(slots=True)
@@ -89,15 +92,27 @@ class StepModes:
     offloaded: Mapping[str, Floats]
 
 
+class Grains(NamedTuple):
+    """The fields that modes are told apart by: all of them, and those that times, optimizer and memory depend on."""
+
+    every: tuple[str, ...]
+    time: tuple[str, ...]
+    optimizer: tuple[str, ...]
+    memory: tuple[str, ...]
+
+
+EXACT = Grains(MODE_FIELDS, TIME_FIELDS, OPTIMIZER_FIELDS, MEMORY_FIELDS)
+
+
 @lru_cache(maxsize=64)
-def step_modes(kinds: tuple[Modes, ...]) -> StepModes:
+def step_modes(kinds: tuple[Modes, ...], grains: Grains = EXACT) -> StepModes:
     """The modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
     lists = [table.fields for table in kinds]
-    joined = {name: np.concatenate([table[name] for table in lists]) for name in MODE_FIELDS}
+    joined = {name: np.concatenate([table[name] for table in lists]) for name in grains.every}
     kind = np.repeat(np.arange(len(lists)), [len(table["training"]) for table in lists])
     place = np.concatenate([np.arange(len(table["training"])) for table in lists])
     joined["overlapped"] = joined["tensor_par_overlap"] != NO_OVERLAP
-    names = [name for name in MODE_FIELDS if name != "data_par_overlap"]
+    names = [name for name in grains.every if name != "data_par_overlap"]
     first, which = distinct(*(joined[name] for name in names))
     position = (np.full((len(lists), len(first)), -1), np.full((len(lists), len(first)), -1))
     for overlapped in (False, True):
@@ -109,9 +124,9 @@ def step_modes(kinds: tuple[Modes, ...]) -> StepModes:
         part_first, part_of = distinct(*(fields[name] for name in part_names))
         return {name: fields[name][part_first] for name in part_names}, part_of
 
-    time_modes, time = part(TIME_FIELDS)
-    optimizer_modes, optimizer = part(OPTIMIZER_FIELDS)
-    memory_modes, memory = part(MEMORY_FIELDS)
+    time_modes, time = part(grains.time)
+    optimizer_modes, optimizer = part(grains.optimizer)
+    memory_modes, memory = part(grains.memory)
     # As numbers: multiplying by a flag costs twice as much as by a number.
     offloaded = {
         name: fields[name].astype(np.float64)
@@ -133,8 +148,11 @@ def cell_columns(space: Space, numbers: range) -> CellColumns:
         pipeline_par=column([cell.pipeline_par for cell in cells]),
         data_par=column([cell.data_par for cell in cells]),
         batch_size=column([cell.batch_size for cell in cells]),
-        kind=column([mode_kind(cell) for cell in cells]),
+        kind=column([space.mode_kind(cell) for cell in cells]),
         possible=np.zeros(len(cells), np.int64),
+        context_par=column([cell.context_par for cell in cells]),
+        expert_par=column([cell.expert_par for cell in cells]),
+        expert_tensor_par=column([cell.expert_tensor_par for cell in cells]),
     )
 
 
@@ -148,7 +166,7 @@ def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tup
         cell = space.cells[number]
         microbatches = len(cell.microbatches)
         stride = microbatches * cell.assignments
-        block = stride * len(space.modes[mode_kind(cell)])
+        block = stride * len(space.modes[space.mode_kind(cell)])
         v, m = np.divmod(np.arange(len(cell.interleavings) * microbatches), microbatches)
         parts["cell"].append(np.full(len(v), here))
         parts["interleaving"].append(np.array(cell.interleavings)[v])
@@ -169,7 +187,7 @@ def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tup
         stride=joined["stride"],
         pair=pair,
         stages=stages(
-            space.model.num_blocks,
+            space.num_blocks,
             cells.pipeline_par[cell_of].astype(np.float64),
             interleaving.astype(np.float64),
             microbatches_per_step.astype(np.float64),
@@ -195,5 +213,5 @@ def offloads(fields: Mapping[str, npt.NDArray[Any]]) -> Flags:
 
 def few_blocks(space: Space, cells: CellColumns) -> Flags:
     """Cells whose stages have too few blocks to offload [cells]."""
-    few: Flags = -(-space.model.num_blocks // cells.pipeline_par) < 3
+    few: Flags = -(-space.num_blocks // cells.pipeline_par) < 3
     return few

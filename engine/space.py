@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.columns import FIELDS, by_name
+from engine.columns import FIELDS, Column, by_name, fields_of
 from engine.execution import DATATYPES, LARGEST, Executions
 from engine.limits import LimitError, normalise, permits
 from hardware import System
@@ -31,7 +31,7 @@ from models import Model
 from models.documents import shown
 
 __all__ = [
-    "MODE_FIELDS", "Cell", "Modes", "Space", "SpaceError", "checked_size", "divisors", "mode_kind",
+    "MODE_FIELDS", "MOST_CELLS", "Cell", "Modes", "Space", "SpaceError", "checked_size", "divisors",
 ]  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
@@ -84,6 +84,9 @@ class Cell:
     microbatches: tuple[int, ...]
     kind: int
     assignments: int
+    context_par: int = 1
+    expert_par: int = 1
+    expert_tensor_par: int = 1
 
     @property
     def is_tensor_parallel(self) -> bool:
@@ -103,6 +106,8 @@ class Space:
     """
 
     cost_model = "calculon"
+    mode_fields: tuple[str, ...] = MODE_FIELDS
+    datatypes: tuple[str, ...] = tuple(DATATYPES)
 
     def __init__(
         self,
@@ -117,24 +122,36 @@ class Space:
         self.model, self.system = model, system
         self.num_procs = checked_size("num_procs", num_procs)
         self.max_batch_size = checked_size("max_batch_size", max_batch_size)
-        if not isinstance(datatype, str) or datatype not in DATATYPES:
-            raise SpaceError(f"datatype is {shown(datatype)}; it must be one of {', '.join(DATATYPES)}.")
+        if not isinstance(datatype, str) or datatype not in self.datatypes:
+            raise SpaceError(f"datatype is {shown(datatype)}; it must be one of {', '.join(self.datatypes)}.")
         self.datatype = datatype
         if datatype not in system.matrix:
             raise SpaceError(f"{shown(system.name)} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
-        self.limits = normalise(limits)
+        self.limits = normalise(limits, self.cost_model)
         self.tiers = len(system.networks)
-        self.modes = tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
+        self.modes = self._mode_lists()
         self.assignments = tuple(self._assignments(bool(kind & 4), bool(kind & 2), bool(kind & 1)) for kind in range(8))
         self.cells = self._cells()
         sizes = [
-            len(cell.interleavings) * len(self.modes[mode_kind(cell)]) * len(cell.microbatches) * cell.assignments
+            len(cell.interleavings) * len(self.modes[self.mode_kind(cell)]) * len(cell.microbatches) * cell.assignments
             for cell in self.cells
         ]
         self.total = sum(sizes)
         if self.total > LARGEST_SPACE:
             raise SpaceError(f"The space has {self.total:.3g} executions, which cannot be numbered; set limits.")
         self.first_ids: Ints = np.concatenate(([0], np.cumsum(np.array(sizes, np.int64))))[:-1].astype(np.int64)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the model."""
+        return self.model.num_blocks
+
+    def mode_kind(self, cell: Cell) -> int:
+        """Which of the mode lists a cell uses: by tensor and data parallelism."""
+        return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
+
+    def _mode_lists(self) -> tuple[Modes, ...]:
+        return tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
 
     def _values(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
         """Choices of a mode field in enumeration order; the default unless a limit says otherwise."""
@@ -209,7 +226,7 @@ class Space:
                     cell = Cell(
                         tensor, pipeline, data, batch, interleavings, microbatches, kind, len(self.assignments[kind])
                     )
-                    if interleavings and microbatches and cell.assignments and len(self.modes[mode_kind(cell)]):
+                    if interleavings and microbatches and cell.assignments and len(self.modes[self.mode_kind(cell)]):
                         cells.append(cell)
         return tuple(cells)
 
@@ -236,7 +253,8 @@ class Space:
             "data_par": column([cell.data_par for cell in self.cells]),
             "batch_size": column([cell.batch_size for cell in self.cells]),
             "kind": column([cell.kind for cell in self.cells]),
-            "modes": column([len(self.modes[mode_kind(cell)]) for cell in self.cells]),
+            "mode_kind": column([self.mode_kind(cell) for cell in self.cells]),
+            "modes": column([len(self.modes[self.mode_kind(cell)]) for cell in self.cells]),
             "interleavings": column([len(cell.interleavings) for cell in self.cells]),
             "microbatches": column([len(cell.microbatches) for cell in self.cells]),
             "assignments": column([cell.assignments for cell in self.cells]),
@@ -244,6 +262,10 @@ class Space:
 
     def decode(self, ids: npt.ArrayLike) -> Executions:
         """The executions with these ids [rows]. Raises `SpaceError` for anything but whole numbers in 0..total-1."""
+        return Executions(**self.fields(ids))
+
+    def fields(self, ids: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
+        """The fields of these executions, arrays [rows] by name; words as positions. Raises as `decode`."""
         numbers = self._checked_ids(ids)
         c = self._columns
         cell = np.searchsorted(self.first_ids, numbers, side="right") - 1
@@ -255,17 +277,21 @@ class Space:
             name: c[name][cell] for name in ("tensor_par", "pipeline_par", "data_par", "batch_size")
         }
         fields["num_procs"] = np.full(rows, self.num_procs)
-        fields["datatype"] = np.full(rows, list(DATATYPES).index(self.datatype))
+        fields["datatype"] = np.full(rows, self.datatypes.index(self.datatype))
         fields["pipeline_interleaving"] = _ragged([item.interleavings for item in self.cells], cell, interleaving)
         fields["microbatch_size"] = _ragged([item.microbatches for item in self.cells], cell, microbatch)
         kind = c["kind"][cell]
         nets = ("tensor_par_net", "pipeline_par_net", "data_par_net")
         for position, name in enumerate(nets):
             fields[name] = _ragged([table[:, position] for table in self.assignments], kind, assignment)
-        modes = (kind >> 2) * 2 + (kind & 1)
-        for name in MODE_FIELDS:
+        modes = c["mode_kind"][cell]
+        for name in self.mode_fields:
             fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
-        return Executions(**fields)
+        return fields | self._further(cell)
+
+    def _further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Fields of the cost model beyond the 23 that a cell decides [rows]; `cell` counts cells."""
+        return {}
 
     def _checked_ids(self, ids: npt.ArrayLike) -> Ints:
         try:
@@ -280,8 +306,8 @@ class Space:
         raise SpaceError(f"Execution ids of this space are a list of whole numbers from 0 to {self.total - 1:,}.")
 
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
-        """The executions with these ids as a table of the 23 fields, words written out."""
-        return to_table(self.decode(ids))
+        """The executions with these ids as a table of all fields, words written out."""
+        return to_table(self.fields(ids), fields_of(self.cost_model), self.datatypes)
 
 
 @lru_cache(maxsize=256)
@@ -312,18 +338,15 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tenso
     return Modes(columns)
 
 
-def mode_kind(cell: Cell) -> int:
-    """Which of the four mode lists a cell uses: by tensor and data parallelism."""
-    return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
-
-
-def to_table(e: Executions) -> pd.DataFrame:
-    """Executions as a table of the 23 fields, words written out."""
+def to_table(
+    fields: Mapping[str, npt.NDArray[Any]], wanted: Sequence[Column], datatypes: Sequence[str]
+) -> pd.DataFrame:
+    """Fields by name as a table of the `wanted` ones, words written out."""
     columns: dict[str, Any] = {}
-    for column in FIELDS:
-        values = getattr(e, column.name)
+    for column in wanted:
+        values = fields[column.name]
         if column.dtype == "str":
-            words = np.array(column.choices or tuple(DATATYPES), dtype=object)
+            words = np.array(column.choices or tuple(datatypes), dtype=object)
             columns[column.name] = pd.array(words[values], dtype="str")
         else:
             columns[column.name] = values

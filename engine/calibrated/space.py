@@ -1,0 +1,262 @@
+"""The space of the calibrated cost model: what it tries beyond Calculon's, and what makes no difference to it.
+
+Beyond the 23 fields it tries context and expert parallelism, ZeRO stages and kinds of recomputation. What it covers
+without limits, and what limits widen, is stated field by field in `COVERED`; it tries no two executions that the cost
+model cannot tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.calibrated.build import model_shapes
+from engine.calibrated.fields import DATATYPES
+from engine.columns import ALL_FIELDS, by_name
+from engine.limits import LimitError, permits
+from engine.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
+
+__all__ = ["COVERED", "CalibratedSpace"]
+
+Ints = npt.NDArray[np.int64]
+
+FEWEST_TOKENS = 4096
+"""Tokens of a sequence that a context-parallel rank keeps at least, unless a limit says otherwise."""
+
+COVERED: dict[str, str] = {
+    "tensor_par": "divisors of the processors that divide the attention heads and fit the heads of keys and values",
+    "pipeline_par": "divisors up to the number of blocks; where they divide neither the blocks nor two more (embedding "
+    "and loss as layers), stages are uneven",
+    "context_par": f"divisors that leave every rank {FEWEST_TOKENS:,} tokens of a sequence; others with a limit",
+    "expert_par": "divisors of the experts, where there are any",
+    "expert_tensor_par": "1 and tensor_par, where there are experts",
+    "pipeline_interleaving": "numbers of chunks that divide a stage evenly; 1 where stages are uneven",
+    "microbatch_size": "divisors of a replica's batch",
+    "zero_stage": "0, 1, 3, and 2 without a pipeline; 3 always with its gathers overlapped",
+    "activation_recompute": "none, full, and selective of norms and activation functions or of every second block; "
+    "other kinds with a limit on selective_recompute; of attention where its kernel is unfused",
+    "tensor_par_comm_type": "all-reduce, with messages split over the group where there is a pipeline, and sequence "
+    "parallelism",
+    "tensor_par_overlap": "none and ring; pipe makes no difference",
+    "attention_kernel": "the fastest for the generation; others with a limit",
+    "launch": "fused kernels; others with a limit",
+    "gradient_datatype": "float32; others with a limit",
+    "expert_overlap": "off; on with a limit",
+    "pipeline_overlap": "off; on with a limit",
+    "tensor_par_net": "as ranks are placed: tensor, context, data, pipeline, innermost first",
+    "fused_activation": "on",
+    "seq_par_ag_redo": "off; gathers are always repeated",
+    "training": "on; serving has an evaluation of its own",
+}
+"""What is tried of each field without limits; fields that are not listed are as in Calculon's space."""
+
+FIELDS_OF_A_MODE: tuple[str, ...] = (
+    *MODE_FIELDS, "zero_stage", "selective_recompute", "attention_kernel", "launch", "gradient_datatype",
+    "expert_overlap", "pipeline_overlap",
+)  # fmt: skip
+TENSOR, PIPELINE, REPLICAS = 4, 2, 1
+"""Bits of a cell's kind."""
+
+
+class CalibratedSpace(Space):
+    """All executions of the calibrated cost model; see `engine.space.Space` for arguments and errors, `COVERED` for
+    what it tries."""
+
+    cost_model = "calibrated"
+    mode_fields = FIELDS_OF_A_MODE
+    datatypes = DATATYPES
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the model."""
+        return int(model_shapes(self.model).num_blocks)
+
+    def mode_kind(self, cell: Cell) -> int:
+        """Which of the mode lists a cell uses: by tensor parallelism, pipeline and replicas."""
+        return cell.kind
+
+    def _mode_lists(self) -> tuple[Modes, ...]:
+        return tuple(self._modes_of(kind) for kind in range(8))
+
+    def _modes_of(self, kind: int) -> Modes:
+        offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
+        ampere = self.system.accelerator is not None and self.system.accelerator.generation == "ampere"
+        experts = bool(model_shapes(self.model).experts > 0)
+        default: dict[str, tuple[Any, ...]] = {
+            "activation_recompute": by_name("activation_recompute").choices,
+            "optimizer_sharding": (True, False),
+            "tensor_par_comm_type": by_name("tensor_par_comm_type").choices,
+            "seq_par_ag_redo": (False,),
+            "data_par_overlap": (True, False),
+            "tensor_par_overlap": ("none", "ring"),
+            "weight_offload": (True, False),
+            "activations_offload": (True, False),
+            "optimizer_offload": (True, False),
+            "fused_activation": (True,),
+            "attention_type": ("multihead",),
+            "training": (True,),
+            "zero_stage": (0, 1, 2, 3),
+            "selective_recompute": ("attention", "modules", "half"),
+            "attention_kernel": ("flash2" if ampere else "native",),
+            "launch": ("fused",),
+            "gradient_datatype": ("float32",),
+            "expert_overlap": (False,),
+            "pipeline_overlap": (False,),
+        }
+        values = []
+        for name in FIELDS_OF_A_MODE:
+            if name == "zero_stage":
+                allowed = permits(self.limits, name)
+                values.append(tuple(stage for stage in default[name] if allowed(stage)))
+            else:
+                values.append(self._values(name, default[name]))
+        return _modes(tuple(values), offload, kind, experts)
+
+    def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
+        """One assignment, where ranks are placed innermost first; the tiers are those that limits leave, or the
+        innermost."""
+        chosen = []
+        for name in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
+            allowed = permits(self.limits, name)
+            chosen.append([tier for tier in range(self.tiers) if allowed(tier)][:1])
+        return np.array(list(product(*chosen)), np.int64).reshape(-1, 3)
+
+    def _cells(self) -> tuple[Cell, ...]:
+        shapes, limits, model = model_shapes(self.model), self.limits, self.model
+        allow = {column.name: permits(limits, column.name) for column in ALL_FIELDS}
+        heads, groups, blocks = int(shapes.attn_heads), int(shapes.key_value_heads), int(shapes.num_blocks)
+        dense = not shapes.experts > 0
+        latent = bool(shapes.latent > 0)
+        cells: list[Cell] = []
+        tried = 0
+        for tensor in divisors(self.num_procs):
+            fits = heads % tensor == 0 and int(shapes.hidden) % tensor == 0
+            fits = fits and (latent or groups % tensor == 0 or tensor % groups == 0)
+            fits = fits and not (dense and int(shapes.feedforward) % tensor)
+            if not fits or not allow["tensor_par"](tensor):
+                continue
+            for pipeline in divisors(self.num_procs // tensor):
+                interleavings = self._interleavings(blocks, pipeline)
+                if not interleavings or not allow["pipeline_par"](pipeline):
+                    continue
+                for context in self._contexts(self.num_procs // tensor // pipeline):
+                    data = self.num_procs // tensor // pipeline // context
+                    if data > self.max_batch_size or not allow["data_par"](data):
+                        continue
+                    ways = self._expert_ways(tensor, context * data)
+                    for batch in self._batches(data):
+                        tried += len(ways)
+                        if tried > MOST_CELLS:
+                            raise LimitError(
+                                f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and "
+                                "batch_size; give lists or narrower ranges."
+                            )
+                        microbatches = tuple(
+                            size
+                            for size in divisors(batch // data)
+                            if size * model.seq_size // context % tensor == 0 and allow["microbatch_size"](size)
+                        )
+                        kind = (tensor > 1) * TENSOR + (pipeline > 1) * PIPELINE + (data * context > 1) * REPLICAS
+                        if not microbatches or not len(self.assignments[kind]) or not len(self.modes[kind]):
+                            continue
+                        cells += [
+                            Cell(
+                                tensor, pipeline, data, batch, interleavings, microbatches, kind, 1, context, expert,
+                                split,
+                            )
+                            for expert, split in ways
+                        ]  # fmt: skip
+        return tuple(cells)
+
+    def _interleavings(self, blocks: int, pipeline: int) -> tuple[int, ...]:
+        """Numbers of chunks at a pipeline degree; none where it does not fit."""
+        allowed = permits(self.limits, "pipeline_interleaving")
+        if pipeline == 1:
+            return (1,) if allowed(1) else ()
+        even = sorted(
+            {v for total in (blocks, blocks + 2) if total % pipeline == 0 for v in divisors(total // pipeline)}
+        )
+        if 1 not in even:
+            even = [1, *even]
+        # With two layers more than blocks every end stage holds one less: a chunk of one block would be empty there.
+        found = [v for v in even if v * pipeline <= blocks]
+        return tuple(v for v in found if allowed(v)) if pipeline <= blocks else ()
+
+    def _contexts(self, ranks: int) -> list[int]:
+        """Context-parallel degrees among `ranks`."""
+        sequence = self.model.seq_size
+        limited = "context_par" in self.limits
+        allowed = permits(self.limits, "context_par")
+        return [
+            degree
+            for degree in divisors(ranks)
+            if allowed(degree)
+            and (
+                degree == 1
+                or (sequence % (2 * degree) == 0 and (limited or sequence >= FEWEST_TOKENS * degree))
+            )
+        ]  # fmt: skip
+
+    def _expert_ways(self, tensor: int, replicas: int) -> list[tuple[int, int]]:
+        """(expert parallel, expert tensor parallel) degrees with `tensor` and replicas x context ranks."""
+        experts = int(model_shapes(self.model).experts)
+        allow = {name: permits(self.limits, name) for name in ("expert_par", "expert_tensor_par")}
+        degrees: Sequence[int] = divisors(experts) if experts else (1,)
+        splits = sorted({1, tensor}) if experts else [1]
+        return [
+            (expert, split)
+            for expert in degrees
+            for split in splits
+            if tensor * replicas % (expert * split) == 0
+            and allow["expert_par"](expert)
+            and allow["expert_tensor_par"](split)
+        ]
+
+    def _further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
+        names = ("context_par", "expert_par", "expert_tensor_par")
+        return {name: np.array([getattr(item, name) for item in self.cells], np.int64)[cell] for name in names}
+
+
+@lru_cache(maxsize=256)
+def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
+    """All combinations of the values of `FIELDS_OF_A_MODE` that are valid and differ, for cells of a kind."""
+    tensor, pipeline, replicas = bool(kind & TENSOR), bool(kind & PIPELINE), bool(kind & REPLICAS)
+    comm = values[FIELDS_OF_A_MODE.index("tensor_par_comm_type")]
+    kept = []
+    for mode in product(*values):
+        m = dict(zip(FIELDS_OF_A_MODE, mode, strict=True))
+        recompute, selective = m["activation_recompute"], m["selective_recompute"]
+        stage = m["zero_stage"]
+        unfused = m["attention_kernel"] == "unfused"
+        valid = (
+            m["optimizer_sharding"] == (stage >= 1)
+            and (replicas or stage == 0)
+            and not (stage == 2 and pipeline)
+            and (replicas or not m["data_par_overlap"])
+            and (stage < 3 or m["data_par_overlap"])
+            and (tensor or m["tensor_par_overlap"] == "none")
+            # Without a group the kinds of communication are one, and without a pipeline so are two of them.
+            and (tensor or m["tensor_par_comm_type"] == comm[0])
+            and (pipeline or not tensor or m["tensor_par_comm_type"] != "p2p_rs_ag" or "ar" not in comm)
+            and (selective == "attention" if recompute != "attn_only" else selective != "attention" or unfused)
+            and not (m["activations_offload"] and recompute == "full")
+            and (experts or not m["expert_overlap"])
+            and (pipeline or not m["pipeline_overlap"])
+            and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
+        )
+        if valid:
+            kept.append(mode)
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for position, name in enumerate(FIELDS_OF_A_MODE):
+        column = by_name(name)
+        taken = [mode[position] for mode in kept]
+        if column.choices:
+            columns[name] = np.array([column.choices.index(value) for value in taken], np.int64)
+        else:
+            columns[name] = np.array(taken, bool if column.dtype == "bool" else np.int64)
+    return Modes(columns)
