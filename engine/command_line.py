@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from engine.command_calibrate import calibrate
 from engine.command_cost import cost
 from engine.command_evaluate import evaluate, layers
 from engine.command_explore import explore
@@ -43,6 +44,7 @@ Examples:
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
   shardscape validate --runs measured.csv
+  shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
   shardscape models list
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
@@ -97,7 +99,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, evaluate, layers, cost, validate):
+for command in (serve, explore, evaluate, layers, cost, validate, calibrate):
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")

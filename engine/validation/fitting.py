@@ -8,7 +8,7 @@ prediction of a thousand rows takes milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,21 +22,25 @@ __all__ = ["Fit", "fit_parameters"]
 HUBER = 0.05
 """Residual [log] from which a row counts linearly, near the spread between repeated measurements (4 %)."""
 PRIOR = 0.5
-"""Standard deviation of the prior [log]."""
+"""Standard deviation of the prior [log], where a fit is given none."""
 DIFFERENCE = 1e-4
 STEPS = 40
 TOLERANCE = 1e-7
-UPPER = {"overlap_data": 1.0, "overlap_tensor": 1.0, "scale_up": 1.0, "scale_out": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Parameters found, the loss before and after, and the steps taken."""
+    """Parameters found, the loss before and after, and the steps taken.
+
+    `deviations`: standard deviation [log] of every fitted parameter around its value, by the curvature of the loss
+    there (Laplace's approximation), for rows whose errors are independent.
+    """
 
     parameters: Parameters
     loss_before: float
     loss_after: float
     steps: int
+    deviations: Mapping[str, float]
 
 
 def fit_parameters(
@@ -46,6 +50,7 @@ def fit_parameters(
     *,
     weights: Floats | None = None,
     names: Sequence[str] = FITTED,
+    spread: Mapping[str, float] | None = None,
     predict: Callable[[Case, Parameters], Floats] | None = None,
 ) -> Fit:
     """Parameters `names` that bring predictions closest to `measured` step times.
@@ -55,6 +60,7 @@ def fit_parameters(
         start: starting values, which are the prior's centre and the values of all other parameters.
         weights: weight of each row, 1 where not given.
         names: which parameters move.
+        spread: standard deviation of the prior by parameter [log], `PRIOR` where not given.
         predict: seconds per step of a case; the calibrated model where not given.
 
     Returns:
@@ -64,7 +70,9 @@ def fit_parameters(
     predict = predict or (lambda rows, p: step_times(rows, p).step)
     target = np.log(measured)
     centre = np.log([getattr(start, name) for name in names])
-    ceiling = np.log([UPPER.get(name, np.inf) for name in names])
+    limits = Parameters.model_json_schema()["properties"]
+    ceiling = np.log([limits[name].get("maximum", np.inf) for name in names])
+    tightness = (HUBER / np.array([(spread or {}).get(name, PRIOR) for name in names])) ** 2
 
     def at(x: Floats) -> Parameters:
         return start.model_copy(update=dict(zip(names, np.exp(x).tolist(), strict=True)))
@@ -75,17 +83,21 @@ def fit_parameters(
     def loss(r: Floats, x: Floats) -> float:
         size = np.abs(r)
         rows = np.where(size < HUBER, 0.5 * r**2, HUBER * (size - 0.5 * HUBER))
-        return float(weights @ rows + 0.5 * HUBER**2 * np.sum(((x - centre) / PRIOR) ** 2))
+        return float(weights @ rows + 0.5 * np.sum(tightness * (x - centre) ** 2))
+
+    def slopes(r: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Derivatives of the residuals, weighted and not [rows, parameters]."""
+        found = np.column_stack([(residuals(x + DIFFERENCE * unit) - r) / DIFFERENCE for unit in np.eye(len(x))])
+        return found, (weights * np.minimum(1.0, HUBER / np.maximum(np.abs(r), 1e-12)))[:, None] * found
 
     x = centre.copy()
     r = residuals(x)
     before = current = loss(r, x)
     damping, taken = 1e-3, 0
     for _ in range(STEPS):
-        jacobian = np.column_stack([(residuals(x + DIFFERENCE * unit) - r) / DIFFERENCE for unit in np.eye(len(x))])
-        row_weight = weights * np.minimum(1.0, HUBER / np.maximum(np.abs(r), 1e-12))
-        normal = jacobian.T @ (row_weight[:, None] * jacobian) + np.eye(len(x)) * (HUBER / PRIOR) ** 2
-        gradient = jacobian.T @ (row_weight * r) + (x - centre) * (HUBER / PRIOR) ** 2
+        jacobian, weighted = slopes(r, x)
+        normal = jacobian.T @ weighted + np.diag(tightness)
+        gradient = weighted.T @ r + (x - centre) * tightness
         improved = False
         while damping < 1e6:
             candidate = np.minimum(x - np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient), ceiling)
@@ -100,4 +112,6 @@ def fit_parameters(
             damping *= 4.0
         if not improved:
             break
-    return Fit(at(x), before, current, taken)
+    jacobian, weighted = slopes(r, x)
+    spreads = HUBER * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ weighted + np.diag(tightness))))
+    return Fit(at(x), before, current, taken, dict(zip(names, spreads.tolist(), strict=True)))

@@ -7,6 +7,7 @@ cover, or what cannot be, makes the row unsupported with a reason. Nothing here 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,8 +105,11 @@ class _Findings:
         return np.where(open_rows, default, values)
 
 
-def map_runs(runs: Runs) -> Mapped:
-    """Map every row; never raises for what a cell holds."""
+def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -> Mapped:
+    """Map every row; never raises for what a cell holds.
+
+    systems: what further words of the field `hardware` stand for, of any generation; the library's otherwise.
+    """
     table = runs.table
     size = len(table)
     found = _Findings(size)
@@ -122,7 +126,7 @@ def map_runs(runs: Runs) -> Mapped:
         "missing_field",
         [f"Not given: {', '.join(names)}." for names in missing],
     )
-    values, generation = _hardware(table, found)
+    values, generation = _hardware(table, found, systems or {})
     values |= _model(table, columns, found)
     values |= _layout(table, columns, found)
     software, faults = infer_software(table, generation)
@@ -176,10 +180,10 @@ def _refuse_families(table: pd.DataFrame, found: _Findings) -> None:
 
 
 def _hardware(
-    table: pd.DataFrame, found: _Findings
+    table: pd.DataFrame, found: _Findings, known: Mapping[str, hardware.System]
 ) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_]]:
     names = [str(name) for name in table["hardware"]]
-    systems = {name: system_named(name) for name in set(names)}
+    systems = {name: known.get(name) or system_named(name) for name in set(names)}
     facts = {name: accelerator_of(system) for name, system in systems.items() if system is not None}
     empty = dict.fromkeys(next(iter(facts.values())) if facts else accelerator_of(_any_system()), np.nan)
     values = {field: np.array([facts.get(name, empty)[field] for name in names], np.float64) for field in empty}
@@ -191,7 +195,8 @@ def _hardware(
         [f"{name[:60]!r} is not an accelerator of the library." for name in names],
     )  # fmt: skip
     found.refuse(
-        np.array([(system := systems[name]) is not None and not calibrated(system) for name in names], bool),
+        np.array([(system := systems[name]) is not None and name not in known and not calibrated(system)
+                  for name in names], bool),
         "hardware_not_calibrated", [f"No kernel rates were measured for {name[:60]}." for name in names],
     )  # fmt: skip
     describe_sites(table, values)

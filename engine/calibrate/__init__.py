@@ -1,0 +1,39 @@
+"""Calibrating the cost model by measured runs of one's own cluster.
+
+>>> from engine import calibrate
+>>> measured = calibrate.read_paths(["runs.csv"])  # or logs of Megatron-LM, NeMo, torchtitan
+>>> checked = calibrate.check(measured, system, start)  # rows that can be used, and why the others cannot
+>>> outcome = calibrate.calibrate(checked)  # 3 to 6 parameters, errors before and after on runs left out
+>>> found = calibrate.document(outcome)  # a hardware.Calibration
+"""
+
+from engine.calibrate.choice import Adjustable, CalibrateError, adjustable
+from engine.calibrate.document import document
+from engine.calibrate.fit import Estimate, Outcome, calibrate
+from engine.calibrate.ranking import Reranked, rerank
+from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
+from engine.calibrate.rows import Checked, check, reason_meaning
+from engine.calibrate.template import FIELDS, template
+
+__all__ = [
+    "FIELDS",
+    "MOST_BYTES",
+    "MOST_RUNS",
+    "Adjustable",
+    "CalibrateError",
+    "Checked",
+    "Estimate",
+    "Measured",
+    "Outcome",
+    "Reranked",
+    "adjustable",
+    "calibrate",
+    "check",
+    "document",
+    "parse_given",
+    "read_contents",
+    "read_paths",
+    "reason_meaning",
+    "rerank",
+    "template",
+]

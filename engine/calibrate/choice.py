@@ -1,0 +1,129 @@
+"""Which parameters a few measured runs may move, how far they are expected to, and which the runs can tell about.
+
+A prior is a normal distribution of the parameter's logarithm around the value of the calibration that a fit starts
+from. Its width is how much the value differs between sites: fitted to one source of published runs at a time, the
+matrix rates came out 10 % apart (standard deviation), other parameters further, as far as the runs determined them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated import Case, Parameters, step_times
+from engine.calibrated.inputs import GENERATIONS, Floats
+from engine.calibrated.systems import generation_of
+from hardware import System
+from models.documents import DocumentError, shown
+
+__all__ = ["FEWEST", "MOST", "Adjustable", "CalibrateError", "adjustable", "checked_names", "influence", "suggested"]
+
+FEWEST, MOST = 3, 6
+"""How many parameters are fitted where nobody chooses; nobody may choose more."""
+CONFIGURATIONS_EACH = 2
+"""Different configurations that each parameter beyond the first three needs."""
+NOTICEABLE = 0.005
+"""Least change of step times [fraction] by one prior width that makes a parameter worth fitting."""
+STEP = 1e-3
+
+
+class CalibrateError(DocumentError):
+    """Runs, parameters or a calibration that a fit cannot be made with; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustable:
+    """A parameter of `engine.calibrated.Parameters` that a calibration by users may move."""
+
+    name: str
+    label: str
+    unit: str
+    """"" for a share."""
+    spread: float
+    """Width of its prior [standard deviation of the logarithm]."""
+    meaning: str
+
+
+_RATE = "Share of the 16-bit matrix peak that long products sustain"
+_KNOWN = (
+    Adjustable("sustained_ampere", "Matrix rate", "", 0.10, _RATE),
+    Adjustable("sustained_hopper", "Matrix rate", "", 0.10, _RATE),
+    Adjustable("sustained_blackwell", "Matrix rate", "", 0.10, _RATE),
+    Adjustable("sustained_other", "Matrix rate", "", 0.40, _RATE + "; nothing was measured on this generation yet"),
+    Adjustable("attention", "Attention rate", "", 0.15, "Share of the 16-bit peak that fused attention sustains"),
+    Adjustable("launch", "Host time per kernel", "s", 0.30, "What small kernels wait for: the host and its software"),
+    Adjustable("eight_bit", "8-bit rate", "", 0.10, "8-bit rate over its peak, relative to 16 bits"),
+    Adjustable("eight_bit_blackwell", "8-bit rate", "", 0.10, "8-bit rate over its peak, relative to 16 bits"),
+    Adjustable("scale_up", "Scale-up network", "", 0.15, "Share of the link rate inside a domain, such as NVLink"),
+    Adjustable("scale_out", "Scale-out network", "", 0.20, "Share of the link rate between domains"),
+    Adjustable("exchange_host", "Token exchange in a host", "", 0.30, "All-to-all share of the scale-up rate"),
+    Adjustable("exchange_rack", "Token exchange in a rack", "", 0.30, "All-to-all share in a rack-wide domain"),
+    Adjustable("exchange_network", "Token exchange between hosts", "", 0.30, "All-to-all share of the network's rate"),
+    Adjustable("overlap_data", "Data-parallel overlap", "", 0.20, "Share of data-parallel traffic that is hidden"),
+    Adjustable("overlap_tensor", "Tensor-parallel overlap", "", 0.20, "Share of tensor-parallel traffic hidden"),
+    Adjustable("memory", "Memory bandwidth", "", 0.08, "Share of the memory bandwidth that kernels reach"),
+    Adjustable("straggler", "Stragglers", "", 0.70, "Slowness per doubling of processors above 8"),
+    Adjustable("step_constant", "Fixed per step", "s", 0.70, "Host work once per step"),
+)  # fmt: skip
+_OF_GENERATION = {
+    "sustained_ampere": "ampere", "sustained_hopper": "hopper", "sustained_blackwell": "blackwell",
+    "sustained_other": "other",
+}  # fmt: skip
+
+
+def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:
+    """The parameters that runs on a system may move, by name; rates of other generations are left out."""
+    generation = generation_of(system)
+    assert generation in GENERATIONS
+    found = {}
+    for one in _KNOWN:
+        eight = {"eight_bit": generation != "blackwell", "eight_bit_blackwell": generation == "blackwell"}
+        wanted = _OF_GENERATION.get(one.name, generation) == generation and eight.get(one.name, True)
+        # A value of 0 has no logarithm: such a term was switched off by the calibration that a fit starts from.
+        if wanted and getattr(start, one.name) > 0:
+            found[one.name] = one
+    return found
+
+
+def influence(case: Case, start: Parameters, offered: dict[str, Adjustable]) -> dict[str, float]:
+    """How far one prior width of each parameter moves the predicted step times [fraction], largest first.
+
+    Root mean square over the rows of |d log(step) / d log(parameter)| times the width of the prior.
+    """
+    here = np.log(step_times(case, start).step)
+
+    def moved(one: Adjustable) -> float:
+        # Downwards: shares end at 1.
+        nearby = start.model_copy(update={one.name: getattr(start, one.name) * np.exp(-STEP)})
+        slope: Floats = (np.log(step_times(case, nearby).step) - here) / STEP
+        return float(np.sqrt(np.mean(slope**2)) * one.spread)
+
+    found = {name: moved(one) for name, one in offered.items()}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
+    """The names to fit where nobody chooses: those that the runs can tell most about.
+
+    Args:
+        found: what `influence` returned. configurations: how many different ones were measured.
+    """
+    most = min(MOST, max(FEWEST, configurations // CONFIGURATIONS_EACH))
+    chosen = [name for name, size in found.items() if size >= NOTICEABLE][:most]
+    return tuple(chosen or list(found)[:1])
+
+
+def checked_names(names: Sequence[str], offered: dict[str, Adjustable]) -> tuple[str, ...]:
+    """Names of parameters to fit, each once. Raises `CalibrateError`."""
+    given = tuple(dict.fromkeys(names))
+    unknown = [name for name in given if name not in offered]
+    if unknown:
+        raise CalibrateError(
+            f"{shown(unknown[0])} is no parameter that runs on this system can be fitted with; "
+            f"there are {', '.join(offered)}."
+        )
+    if not 1 <= len(given) <= MOST:
+        raise CalibrateError(f"{len(given)} parameters are to be fitted; choose 1 to {MOST}.")
+    return given

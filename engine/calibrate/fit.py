@@ -1,0 +1,201 @@
+"""Fitting a few parameters to measured runs of one system, and testing the fit on runs that it has not seen.
+
+The most probable values given the runs and the priors (maximum a posteriori): see `engine.validation.fitting` for the
+loss and `engine.calibrate.choice` for the priors. Rows of one configuration count as one run together, because what
+the model gets wrong about a configuration it gets wrong each time (`engine.calibrate.folds`); a single run that no
+physics explains pulls at a parameter no harder than a bounded force (Huber).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+import hardware
+from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggested
+from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
+from engine.calibrate.rows import Checked
+from engine.calibrated import Parameters, library_calibration, parameters_of, step_times
+from engine.calibrated.inputs import Floats
+from engine.validation.errors import error_statistics
+from engine.validation.fitting import fit_parameters
+from engine.validation.ranking import layout_groups
+from engine.validation.reading import library_runs
+
+__all__ = ["Estimate", "Outcome", "calibrate", "seen_before"]
+
+INTERVAL: Final = 1.645
+"""Standard deviations around a value that hold 90 % of a normal distribution."""
+
+MOST_RANKED: Final = 1_000
+"""Rows up to which layouts are ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A parameter before and after a fit, with ranges that hold it with 90 % probability."""
+
+    about: Adjustable
+    prior: float
+    value: float
+    prior_range: tuple[float, float]
+    value_range: tuple[float, float]
+    learned: float
+    """Share of the prior's variance that the runs took away: 0 where they say nothing, near 1 where they decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A calibration of a system by measured runs; arrays are [rows of `checked`], NaN where a row is not accepted.
+
+    `before`, `after`: parameters. `predicted_before`, `predicted_after`: step times [s]; `predicted_unseen` those of
+    fits that left the row out, NaN where none could. `errors_*`: `engine.validation.errors.ERROR_COLUMNS` [%], over the
+    accepted rows; `errors_unseen` None where nothing was held out. `known`: accepted rows that the library's
+    calibration was fitted on itself.
+    """
+
+    checked: Checked
+    base: hardware.Calibration
+    before: Parameters
+    after: Parameters
+    estimates: tuple[Estimate, ...]
+    influence: Mapping[str, float]
+    configurations: int
+    predicted_before: Floats
+    predicted_after: Floats
+    predicted_unseen: Floats
+    errors_before: Mapping[str, float]
+    errors_after: Mapping[str, float]
+    errors_unseen: Mapping[str, float] | None
+    held_out: HeldOut
+    known: int
+
+    @property
+    def rows(self) -> int:
+        """Runs that were fitted."""
+        return int(self.checked.accepted.sum())
+
+    @property
+    def helps(self) -> bool | None:
+        """Whether runs that were not fitted are predicted better; None where none were held out."""
+        if self.errors_unseen is None:
+            return None
+        return self.errors_unseen["mean"] < self.errors_before["mean"]
+
+    @property
+    def verdict(self) -> str:
+        """What the fit is worth, in a sentence or two."""
+        before, after = self.errors_before["mean"], self.errors_after["mean"]
+        if self.errors_unseen is None:
+            return (
+                f"{self.held_out.described}. On the fitted runs themselves the mean error goes from {before:.1f} % to "
+                f"{after:.1f} %, which promises nothing for others; the values stay near those it started from."
+            )
+        unseen = self.errors_unseen["mean"]
+        told = f"On runs left out of the fit ({self.held_out.described}) the mean error goes from {before:.1f} % to "
+        if unseen < before:
+            return f"{told}{unseen:.1f} %."
+        return f"{told}{unseen:.1f} %: it does not fall, so these runs are no reason to leave {self.base.name!r}."
+
+
+def calibrate(
+    checked: Checked, names: Sequence[str] | None = None, base: hardware.Calibration | None = None
+) -> Outcome:
+    """Fit parameters to the accepted rows.
+
+    Args:
+        checked: the runs. names: which parameters to fit; those that the runs tell most about where None.
+        base: the calibration whose values are the start, the centre of the priors, and all that is not fitted; the
+            library's where None.
+
+    Raises:
+        CalibrateError: no row is accepted, or the parameters cannot be fitted.
+        hardware.CalibrationFileError: `base` is no calibration of this cost model.
+    """
+    base = base or library_calibration()
+    before = parameters_of(base)
+    accepted = checked.accepted
+    if not accepted.any():
+        raise CalibrateError(f"None of the {len(accepted):,} runs can be used, so nothing is fitted.{_first(checked)}")
+    case, measured = checked.case(), checked.measured[accepted]
+    kin = kin_of(checked)
+    offered = adjustable(checked.system, before)
+    told = influence(case, before, offered)
+    chosen = suggested(told, kin.configurations) if names is None else checked_names(names, offered)
+    weights = row_weights(kin)
+    spread = {name: offered[name].spread for name in chosen}
+
+    def fitted(rows: npt.NDArray[np.bool_]) -> tuple[Parameters, Mapping[str, float]]:
+        found = fit_parameters(
+            case.take(np.flatnonzero(rows)), measured[rows], before, weights=weights[rows], names=chosen, spread=spread
+        )
+        return found.parameters, found.deviations
+
+    after, deviations = fitted(np.ones(len(measured), bool))
+    parts = held_out(kin)
+    unseen = np.full(len(measured), np.nan)
+    for part in range(parts.folds):
+        left_out = parts.fold == part
+        unseen[left_out] = step_times(case.take(np.flatnonzero(left_out)), fitted(~left_out)[0]).step
+    old, new = step_times(case, before).step, step_times(case, after).step
+    return Outcome(
+        checked=checked,
+        base=base,
+        before=before,
+        after=after,
+        estimates=tuple(_estimate(offered[name], before, after, deviations[name]) for name in chosen),
+        influence=told,
+        configurations=kin.configurations,
+        predicted_before=_everywhere(accepted, old),
+        predicted_after=_everywhere(accepted, new),
+        predicted_unseen=_everywhere(accepted, unseen),
+        errors_before=_errors(checked, old),
+        errors_after=_errors(checked, new),
+        errors_unseen=_errors(checked, unseen) if parts.folds else None,
+        held_out=parts,
+        known=seen_before(checked),
+    )
+
+
+def _first(checked: Checked) -> str:
+    """The first refused row and its sentence."""
+    refused = np.flatnonzero(~checked.accepted)
+    return f" {checked.labels[refused[0]].capitalize()}: {checked.reason_text[refused[0]]}" if len(refused) else ""
+
+
+def _everywhere(accepted: npt.NDArray[np.bool_], values: Floats) -> Floats:
+    found = np.full(len(accepted), np.nan)
+    found[accepted] = values
+    return found
+
+
+def _errors(checked: Checked, predicted: Floats) -> dict[str, float]:
+    accepted = checked.accepted
+    table = checked.table[accepted].reset_index(drop=True)
+    # Ranking compares all pairs of a group.
+    groups = layout_groups(table) if len(table) <= MOST_RANKED else np.arange(len(table))
+    return error_statistics(predicted, checked.measured[accepted], groups, table["gbs"].to_numpy(np.float64))
+
+
+def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> Estimate:
+    prior, value = float(getattr(before, about.name)), float(getattr(after, about.name))
+    limit = float(Parameters.model_json_schema()["properties"][about.name].get("maximum", np.inf))
+
+    def around(centre: float, width: float) -> tuple[float, float]:
+        reach = float(np.exp(INTERVAL * width))
+        return centre / reach, min(centre * reach, limit)
+
+    learned = 1.0 - min((deviation / about.spread) ** 2, 1.0)
+    return Estimate(about, prior, value, around(prior, about.spread), around(value, deviation), learned)
+
+
+def seen_before(checked: Checked) -> int:
+    """How many accepted rows are among those that the package has, which its calibration was fitted on."""
+    table = library_runs().table
+    known = set(zip(table["id"], table["hidden"], table["gbs"], table["num_gpus"], strict=True))
+    mine = checked.table[checked.accepted]
+    return sum(row in known for row in zip(mine["id"], mine["hidden"], mine["gbs"], mine["num_gpus"], strict=True))

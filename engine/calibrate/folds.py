@@ -1,0 +1,133 @@
+"""Which runs are left out of a fit together, so that its error is measured on runs that had no part in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.calibrate.rows import Checked
+from engine.calibrated.inputs import Floats
+
+__all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
+
+Ints = npt.NDArray[np.int64]
+
+MOST_FOLDS: Final = 5
+FEWEST_GROUPS: Final = 3
+FEWEST_CONFIGURATIONS: Final = 4
+IN_COMMON: Final = 0.2
+"""Share of the variance of errors that runs of one group have in common.
+
+Chosen with the widths of the priors on the published runs: 19 sets of one source and accelerator, each fitted with the
+library's parameters refitted without that source. Values from 0 to 1 differ by 0.1 points of the held-out error.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """Which accepted rows belong together [accepted rows].
+
+    `configuration`: equal for rows that the cost model cannot tell apart. `group`: the table's own, else by model;
+    rows of one configuration are in one group, the first one's. `named`: whether the table names groups.
+    """
+
+    configuration: Ints
+    group: Ints
+    named: bool
+
+    @property
+    def configurations(self) -> int:
+        """How many different configurations there are."""
+        return int(self.configuration.max(initial=-1)) + 1
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return int(self.group.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Fold of every accepted row [accepted rows], -1 throughout where none can be held out.
+
+    `described`: what is left out together, or why nothing is.
+    """
+
+    fold: Ints
+    folds: int
+    described: str
+
+
+def kin_of(checked: Checked) -> Kin:
+    """Configurations and groups of the accepted rows."""
+    case = checked.case()
+    size = int(checked.accepted.sum())
+    columns = [
+        np.broadcast_to(np.nan_to_num(getattr(part, field.name), nan=-1.0), size)
+        for part in (case.model, case.accelerator, case.layout, case.software)
+        for field in fields(part)
+    ]
+    same = _numbered(np.column_stack(columns))
+    given = checked.table[checked.accepted]["group"].astype(str).to_numpy(str)
+    named = bool(size) and bool((given != "").all())
+    if named:
+        group = _numbered(given[:, None])
+    else:
+        names = [field.name for field in fields(case.model) if field.name != "seq_size"]
+        group = _numbered(np.column_stack([np.broadcast_to(getattr(case.model, name), size) for name in names]))
+    first = np.unique(same, return_index=True)[1]
+    return Kin(same, _numbered(group[first[same]][:, None]), named)
+
+
+def row_weights(kin: Kin) -> Floats:
+    """How much each row counts [rows]: repeated runs of a configuration as one, those of a group less than as many.
+
+    n configurations of a group count as n / (1 + (n - 1) c) independent ones, which average their errors as well,
+    where c is the share that they have in common (Kish's effective sample size of a cluster).
+    """
+    weight = 1.0 / np.bincount(kin.configuration)[kin.configuration]
+    size = np.bincount(kin.group, weights=weight)[kin.group]
+    found: Floats = weight / (1.0 + (size - 1.0) * IN_COMMON)
+    return found
+
+
+def held_out(kin: Kin) -> HeldOut:
+    """Whole groups of the rows, spread over up to five folds of about equal size.
+
+    Where there are too few groups, different configurations are left out instead, which says less: another model may
+    be further off.
+    """
+    many, groups = kin.configurations, kin.groups
+    models = "1 model" if groups == 1 else f"{groups} models"
+    if groups >= FEWEST_GROUPS:
+        folds = min(MOST_FOLDS, groups)
+        what = "groups named by the table" if kin.named else "models"
+        return HeldOut(_spread(kin.group, folds), folds, f"{groups} {what}, in {folds} parts")
+    if many >= FEWEST_CONFIGURATIONS:
+        folds = min(MOST_FOLDS, many)
+        told = f"{many} configurations of {models}, in {folds} parts; another model may be further off"
+        return HeldOut(_spread(kin.configuration, folds), folds, told)
+    configurations = "1 configuration" if many == 1 else f"{many} configurations"
+    return HeldOut(
+        np.full(len(kin.group), -1, np.int64), 0,
+        f"{configurations} of {models} are too few to leave any out; it takes {FEWEST_CONFIGURATIONS} configurations "
+        f"or {FEWEST_GROUPS} models",
+    )  # fmt: skip
+
+
+def _numbered(rows: npt.NDArray[np.generic]) -> Ints:
+    found: Ints = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return found
+
+
+def _spread(group: Ints, folds: int) -> Ints:
+    """Fold of every row: whole groups, largest first, each to the fold with the fewest rows."""
+    sizes = np.bincount(group)
+    filled, fold = np.zeros(folds, np.int64), np.zeros(len(sizes), np.int64)
+    for member in np.argsort(-sizes, kind="stable"):
+        fold[member] = int(np.argmin(filled))
+        filled[fold[member]] += sizes[member]
+    return fold[group]

@@ -1,0 +1,189 @@
+"""Measured runs as people bring them: a table (CSV) or training logs, bounded before they are read.
+
+Every run keeps where it comes from ("row 3", or the name of its log), so that whatever is wrong with it can be said of
+exactly that one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from engine.calibrate.choice import CalibrateError
+from engine.calibrate.logs import looks_like_log, read_log
+from engine.calibrate.template import FIELDS
+from engine.validation.reading import Runs, RunsFileError, runs_of
+from models.documents import shown
+
+__all__ = ["MOST_BYTES", "MOST_FILES", "MOST_RUNS", "Measured", "parse_given", "read_contents", "read_paths"]
+
+MOST_RUNS: Final = 5_000
+"""Runs that a fit takes; a cluster has tens."""
+MOST_BYTES: Final = 20_000_000
+"""Largest file that is read [bytes]."""
+MOST_FILES: Final = 200
+MOST_COLUMNS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Runs, and for each where it comes from and what was remarked on reading it [rows]."""
+
+    runs: Runs
+    labels: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def parse_given(pairs: Sequence[str]) -> dict[str, str]:
+    """Fields for all runs that do not have them, from texts such as "vocab=128256". Raises `CalibrateError`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not value or name not in FIELDS:
+            raise CalibrateError(
+                f"{shown(pair)} gives no field of a run; write FIELD=VALUE with one of {', '.join(FIELDS)}."
+            )
+        found[name] = value
+    return found
+
+
+def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> Measured:
+    """The runs of files: one table, or logs of one run each. Raises `CalibrateError`."""
+    contents: dict[str, bytes] = {}
+    for path in paths:
+        name = os.fspath(path)
+        try:
+            found = os.stat(path)
+            if not stat.S_ISREG(found.st_mode):
+                what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a file"
+                raise CalibrateError(f"{name} is {what}; name a CSV file of measured runs, or logs.")
+            if found.st_size > MOST_BYTES:
+                raise CalibrateError(_too_large(name, found.st_size))
+            contents[name] = Path(path).read_bytes()
+        except OSError as problem:
+            told = problem.strerror or type(problem).__name__
+            raise CalibrateError(f"{name} cannot be read ({told}); name a CSV file of measured runs.") from None
+    return read_contents(contents, given)
+
+
+def _too_large(name: str, size: int) -> str:
+    return f"{name} has {size / 1e6:,.1f} MB; runs are read from files of up to {MOST_BYTES / 1e6:,.0f} MB."
+
+
+def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None = None) -> Measured:
+    """The runs of files by name: tables, or logs of one run each; rows keep their order.
+
+    Args:
+        contents: what each file holds. given: fields for all runs that do not have them themselves.
+
+    Raises:
+        CalibrateError: a file is neither, holds too much, or there is none. Bad rows never raise.
+    """
+    if not contents:
+        raise CalibrateError("There is no file of measured runs; give a CSV table or logs.")
+    if len(contents) > MOST_FILES:
+        raise CalibrateError(f"There are {len(contents):,} files; up to {MOST_FILES} are read at once.")
+    tables: list[pd.DataFrame] = []
+    labels: list[str] = []
+    remarks: list[str] = []
+    for path, content in contents.items():
+        name = " ".join(shown(os.path.basename(path))[1:-1].split())
+        text = _text(content, name)
+        if _is_table(text):
+            table = _table(text, name)
+            tables.append(table)
+            before = f"{name}, row" if len(contents) > 1 else "row"
+            labels += [f"{before} {row}" for row in range(1, len(table) + 1)]
+            remarks += [""] * len(table)
+        elif looks_like_log(text):
+            log = read_log(text, name)
+            tables.append(pd.DataFrame([log.fields]))
+            labels.append(name)
+            remarks.append("; ".join(log.remarks))
+        else:
+            raise CalibrateError(
+                f"{name} is neither a table of runs (CSV with the columns of the template) nor a log with the time of "
+                "steps, such as Megatron-LM's \"elapsed time per iteration (ms)\"."
+            )
+        if len(labels) > MOST_RUNS:
+            raise CalibrateError(f"There are more than {MOST_RUNS:,} runs; a fit takes up to {MOST_RUNS:,}.")
+    return Measured(_runs(tables, given or {}), tuple(labels), tuple(remarks))
+
+
+def _text(content: bytes, name: str) -> str:
+    if len(content) > MOST_BYTES:
+        raise CalibrateError(_too_large(name, len(content)))
+    for encoding in ("utf-8-sig", "utf-16") if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig",):
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError as problem:
+            told = f"{name} is not text in UTF-8 (byte {problem.start:,}); save the table as CSV in UTF-8."
+            continue
+        if "\0" in text:
+            told = f"{name} is not text; give a CSV table or a log."
+            continue
+        if not text.strip():
+            raise CalibrateError(f"{name} is empty.")
+        return text
+    raise CalibrateError(told)
+
+
+def _is_table(text: str) -> bool:
+    """Whether the first line that says anything is a header of runs."""
+    first = next((line for line in text[:100_000].splitlines() if line.strip()), "")
+    words = {word.strip().strip('"') for word in re.split(r"[,;\t]", first)}
+    return len(words & {*FIELDS, "iteration time (ms)", "hidden size"}) >= 3
+
+
+def _table(text: str, name: str) -> pd.DataFrame:
+    first = next(line for line in text[:100_000].splitlines() if line.strip())
+    separator = max(",;\t", key=first.count)
+    columns = first.count(separator) + 1
+    if columns > MOST_COLUMNS:
+        raise CalibrateError(f"{name} has {columns:,} columns; a table of runs has up to {MOST_COLUMNS}.")
+    try:
+        table = pd.read_csv(
+            StringIO(text), dtype=str, keep_default_na=False, nrows=MOST_RUNS + 1, on_bad_lines="error", sep=separator,
+            skip_blank_lines=True,
+        )  # fmt: skip
+    except (ValueError, OverflowError) as problem:  # the errors of pandas are ValueErrors
+        told = " ".join(str(problem).split())[:160].rstrip(".")
+        raise CalibrateError(f"{name} cannot be read as CSV ({told}).") from None
+    if len(table) > MOST_RUNS:
+        raise CalibrateError(f"{name} has more than {MOST_RUNS:,} runs; a fit takes up to {MOST_RUNS:,}.")
+    if not len(table):
+        raise CalibrateError(f"{name} has no run; below the header there must be a row per run.")
+    if isinstance(table.index, pd.RangeIndex):
+        return table
+    raise CalibrateError(f"{name} cannot be read as CSV (rows have more values than the header has names).")
+
+
+def _runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
+    """One typed table; each file's layout is recognised by itself."""
+    typed: list[Runs] = []
+    for table in tables:
+        table = table.rename(columns=lambda column: str(column).strip())
+        for name in ("hardware", "hidden", "layers", *given):
+            # Columns that a table must have may be missing here: then their fields are, row by row.
+            if name not in table and "hidden size" not in table:
+                table[name] = ""
+        for name, value in given.items():
+            if name in table:
+                blank = table[name].astype(str).str.strip().isin(["", "nan"])
+                table[name] = table[name].where(~blank, value)
+        try:
+            typed.append(runs_of(table))
+        except RunsFileError as problem:
+            raise CalibrateError(str(problem)) from None
+    faults = [fault for runs in typed for fault in runs.faults]
+    whole = pd.concat([runs.table for runs in typed], ignore_index=True)
+    return Runs(whole, pd.Series(faults, dtype=object).to_numpy())

@@ -1,0 +1,192 @@
+"""Which measured runs a fit may use, and why each of the others is refused, in one sentence per row.
+
+Rows are mapped as the validation maps them. Beyond its reasons, a row is refused that measured nothing, that is of
+another accelerator, whose two measurements contradict each other, or whose time is so far from any prediction that its
+unit must be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine.calibrate.reading import Measured
+from engine.calibrate.template import EXAMPLE
+from engine.calibrated import Case, Parameters, step_times
+from engine.calibrated.inputs import Floats
+from engine.calibrated.systems import system_named
+from engine.validation.mapping import NEEDED, REASONS, Mapped, map_runs
+from engine.validation.predict import measured_seconds
+from engine.validation.reading import Runs
+from hardware import System
+
+__all__ = ["FURTHER_REASONS", "Checked", "check", "reason_meaning"]
+
+FURTHER_REASONS: Final = {
+    "example_row": "The row is the template's example.",
+    "no_measurement": "The run ended without a measured step.",
+    "other_hardware": "The run is of another accelerator.",
+    "contradiction": "Two measurements of the row contradict each other.",
+    "wrong_unit": "The measured time is so far from the expected one that its unit must be wrong.",
+}
+"""Codes beyond `engine.validation.REASONS`, with what they mean."""
+
+FARTHEST: Final = 20.0
+"""Ratio between measured and predicted time from which a row is refused; badly tuned runs reach five."""
+CONTRADICTION: Final = 0.05
+"""Difference between two measurements of one row from which it is refused; published rows differ by up to 0.1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Measured runs, sorted into accepted and refused; arrays and tuples are [rows].
+
+    `measured`: seconds per step, NaN where not known. `expected`: predicted by the calibration that a fit starts from,
+    NaN where unsupported. `reason`: "" where accepted, else a code with its sentence in `reason_text`. `missing`: the
+    needed fields that a row lacks.
+    """
+
+    system: System
+    mapped: Mapped
+    labels: tuple[str, ...]
+    remarks: tuple[str, ...]
+    measured: Floats
+    expected: Floats
+    reason: npt.NDArray[np.object_]
+    reason_text: npt.NDArray[np.object_]
+    missing: tuple[tuple[str, ...], ...]
+
+    @property
+    def accepted(self) -> npt.NDArray[np.bool_]:
+        """Which rows a fit uses [rows]."""
+        return np.asarray(self.reason == "", bool)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The runs as they were read."""
+        return self.mapped.table
+
+    def case(self) -> Case:
+        """What the cost model reads of the accepted rows."""
+        return self.mapped.case.take(np.flatnonzero(self.accepted))
+
+
+def reason_meaning(code: str) -> str:
+    """What a reason's code means."""
+    return FURTHER_REASONS.get(code) or REASONS.get(code, "")
+
+
+def check(measured: Measured, system: System, start: Parameters) -> Checked:
+    """Sort runs into those that a fit on a system may use and the others. Never raises for what a cell holds.
+
+    Args:
+        measured: the runs. system: the system that they ran on. start: parameters that a fit starts from.
+    """
+    runs = measured.runs
+    given = [str(name) for name in runs.table["hardware"]]
+    accelerator = system.accelerator
+    word = accelerator.name if accelerator is not None else system.name
+    table = runs.table.assign(hardware=word)
+    mapped = map_runs(Runs(table, runs.faults), {word: system})
+    reason, text = mapped.reason.copy(), mapped.reason_text.copy()
+
+    def refuse(code: str, tell: Callable[[int], str], first: bool = False) -> None:
+        """Refuses the rows about which there is something to tell; `first`: whatever else is wrong with them."""
+        for row in range(len(reason)):
+            if (first or reason[row] == "") and (told := tell(row)):
+                reason[row], text[row] = code, told
+
+    refuse("other_hardware", lambda row: _other(given[row], system), first=True)
+    refuse("example_row", lambda row: _example(str(table["id"].iloc[row])), first=True)
+    refuse("no_measurement", lambda row: _failed(str(table["status"].iloc[row])), first=True)
+    seconds = measured_seconds(mapped)
+    refuse("missing_field", lambda row: "" if seconds[row] == seconds[row] else _unmeasured(measured.remarks[row]))
+    expected = np.where(mapped.supported, step_times(mapped.case, start).step, np.nan)
+    rates = _seconds_by_rate(mapped)
+    refuse("contradiction", lambda row: _contradiction(float(seconds[row]), float(rates[row])))
+    by_rate = table["step_time_s"].isna().to_numpy(bool)
+    refuse("wrong_unit", lambda row: _wrong_unit(float(seconds[row]), float(expected[row]), bool(by_rate[row])))
+    return Checked(
+        system, mapped, measured.labels, measured.remarks, seconds, expected, reason, text, _missing(table)
+    )
+
+
+def _other(given: str, system: System) -> str:
+    """What is wrong with the accelerator that a row names, "" where nothing is."""
+    ours = _name(system)
+    word = given.strip().lower()
+    if word in ("", system.name.lower(), ours.lower()):
+        return ""
+    found = system_named(word)
+    if found is None:
+        return f"{given[:60]!r} is not the accelerator of {system.name}; leave hardware empty or name {ours}."
+    if _name(found) == ours:
+        return ""
+    return f"The run is of {given[:60]}, the calibration of {ours}; calibrate each accelerator by itself."
+
+
+def _name(system: System) -> str:
+    return system.accelerator.name if system.accelerator is not None else system.name
+
+
+def _example(ident: str) -> str:
+    return "This is the template's example row; it is no measurement." if ident.lower().startswith(EXAMPLE) else ""
+
+
+def _failed(status: str) -> str:
+    if status.lower() in ("", "ok"):
+        return ""
+    return f"Its status is {status[:40]!r}, so no step was measured; runs that ended well have ok or nothing."
+
+
+def _unmeasured(remark: str) -> str:
+    return f"{remark}." if remark.startswith("The log has no line") else (
+        "Not given: step_time_s, nor tokens_per_s_per_gpu."
+    )  # fmt: skip
+
+
+def _seconds_by_rate(mapped: Mapped) -> Floats:
+    """Seconds per step by the tokens per second of each row, NaN where not given [rows]."""
+    case = mapped.case
+    rate = mapped.table["tokens_per_s_per_gpu"].to_numpy(np.float64)
+    found: Floats = np.where(
+        mapped.supported, case.layout.batch_size * case.model.seq_size / case.processors / rate, np.nan
+    )
+    return found
+
+
+def _contradiction(seconds: float, by_rate: float) -> str:
+    off = abs(seconds / by_rate - 1.0)
+    if not off > CONTRADICTION:
+        return ""
+    return (
+        f"step_time_s is {seconds:.4g}, but tokens_per_s_per_gpu means {by_rate:.4g} s per step; one of them, gbs or "
+        "seq_len is wrong."
+    )
+
+
+def _wrong_unit(seconds: float, expected: float, by_rate: bool) -> str:
+    ratio = seconds / expected
+    if not (ratio > FARTHEST or ratio < 1.0 / FARTHEST):
+        return ""
+    field = "tokens_per_s_per_gpu" if by_rate else "step_time_s"
+    size = f"{ratio:,.0f} times the" if ratio > 1 else f"1/{1 / ratio:,.0f} of the"
+    thousand = 300 < max(ratio, 1 / ratio) < 3_000
+    told = f"The measured {seconds:.4g} s per step is {size} expected {expected:.3g} s; check the unit of {field}"
+    if thousand and not by_rate:
+        return f"{told}, which is in seconds{', not milliseconds' if ratio > 1 else ''}."
+    return f"{told}."
+
+
+def _missing(table: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
+    """The needed fields that each row lacks."""
+    lacks = {name: table[name].isna().to_numpy(bool) for name in NEEDED}
+    lacks["dtype"] = (table["dtype"] == "").to_numpy(bool)
+    lacks["num_gpus"] = (table["num_gpus"].isna() & table["dp"].isna()).to_numpy(bool)
+    lacks["step_time_s"] = (table["step_time_s"].isna() & table["tokens_per_s_per_gpu"].isna()).to_numpy(bool)
+    return tuple(tuple(name for name, rows in lacks.items() if rows[row]) for row in range(len(table)))

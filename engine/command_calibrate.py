@@ -1,0 +1,243 @@
+"""The command `calibrate`: fit the cost model to measured runs of one's own cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from engine.command_output import ExitCode, as_json, text_table, write
+
+if TYPE_CHECKING:
+    from engine.calibrate import Checked, Outcome, Reranked
+    from hardware import Calibration
+
+__all__ = ["calibrate"]
+
+LISTED: Final = 20
+"""Refused rows that are printed; JSON has all."""
+CANDIDATES: Final = 500
+SHOWN: Final = 5
+
+
+def calibrate(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUNS", help="A CSV file of measured runs, or logs of one run each.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="NAME", help="Library name or JSON file of the system.")
+    ] = None,
+    parameters: Annotated[
+        str | None, typer.Option("--parameters", metavar="A,B", help="Parameters to fit; chosen by the runs if absent.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of all runs that do not give it.")
+    ] = None,
+    base: Annotated[
+        str, typer.Option("--from", metavar="NAME", help="Calibration to start from: library name or JSON file.")
+    ] = "global",
+    name: Annotated[str, typer.Option("--name", help="Name of the calibration; made from the system if absent.")] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the calibration (.json).")
+    ] = None,
+    scenario: Annotated[
+        Path | None, typer.Option("--scenario", metavar="FILE", help="Show how this scenario's best executions change.")
+    ] = None,
+    template: Annotated[bool, typer.Option("--template", help="Print the table to fill in, and nothing else.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Fit a few parameters of the calibrated model to measured runs of one system.
+
+    RUNS is a table with the columns of --template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan with the
+    arguments that they print, one run per log. A run that cannot be used is listed with the reason and not fitted. The
+    values start from the library's calibration and move as far as the runs justify; errors after the fit are those of
+    runs that were left out of it, where there are enough.
+
+    \b
+    Examples:
+      shardscape calibrate --template > runs.csv
+      shardscape calibrate runs.csv --system h100_80g_sxm --out ours.json
+      shardscape calibrate run1.log run2.log --system b200 --set vocab=128256
+
+    Exit code 1 when no run can be used, 2 for files or parameters that are not understood, 3 when --out cannot be
+    written.
+    """
+    from engine import calibrate as calibration
+
+    if template:
+        write(calibration.template().rstrip("\n"))
+        return
+    if not runs:
+        raise calibration.CalibrateError("RUNS is missing; name a CSV file or logs, or use --template for a table.")
+    if system is None:
+        raise calibration.CalibrateError("--system is missing; name one of `shardscape systems list`, or a file.")
+    import hardware
+    from engine.calibrated import parameters_of
+
+    if out is not None:
+        _check_out(out)
+    start = hardware.load_calibration(base)
+    measured = calibration.read_paths(runs, calibration.parse_given(given or []))
+    checked = calibration.check(measured, hardware.load(system), parameters_of(start))
+    if not checked.accepted.any():
+        _refused(checked, json)
+        raise typer.Exit(ExitCode.NOTHING)
+    chosen = None if parameters is None else [word.strip() for word in parameters.split(",") if word.strip()]
+    outcome = calibration.calibrate(checked, chosen, start)
+    found = calibration.document(outcome, name)
+    ranked = None if scenario is None else _ranked(scenario, outcome)
+    if json:
+        write(as_json(_document(outcome, found, ranked)))
+    else:
+        _print(outcome, found, ranked)
+    if out is not None:
+        _write_out(found, out)
+        if not json:
+            write(f"The calibration is in {out}.")
+
+
+def _check_out(path: Path) -> None:
+    """Says so before fitting where writing could only fail after it."""
+    from engine.table_files import TableWriteError
+
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
+
+
+def _write_out(found: Calibration, path: Path) -> None:
+    """Writes the calibration; the file appears when it is whole."""
+    import hardware
+    from engine.table_files import TableWriteError
+
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_text(as_json(hardware.calibration_document(found)) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
+        raise TableWriteError(f"{path} cannot be written: {told}.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _rows(checked: Checked) -> list[dict[str, Any]]:
+    """Every refused row."""
+    return [
+        {"row": checked.labels[row], "id": str(checked.table["id"].iloc[row]), "reason": str(checked.reason[row]),
+         "reason_text": str(checked.reason_text[row]), "missing": list(checked.missing[row])}
+        for row, accepted in enumerate(checked.accepted) if not accepted
+    ]  # fmt: skip
+
+
+def _refused(checked: Checked, json: bool) -> None:
+    refused = _rows(checked)
+    if json:
+        write(as_json({"rows": len(checked.labels), "accepted": 0, "refused": refused}))
+        return
+    write(f"None of the {len(checked.labels):,} runs can be used.")
+    _print_refused(refused)
+
+
+def _print_refused(refused: list[dict[str, Any]]) -> None:
+    write()
+    rows = [(row["row"], row["reason_text"]) for row in refused[:LISTED]]
+    write(text_table(("refused", "because"), rows, left=(0, 1)))
+    if len(refused) > LISTED:
+        write(f"and {len(refused) - LISTED:,} more; --json lists all.")
+
+
+def _print(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> None:
+    checked = outcome.checked
+    refused = _rows(checked)
+    write(f"{outcome.rows:,} of {len(checked.labels):,} runs used; configurations: {outcome.configurations:,}.")
+    if refused:
+        _print_refused(refused)
+    write()
+    lines = [
+        (item.about.label, item.about.name, f"{item.prior:.4g}", f"{item.value:.4g}", f"{item.value / item.prior:.2f}",
+         f"{item.value_range[0]:.3g} to {item.value_range[1]:.3g}", f"{100 * item.learned:.0f} %")
+        for item in outcome.estimates
+    ]  # fmt: skip
+    head = ("parameter", "name", "before", "after", "ratio", "90 % range", "from the runs")
+    write(text_table(head, lines, left=(0, 1)))
+    write()
+    errors = [("before the fit", outcome.errors_before), ("the fitted runs", outcome.errors_after)]
+    if outcome.errors_unseen is not None:
+        errors.insert(1, ("left out of the fit", outcome.errors_unseen))
+    rows = [
+        [title, f"{values['rows']:,.0f}", *(_decimal(values[key]) for key in ("mean", "median", "p90", "bias"))]
+        for title, values in errors
+    ]
+    write(text_table(("error [%]", "runs", "mean", "median", "p90", "bias"), rows))
+    write()
+    write(outcome.verdict)
+    if outcome.known:
+        write(f"{outcome.known:,} of the runs the library's calibration was fitted on too; it has seen them before.")
+    if ranked is not None:
+        write()
+        _print_ranked(ranked)
+    write()
+    write(f"Calibration {found.name} of {found.system}.")
+
+
+def _print_ranked(ranked: Reranked) -> None:
+    rows = [
+        [f"{row['rank_after']:.0f}", f"{row['rank_before']:.0f}", f"{row['rate_before']:.4g}",
+         f"{row['rate_after']:.4g}",
+         *(f"{row[name]:.0f}" for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size"))]
+        for row in ranked.table.head(SHOWN).to_dict("records")
+    ]  # fmt: skip
+    head = ("rank", "before", "samples/s before", "after", "TP", "PP", "DP", "microbatch")
+    write(text_table(head, rows, left=()))
+    told = "The best stays the best."
+    if ranked.changed:
+        told = f"Another execution is best now, {100 * ranked.gain:.1f} % faster than the old best."
+    write(f"{told} Kendall's tau between the orders of {len(ranked.table):,} executions: {_decimal(ranked.tau, 2)}.")
+
+
+def _ranked(path: Path, outcome: Outcome) -> Reranked:
+    """The scenario's best executions and the best of every cell, ranked by both calibrations."""
+    import numpy as np
+
+    from engine import Scenario, best_of
+    from engine.calibrate import CalibrateError, rerank
+    from engine.scenario import ScenarioError
+    from models.documents import read_json
+
+    scenario = Scenario.from_document(read_json(path, "scenario", ScenarioError), str(path))
+    found = best_of(scenario, k=CANDIDATES, by_cell=True)
+    if not found:
+        raise CalibrateError(f"{path}: no execution of this scenario runs, so there is none to rank.")
+    ids = set(found.top["id"].astype(int))
+    if found.by_cell is not None:
+        ids |= {int(ident) for ident in found.by_cell["id"].dropna() if ident >= 0}
+    table = scenario.space.table(np.array(sorted(ids), np.int64))
+    return rerank(scenario.model, scenario.system, table, outcome.before, outcome.after)
+
+
+def _document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> dict[str, Any]:
+    import hardware
+
+    checked = outcome.checked
+    return {
+        "rows": len(checked.labels), "accepted": outcome.rows, "refused": _rows(checked),
+        "configurations": outcome.configurations, "held_out": outcome.held_out.described, "helps": outcome.helps,
+        "verdict": outcome.verdict, "errors_before": dict(outcome.errors_before),
+        "errors_unseen": None if outcome.errors_unseen is None else dict(outcome.errors_unseen),
+        "errors_fitted": dict(outcome.errors_after), "influence": dict(outcome.influence),
+        "calibration": hardware.calibration_document(found),
+        "ranking": None if ranked is None else {
+            "changed": ranked.changed, "gain": ranked.gain, "tau": ranked.tau,
+            "best": ranked.table.head(CANDIDATES).to_dict("records"),
+        },
+    }  # fmt: skip
+
+
+def _decimal(value: float, decimals: int = 1) -> str:
+    return f"{value:,.{decimals}f}" if math.isfinite(value) else "-"
