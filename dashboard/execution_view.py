@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
+from dashboard import state, training_run
 from dashboard.charts import markup
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.template import in_sentence
@@ -81,6 +81,8 @@ def render(exploration: Exploration, mode: str) -> None:
         bandwidths(exploration, row)
     with high.container(border=True, gap="xsmall", height="stretch"):
         formula_panel(exploration, row)
+    with st.container(border=True, gap="xsmall"):
+        training_run.panel(row)
 
 
 def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:

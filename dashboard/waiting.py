@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import streamlit as st
 
 from dashboard.charts.markup import head
@@ -35,7 +37,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         if job.exploration.total == 0:
             _nothing(scenario)
             st.stop()
-        return job.exploration
+        return _seen_with(job.exploration, scenario)
     if job.state == "cancelled":
         st.info("Exploring was cancelled before it was done; nothing was kept.", icon=":material/cancel:")
         _again(server, scenario, watcher, "Explore again")
@@ -43,6 +45,18 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         st.error(literal(job.problem), icon=":material/error:")
         _again(server, scenario, watcher, "Try again")
     return st.stop()
+
+
+def _seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
+    """An exploration under the scenario that was asked for: one may differ from it in names, prices and sources, which
+    results do not depend on and pages show."""
+    if exploration.scenario == scenario:
+        return exploration
+    rows = exploration.rows  # opened once, for all copies
+    found = copy.copy(exploration)
+    found.scenario = scenario
+    assert found.rows is rows
+    return found
 
 
 def _again(server: Runner, scenario: Scenario, watcher: str, label: str) -> None:

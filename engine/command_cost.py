@@ -93,7 +93,7 @@ def cost(
     """
     import hardware
     import models
-    from engine.derived import CONVENTIONS, RunInputs, token_flops, training_run, utilisation
+    from engine.derived import CONVENTIONS, RunInputs, parameter_count, token_flops, training_run, utilisation
 
     network, machine = models.load(model), hardware.load(system)
     flops = token_flops(network)
@@ -108,12 +108,7 @@ def cost(
         machine, tokens=tokens, usd_low=low, usd_high=high, power_w=power, power_share=power_share, pue=pue,
         mtbf_h=mtbf, bytes_per_parameter=checkpoint, storage_gb_per_s=storage, restart_s=restart, interval_s=interval,
     )  # fmt: skip
-    parameters = network.parameters
-    if parameters is None:
-        from models.parameters import parameters as counted
-
-        parameters = counted(network.architecture_or_assumed())
-    run = training_run(inputs, tokens_per_s=rate, num_procs=count, parameters=float(parameters))
+    run = training_run(inputs, tokens_per_s=rate, num_procs=count, parameters=float(parameter_count(network)))
     kind = _datatype(machine, datatype or speed.get("datatype", ""))
     peak = machine.matrix[kind].tflops * 1e12
     used = {

@@ -11,6 +11,7 @@ from engine.derived.flops import (
     TokenFlops,
     architecture_flops,
     block_flops,
+    parameter_count,
     token_flops,
 )
 from engine.derived.inputs import INPUTS, DerivedError, Input, RunInputs
@@ -45,6 +46,7 @@ __all__ = [
     "daly_interval",
     "energy_kwh",
     "expected_seconds",
+    "parameter_count",
     "processor_hours",
     "seconds_for_tokens",
     "token_flops",

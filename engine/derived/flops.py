@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from models import Architecture, BlockShape, Model
-from models.parameters import attention_weights, expert_weights, mlp_weights
+from models.parameters import attention_weights, expert_weights, mlp_weights, parameters
 
 __all__ = [
     "BLOCK_FORMULA",
@@ -27,6 +27,7 @@ __all__ = [
     "TokenFlops",
     "architecture_flops",
     "block_flops",
+    "parameter_count",
     "token_flops",
 ]
 
@@ -100,6 +101,14 @@ def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
     if recipe == "calculon":
         return block_flops(model.require_block())
     return architecture_flops(model.architecture_or_assumed(), model.seq_size)
+
+
+def parameter_count(model: Model) -> int:
+    """All weights of a model, every expert included; with an assumed embedding where none is recorded.
+
+    See `models.Model.architecture_or_assumed`.
+    """
+    return parameters(model.architecture_or_assumed())
 
 
 def block_flops(block: BlockShape) -> TokenFlops:

@@ -30,6 +30,10 @@ class Input:
     source: str
     """Where the default comes from."""
 
+    def accepts(self, value: object) -> bool:
+        """Whether a value is a number within the bounds."""
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
+
 
 _LLAMA_GPUS, _LLAMA_DAYS, _LLAMA_INTERRUPTIONS = 16_384, 54, 419
 
@@ -151,7 +155,6 @@ class RunInputs:
 def _check(one: Input, value: Any, *, optional: bool) -> None:
     if value is None and optional:
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and one.low <= value <= one.high):
+    if not one.accepts(value):
         unit = f" [{one.unit}]" if one.unit else ""
         raise DerivedError(f"{one.name} is {shown(value)}; it must be a number from {one.low:g} to {one.high:g}{unit}.")

@@ -1,0 +1,234 @@
+"""The Execution page's panel on a whole training run: time with failures, money, energy, and what they rest on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts import markup
+from dashboard.derived import MFU_FORMULA, token_flops, utilisation
+from dashboard.format import ABSENT, count, days, format_value, gibibytes, percent, plain
+from dashboard.text import literal
+from engine import Scenario, derived
+from engine.derived import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, Input, RunInputs, TrainingRun
+from hardware import System
+
+__all__ = ["panel"]
+
+_NUMBER: Final = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?")
+_COLUMNS: Final = 4
+_BILLION: Final = 1e9
+_PARTS: Final = {
+    "compute": "Computing that counts",
+    "writing": "Writing checkpoints",
+    "restarting": "Restarting",
+    "lost": "Thrown away by failures",
+}
+
+
+@st.fragment
+def panel(row: Mapping[str, Any]) -> None:
+    """The inputs, what follows from them, and by which formulas."""
+    scenario = state.current_scenario()
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head("What a training run takes", "failures, checkpoints, price and power as below"))
+        st.space("stretch")
+        place = st.empty()
+    if not row["training"]:
+        st.caption("This execution does not train.")
+        return
+    strip = st.container()
+    given = _inputs(scenario.system)
+    try:
+        run = derived.training_run(
+            RunInputs.of(scenario.system, **given),
+            tokens_per_s=float(row["sample_rate"]) * scenario.model.seq_size,
+            num_procs=scenario.num_procs,
+            parameters=float(derived.parameter_count(scenario.model)),
+        )
+    except DerivedError as problem:
+        strip.warning(literal(_in_words(str(problem))), icon=":material/block:")
+        return
+    with strip:
+        st.html(markup.figure_strip(tiles(scenario, row, run)))
+        shares = [(words, percent(getattr(run.parts, name) / run.wall_s, 2)) for name, words in _PARTS.items()]
+        st.html(markup.facts(shares))
+    with place.popover("Formulas", type="tertiary", icon=":material/function:", help="Every figure, and its source."):
+        _formulas(scenario, row, run)
+
+
+def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[markup.Tile]:
+    """The headline figures of a training run."""
+    flops, rate = token_flops(scenario), float(row["sample_rate"])
+    peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
+    done = derived.utilisation(
+        flops.hardware(row["activation_recompute"]), run.tokens_per_s, float(run.num_procs), peak
+    )
+    causal = percent(utilisation(scenario, rate, convention="causal"))
+    cost, each = _money(run.usd), _money(run.usd_per_billion)
+    energy = run.energy_kwh
+    return [
+        markup.Tile("Wall-clock time", days(run.wall_s), f"{days(run.compute_s)} without failures",
+                    formula=OUTPUTS["wall_s"].formula),
+        markup.Tile("GPU-hours", _large(run.proc_hours), f"{count(run.tokens_per_s)} tokens/s",
+                    formula=OUTPUTS["proc_hours"].formula),
+        markup.Tile("Cost", cost, f"{each} per 1 bn tokens" if run.usd else "no price recorded",
+                    formula=OUTPUTS["usd"].formula),
+        markup.Tile("Energy", ABSENT if energy is None else f"{_large(energy / 1e3)} MWh",
+                    "no power recorded" if run.kwh_per_billion is None
+                    else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per 1 bn tokens",
+                    formula=OUTPUTS["energy_kwh"].formula),
+        markup.Tile("Goodput", percent(run.goodput), f"{_large(run.failures)} failures expected",
+                    formula=OUTPUTS["goodput"].formula),
+        markup.Tile("Checkpoint every", _span(run.interval_s),
+                    f"{_span(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
+                    formula=f"{OUTPUTS['daly_s'].formula} ({OUTPUTS['daly_s'].source})"),
+        markup.Tile("HFU", percent(done), f"MFU causal {causal}",
+                    formula=f"{HFU_FORMULA}; {CONVENTIONS['full']}. MFU = {MFU_FORMULA}; causal: "
+                            f"{CONVENTIONS['causal']}"),
+    ]  # fmt: skip
+
+
+def _inputs(system: System) -> dict[str, float]:
+    """The number fields; returns what differs from the defaults."""
+    defaults = asdict(RunInputs.of(system))
+    given: dict[str, float] = {}
+    names = list(INPUTS)
+    for start in range(0, len(names), _COLUMNS):
+        for place, name in zip(st.columns(_COLUMNS, gap="small"), names[start : start + _COLUMNS], strict=False):
+            with place:
+                value = _field(INPUTS[name], defaults[name], system)
+            if value is not None:
+                given[name] = value
+    # One price is enough where the system has none.
+    for one, other in (("usd_low", "usd_high"), ("usd_high", "usd_low")):
+        if one in given and other not in given and defaults[other] is None:
+            given[other] = given[one]
+    return given
+
+
+def _field(one: Input, default: float | None, system: System) -> float | None:
+    """One number field, bound to the link; None where nothing but the default is wanted."""
+    link, key = f"execution_run_{one.name}", f"_execution_run_{one.name}"
+    scale, unit = _shown(one)
+    text = state.url_value(link, "", _NUMBER)
+    value = float(text) if text else None
+    if value is not None and not one.accepts(value):
+        st.caption(f":orange[The link's {literal(one.label)} is out of range; the default stands.]")
+        value = None
+    st.session_state[key] = None if value is None and default is None else (
+        (default if value is None else value) or 0.0) / scale  # fmt: skip
+
+    def changed() -> None:
+        now = st.session_state[key]
+        new = None if now is None else float(f"{now * scale:.12g}")
+        state.set_url_value(link, None if new is None or new == default or not one.accepts(new) else f"{new:.12g}")
+
+    st.number_input(
+        f"{_on_page(one.label)}{unit and f' [{unit}]'}", one.low / scale, one.high / scale, key=key, on_change=changed,
+        format="%.6g", placeholder="the optimum" if one.name == "interval_s" else "not recorded",
+        help=literal(f"{_on_page(one.description)} Default: {_source(one, system)}."), step=_step(default, scale),
+    )  # fmt: skip
+    return value
+
+
+def _shown(one: Input) -> tuple[float, str]:
+    """(size of the unit on screen, its name)."""
+    if one.name == "tokens":
+        return _BILLION, "bn"
+    return 1.0, _on_page(one.unit)
+
+
+def _step(default: float | None, scale: float) -> float:
+    """A round number near a tenth of the default."""
+    return float(f"{default / scale / 10:.1g}") if default else 1.0
+
+
+def _source(one: Input, system: System) -> str:
+    facts = system.accelerator
+    if one.name in ("usd_low", "usd_high") and facts is not None and facts.usd_source:
+        return facts.usd_source
+    return one.source
+
+
+def _in_words(problem: str) -> str:
+    """A message of the engine with the names that the page has for the inputs."""
+    for one in INPUTS.values():
+        problem = re.sub(rf"\b{one.name}\b", one.label, problem)
+    return _on_page(problem)
+
+
+def _on_page(text: str) -> str:
+    """A text of the engine, which calls processors what they are called here."""
+    return text.replace("Processor", "GPU").replace("processor", "GPU")
+
+
+def _formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> None:
+    st.caption("δ is writing a checkpoint, M the time between failures of the run, R a restart, τ the interval taken. "
+               "Money and energy are those of the wall-clock time.")  # fmt: skip
+    table = pd.DataFrame(
+        [(_on_page(one.label), _value(one.name, one.unit, run), _on_page(one.formula), one.source)
+         for one in OUTPUTS.values()],
+        columns=["Figure", "value", "formula", "source"],
+    )  # fmt: skip
+    st.dataframe(table, hide_index=True, height="content", width=860, key="execution_run_formulas",
+                 alt="Every figure of the training run with its formula")  # fmt: skip
+    sources = pd.DataFrame(
+        [(_on_page(one.label), "the optimum" if value is None and one.name == "interval_s" else ABSENT if value is None
+          else _on_page(f"{plain(value)} {one.unit}".strip()),
+          _source(one, scenario.system) if not state.url_value(f"execution_run_{one.name}", "", _NUMBER) else "given")
+         for one in INPUTS.values() for value in [getattr(run.inputs, one.name)]],
+        columns=["Assumption", "value", "from"],
+    )  # fmt: skip
+    st.dataframe(sources, hide_index=True, height="content", width=860, key="execution_run_sources",
+                 alt="Every assumption of the training run with its source")  # fmt: skip
+    rate = float(row["sample_rate"])
+    st.caption(literal(
+        f"MFU = {MFU_FORMULA}: {percent(utilisation(scenario, rate))} with {CONVENTIONS['full']}, "
+        f"{percent(utilisation(scenario, rate, convention='causal'))} with {CONVENTIONS['causal']}. "
+        f"HFU: {HFU_FORMULA}."
+    ))  # fmt: skip
+
+
+def _value(name: str, unit: str, run: TrainingRun) -> str:
+    """A figure as the table of formulas shows it."""
+    if name == "usd":
+        return _money(run.usd)
+    value = getattr(run, name)
+    if value is None:
+        return ABSENT
+    if unit == "s":
+        return days(value) if value >= 86_400 else _span(value)
+    if unit == "bytes":
+        return gibibytes(value)
+    if unit == "fraction":
+        return percent(value)
+    return f"{_large(value)} {unit}".strip()
+
+
+def _span(seconds: float) -> str:
+    """A time that may be a fraction of a second or hours."""
+    if seconds < 120:
+        return format_value("total_time", seconds)
+    return f"{plain(seconds / 3600)} h" if seconds >= 7200 else f"{plain(seconds / 60)} min"
+
+
+def _large(value: float) -> str:
+    """Three digits: "30.9 M", "873,000", "17.2"."""
+    return count(value) if value >= 1e6 else plain(float(f"{value:.3g}"))
+
+
+def _money(usd: tuple[float, float] | None) -> str:
+    """A range of dollars: "$0.960–2.62 M"."""
+    if usd is None:
+        return ABSENT
+    low, high = usd
+    size, letter = next((pair for pair in ((1e9, "bn"), (1e6, "M"), (1e3, "k")) if high >= pair[0]), (1.0, ""))
+    first, last = (plain(float(f"{value / size:.3g}")) for value in (low, high))
+    return f"${first if low == high else f'{first}–{last}'} {letter}".strip()
