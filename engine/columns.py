@@ -130,7 +130,7 @@ STATISTICS: Final[tuple[Column, ...]] = tuple(
 """The 96 results of an execution that runs."""
 
 EXTENSION_STATISTICS: Final[tuple[Column, ...]] = tuple(
-    Column(name, label, short, unit, "statistic", "float64", group, better, description, headline=True)
+    Column(name, label, short, unit, "statistic", "float64", group, better, description, headline=unit == "s")
     for name, label, short, unit, group, better, description in EXTENSION_STATISTIC_ROWS
 )
 """The results that the calibrated cost model has beside the 96."""
@@ -159,7 +159,8 @@ def statistics_of(cost_model: str) -> tuple[Column, ...]:
 
 def headline_of(cost_model: str) -> tuple[Column, ...]:
     """The statistics stored for every feasible execution under a cost model."""
-    return HEADLINE if cost_model == "calculon" else (*HEADLINE, *EXTENSION_STATISTICS)
+    further = tuple(column for column in EXTENSION_STATISTICS if column.headline)
+    return HEADLINE if cost_model == "calculon" else (*HEADLINE, *further)
 
 
 def stored_of(cost_model: str) -> tuple[Column, ...]:

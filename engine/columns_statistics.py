@@ -265,5 +265,11 @@ EXTENSION_STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (
      "Time of one step lost to sending tokens to their experts and back."),
     ("overhead_time", "Host and stragglers", "overhead", "s", _TIME, "lower",
      "Time of one step lost to the host's work between steps and to waiting for the slowest of many GPUs."),
+    ("logit_space", "Logits", "logits", "bytes", _MEMORY, "lower",
+     "Space of the logits of one microbatch, their 32-bit copy and its gradient, on the last stage."),
+    ("temporary_space", "Temporaries", "temp.", "bytes", _MEMORY, "lower",
+     "Space of weight gradients before they are added up, or of gathered blocks of sharded weights."),
+    ("reserve_space", "Reserve", "reserve", "bytes", _MEMORY, "lower",
+     "Memory of a GPU that is not for tensors: driver context and buffers of collectives. Stated, not computed."),
 )  # fmt: skip
-"""Results of the calibrated cost model beyond the 96; 0 in the other."""
+"""Results of the calibrated cost model beyond the 96; 0 in the other. Those in seconds are stored for every row."""

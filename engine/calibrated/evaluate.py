@@ -1,0 +1,218 @@
+"""Evaluating a table of executions with the calibrated cost model."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from engine import reasons
+from engine.calibrated.build import model_shapes
+from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
+from engine.calibrated.figures import offload_repeats, step_part, with_exchange
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.memory import StageMemory, stage_memory
+from engine.calibrated.offload import RESERVE, BlockMoves, exposed, tiers
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.step import BlockLevel, block_level, pipeline_level, straggling, update_level
+from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
+from engine.derived.flops import token_flops
+from engine.outcome import outcome_table, words_array
+from hardware import System
+from models import Model
+
+__all__ = ["block_moves", "evaluate_calibrated", "link_rate", "perfect_seconds"]
+
+Numbers = npt.NDArray[np.int16]
+
+CHUNK = 16_384
+"""Rows at a time: bounds the memory for intermediate arrays."""
+
+GIB = 2.0**30
+GIGA, TERA = 1e9, 1e12
+
+
+def perfect_seconds(model: Model, system: System, datatype: str) -> float:
+    """Seconds per sample that the model's arithmetic would take one processor at its peak in `datatype` [s].
+
+    Attention counted in full (see `engine.derived.flops`), so that `total_efficiency` is the usual model-FLOP
+    utilisation.
+    """
+    return token_flops(model).model() * model.seq_size / (system.matrix[datatype].tflops * TERA)
+
+
+def link_rate(system: System, p: Parameters) -> float:
+    """Sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 where there is none."""
+    return system.mem2.bandwidth_gb_per_s * GIGA * p.scale_out if system.mem2.capacity_gib > 0 else 0.0
+
+
+def block_moves(case: Case, level: BlockLevel, stage: StageMemory) -> BlockMoves:
+    """What offloading moves on the first stage, which holds most activations."""
+    routed = case.model.experts > 0
+    blocks = np.maximum(stage.blocks, 1.0)
+    return BlockMoves(
+        stage.weights / blocks,
+        stage.activations / (blocks * np.maximum(stage.flying, 1e-30)),
+        stage.gradients + stage.optimizer,
+        np.where(routed, level.sparse.forward, level.dense.forward),
+        np.where(routed, level.sparse.backward, level.dense.backward),
+    )
+
+
+def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Parameters) -> pd.DataFrame:
+    """Every statistic of every execution of a table; see `engine.evaluate`.
+
+    Extensions that the table lacks are added with what they default to. Of the 96 statistics those that describe
+    layers as Calculon does are not a number here.
+    """
+    found, reason, malformed = read(model, system, table)
+    columns = statistics_of("calibrated")
+    values = np.full((len(columns), len(reason)), np.nan)
+    needs = np.zeros((2, len(reason)))
+    rows = np.flatnonzero(reason == reasons.FITS)
+    for start in range(0, len(rows), CHUNK):
+        here = rows[start : start + CHUNK]
+        part = {name: array[here] for name, array in found.items()}
+        case = case_of_fields(model, system, part)
+        figures = _figures(model, system, part, case, p)
+        need = (figures["proc_mem_tier1_cap_req"], figures["proc_mem_tier2_cap_req"])
+        needs[0, here], needs[1, here] = need
+        over = [tier > memory.capacity_gib * GIB for tier, memory in zip(need, (system.mem1, system.mem2), strict=True)]
+        numbers = [reasons.number_of(code) for code in ("memory_tier1", "memory_tier2")]
+        reason[here] = np.where(over[0], numbers[0], np.where(over[1], numbers[1], reasons.FITS))
+        fits = ~(over[0] | over[1])
+        for position, column in enumerate(columns):
+            if column.name in figures:
+                values[position, here[fits]] = np.broadcast_to(figures[column.name], len(here))[fits]
+    given = _given(system, table, found)
+
+    def quantities(chosen: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
+        return _quantities(model, system, given, found, needs, chosen, code)
+
+    return outcome_table(given, columns, reason, malformed, values, quantities)
+
+
+def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
+    """The fields as given, with the extensions that were not."""
+    added = defaults(system, found)
+    columns: dict[str, Any] = {}
+    for column in ALL_FIELDS:
+        if column.name in table.columns:
+            columns[column.name] = table[column.name]
+        elif column.choices:
+            columns[column.name] = pd.array(np.array(column.choices, object)[added[column.name]], dtype="str")
+        else:
+            columns[column.name] = added[column.name]
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _figures(model: Model, system: System, part: Fields, case: Case, p: Parameters) -> dict[str, Floats]:
+    """Every statistic that this cost model has, of rows that break no rule."""
+    level = block_level(case, p)
+    flow, once = pipeline_level(case, level, p), update_level(case, p)
+    stages = (stage_memory(case, last=False), stage_memory(case, last=True))
+    flags = [part[name].astype(np.float64) for name in ("weight_offload", "activations_offload", "optimizer_offload")]
+    moves = block_moves(case, level, stages[0])
+    offloads = dict(zip(("weights", "activations", "state"), flags, strict=True))
+    moved = exposed(
+        moves, rate=link_rate(system, p), **offloads, repeats=offload_repeats(case, stages[0].blocks),
+        optimizer=once.optimizer,
+    )  # fmt: skip
+    batch = part["batch_size"].astype(np.float64)
+    datatype = part["datatype"]
+    each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
+    perfect = each[datatype] * batch / part["num_procs"]
+    step = step_part(flow, once, moved, perfect)
+    exchanged = with_exchange(
+        step, once.exchange, case.software.overlap_data, straggling=straggling(case, p), batch=batch, perfect=perfect,
+        p=p,
+    )  # fmt: skip
+    first, second = tiers(stages, **offloads)
+    larger = stages[0].peak() >= stages[1].peak()
+    memory = {
+        item.name: np.where(larger, getattr(stages[0], item.name), getattr(stages[1], item.name))
+        for item in fields(StageMemory)
+    }
+    full = part["activation_recompute"] == 0
+    return {
+        **step.metrics,
+        **exchanged,
+        "proc_mem_tier1_cap_req": first,
+        "proc_mem_tier2_cap_req": second,
+        "weight_space": memory["weights"],
+        "weight_grad_space": memory["gradients"],
+        "optimizer_space": memory["optimizer"],
+        "act_space": np.where(full, memory["working"], memory["activations"] + memory["working"]),
+        "act_checkpoint_size": np.where(full, memory["activations"], 0.0),
+        "act_grad_space": np.zeros(len(batch)),
+        "logit_space": memory["logits"],
+        "temporary_space": memory["temporaries"],
+        "reserve_space": np.full(len(batch), RESERVE),
+        "block_weight_space": moves.weights,
+        "block_act_storage_space": moves.activations,
+        "block_fw_time": moves.forward,
+        "dp_comm_link_time": once.exchange,
+        "act_offload_bw_req": moves.activations / moves.forward,
+        "weight_offload_bw_req": moves.weights / moves.forward,
+        "useful_flops": np.asarray(token_flops(model).model() * model.seq_size * batch / part["num_procs"]),
+    }
+
+
+def _quantities(
+    model: Model,
+    system: System,
+    given: pd.DataFrame,
+    found: Fields,
+    needs: Floats,
+    rows: npt.NDArray[np.intp],
+    code: str,
+) -> dict[str, Any]:
+    """The numbers and words that a reason's sentence uses, for the rows of one reason."""
+    shapes = model_shapes(model)
+    f = {name: array[rows] for name, array in found.items()}
+    result: dict[str, Any] = {
+        "product": f["tensor_par"] * f["pipeline_par"] * f["data_par"] * f["context_par"],
+        "expert_ranks": f["tensor_par"] * f["context_par"] * f["data_par"],
+        "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
+        "blocks_per_proc": int(shapes.num_blocks) // np.maximum(f["pipeline_par"], 1),
+        "batch_seq": f["microbatch_size"] * model.seq_size,
+        "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
+        "seq_size": model.seq_size,
+        **{name: int(getattr(shapes, name)) for name in ("hidden", "feedforward", "attn_heads", "key_value_heads")},
+        **{name: int(getattr(shapes, name)) for name in ("num_blocks", "experts")},
+    }
+    for column in ALL_FIELDS:
+        if column.dtype == "str":
+            text = given[column.name].iloc[rows].astype(str).str.slice(0, 60)
+            result[column.name] = pa.array(text, pa.string())
+        else:
+            result[column.name] = f[column.name]
+    for tier, (name, memory) in enumerate((("memory_tier1", system.mem1), ("memory_tier2", system.mem2))):
+        if code == name:
+            need = needs[tier, rows] / GIB
+            result |= {"need": need, "have": memory.capacity_gib, "short": need - memory.capacity_gib}
+    if code in ("unknown_word", "extension_not_positive"):
+        result |= _first_fault(given, f, rows, code)
+    return {name: result[name] for name in reasons.placeholders(code)}
+
+
+def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
+    """Field, value and what is accepted, of the first field of each row that is at fault."""
+    if code == "unknown_word":
+        names = ["datatype", *(column.name for column in EXTENSIONS if column.choices)]
+        wrong = np.array([f[name] < 0 for name in names])
+    else:
+        names = ["context_par", "expert_par", "expert_tensor_par"]
+        wrong = np.array([f[name] < 1 for name in names])
+    which = np.argmax(wrong, axis=0)
+    accepted = [", ".join(DATATYPES if name == "datatype" else by_name(name).choices) for name in names]
+    value = [str(given[names[field]].iloc[row])[:60] for field, row in zip(which.tolist(), rows.tolist(), strict=True)]
+    return {
+        "field": words_array(which, names),
+        "value": pa.array(value, pa.string()),
+        "accepted": words_array(which, accepted),
+    }

@@ -1,0 +1,117 @@
+"""The figures of a step under their registered names, put together from the pipeline, the update and offloading.
+
+The times of the register's group "Time" add up to the step. Where Calculon has one time for what this cost model tells
+apart: forward and backward hold linear layers, attention, element-wise work, launches, embedding and head (a third of
+the last two forward, as one of the head's three products is); data-parallel communication holds gradients, gathers of
+sharded weights and tied embeddings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.offload import Exposed
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.sharding import exposed_exchange
+from engine.calibrated.step import PipelineLevel, Update
+
+__all__ = ["StepPart", "offload_repeats", "step_part", "with_exchange"]
+
+FORWARD_OF_ENDS = 1.0 / 3.0
+
+
+@dataclass(slots=True)
+class StepPart:
+    """A step before gradients are exchanged: the figures that do not depend on it, and what the exchange needs [s].
+
+    `computing` is forward, backward and update; `running` what stragglers stretch; `rest` what comes once besides.
+    """
+
+    metrics: dict[str, Floats]
+    computing: Floats
+    running: Floats
+    rest: Floats
+    window: Floats
+    shared: Floats
+    """Data-parallel communication beside the exchange [s]."""
+
+
+def offload_repeats(case: Case, blocks: Floats) -> Floats:
+    """Blocks x microbatches on the critical path of a step: those of a stage, and of others as the pipeline fills."""
+    layout = case.layout
+    fill = (layout.pipeline_par - 1.0) / layout.pipeline_interleaving
+    return np.asarray(blocks * (case.microbatches + fill))
+
+
+def step_part(flow: PipelineLevel, once: Update, moved: Exposed | None, perfect: Floats) -> StepPart:
+    """The figures of a step that do not depend on how gradients are exchanged.
+
+    Args:
+        flow, once: the pipeline and the update [s].
+        moved: what offloading shows, None if nothing is offloaded.
+        perfect: seconds that the model's arithmetic would take at the peak of the matrix units [s].
+    """
+    computed = flow.linear + flow.attention + flow.elementwise + flow.launch
+    forward = flow.computing + FORWARD_OF_ENDS * flow.ends
+    backward = computed - flow.computing + (1.0 - FORWARD_OF_ENDS) * flow.ends
+    computing = forward + backward + once.optimizer
+    none = np.zeros(np.shape(computing))
+    shown = (none, none, none) if moved is None else (moved.forward, moved.backward, moved.update)
+    metrics = {
+        "compute_efficiency": perfect / computing,
+        "fw_time": forward,
+        "bw_time": backward,
+        "optim_step_time": once.optimizer,
+        "recompute_time": flow.recompute - flow.repeated_exposed,
+        "recomm_exposed_time": flow.repeated_exposed,
+        "bubble_time": flow.bubble,
+        "tp_comm_exposed_time": flow.tensor_exposed,
+        "pp_comm_exposed_time": flow.pipeline_exposed,
+        "fw_offload_exposed_time": shown[0],
+        "bw_offload_exposed_time": shown[1] + shown[2],
+        "offload_mem_bw_req": none if moved is None else moved.bandwidth,
+        "cp_comm_exposed_time": flow.context_exposed,
+        "ep_comm_exposed_time": flow.expert_exposed,
+    }
+    return StepPart(
+        metrics,
+        computing,
+        flow.running + shown[0] + shown[1],
+        once.optimizer + once.tied + shown[2],
+        flow.window,
+        flow.gather_exposed + once.tied,
+    )
+
+
+def with_exchange(
+    part: StepPart,
+    exchange: Floats,
+    overlapped: Floats,
+    *,
+    straggling: Floats,
+    batch: Floats,
+    perfect: Floats,
+    p: Parameters,
+) -> dict[str, Floats]:
+    """The figures that depend on how gradients are exchanged.
+
+    Args:
+        part: the rest of the step.
+        exchange: seconds of the exchange, hidden or not [s]; `overlapped` is 1 where it hides behind computation.
+        straggling: share of the running time that waiting for the slowest processor adds.
+        batch: samples per step. perfect: as for `step_part` [s].
+    """
+    data = exposed_exchange(exchange, overlapped, part.window, p)
+    waiting = (part.running + data) * straggling
+    total = part.running + data + waiting + part.rest + p.step_constant
+    return {
+        "sample_rate": batch / total,
+        "total_time": total,
+        "total_efficiency": perfect / total,
+        "system_efficiency": part.computing / total,
+        "dp_comm_exposed_time": data + part.shared,
+        "overhead_time": waiting + p.step_constant,
+    }
