@@ -1,0 +1,38 @@
+"""Serving: prefill and decode of a model on a system, modelled with the rates of the calibrated cost model.
+
+    from engine import inference
+    found = inference.explore("llama-3-70B", "h100_80g_sxm", num_procs=8, prompt=1024, output=256)
+    found.best, found.frontier
+
+`evaluate` gives the figures of a table of deployments, `explore` those of every deployment of a space. All figures are
+modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
+"""
+
+from engine.inference.assumptions import Assumptions
+from engine.inference.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, STEP_PARTS, by_name
+from engine.inference.deployments import DeploymentTableError
+from engine.inference.evaluate import WorkloadError, evaluate
+from engine.inference.explore import Found, explore
+from engine.inference.reasons import REASONS
+from engine.inference.shapes import not_represented
+from engine.inference.space import DeploymentSpace, ServingLimitError, SpaceTooLarge
+
+__all__ = [
+    "FIELDS",
+    "FIGURES",
+    "HEADLINE",
+    "MEMORY_PARTS",
+    "REASONS",
+    "STEP_PARTS",
+    "Assumptions",
+    "DeploymentSpace",
+    "DeploymentTableError",
+    "Found",
+    "ServingLimitError",
+    "SpaceTooLarge",
+    "WorkloadError",
+    "by_name",
+    "evaluate",
+    "explore",
+    "not_represented",
+]

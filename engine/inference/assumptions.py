@@ -1,0 +1,47 @@
+"""What serving adds to the calibration of training: few numbers, stated, each with its source.
+
+Rates (matrix, memory, networks) are those of the calibration. These numbers are not fitted: serving is modelled, not
+validated against measured serving runs; README says how published figures compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.calibrated.parameters import Parameters
+
+__all__ = ["Assumptions"]
+
+GIB = 2.0**30
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """Stated numbers of a serving framework; units in brackets."""
+
+    reserve_share: float = 0.1
+    """Share of the memory left to context, communication buffers and fragmentation []: vLLM's default
+    (gpu_memory_utilization 0.9)."""
+    graph_memory: float = 2.0 * GIB
+    """Memory of captured graphs [bytes]: vLLM's log names 1 to 3 GiB per processor."""
+    collective_latency: float = 5e-6
+    """Base latency of a collective inside a serving step [s]; one of 8 ranks takes 1.7 times as much. All-reduces of
+    4 KiB over 8 H100 take 5.7 us in TensorRT-LLM's kernel and 9.3 us in vLLM's (sgl-project/sglang pull request 2904);
+    the 34 us of training include what its hosts add."""
+    graph_kernel_start: float = 2e-6
+    """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host; assumed."""
+    step_host: float = 0.5e-3
+    """Scheduling and sampling per step that no framework hides [s]; assumed."""
+    four_bits: float = 4.25
+    """Bits per weight of 4-bit formats with a 16-bit scale for every 64 weights or an 8-bit one for every 32 [bits]."""
+    prefill_chunk: int = 8192
+    """Most prompt tokens in one pass [tokens]: vLLM's default (max_num_batched_tokens)."""
+
+    def parameters(self, p: Parameters, *, captured: bool) -> Parameters:
+        """The calibration with the latency of serving, and the kernel start of captured graphs where there are any."""
+        start = min(self.graph_kernel_start, p.kernel_start) if captured else p.kernel_start
+        return p.model_copy(update={"latency": min(self.collective_latency, p.latency), "kernel_start": start})
+
+    def weight_bytes(self, bits: float) -> float:
+        """Bytes per weight of a linear layer [bytes]."""
+        return self.four_bits / 8.0 if bits == 4 else bits / 8.0

@@ -1,0 +1,91 @@
+"""Which rule a deployment breaks first, and the sentence about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.calibrated.inputs import Floats
+from engine.inference.columns import FIELDS
+from engine.inference.deployments import Deployments
+from engine.inference.figures import Subject
+from engine.inference.reasons import FITS, code_of, number_of, sentence
+
+__all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
+
+BITS = (16, 8, 4)
+GIB = 2.0**30
+Numbers = npt.NDArray[np.int64]
+
+
+def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
+    """Number of the first rule that each deployment breaks before anything is computed; 0 for none [rows]."""
+    model, t, e = subject.shapes, np.maximum(d.tensor_par, 1.0), np.maximum(d.expert_par, 1.0)
+    experts, blocks = float(model.experts), len(subject.pattern.experts)
+    routed = experts > 0
+    dense = not all(subject.pattern.experts)
+    heads = float(model.key_value_heads)
+    latent = bool(model.latent > 0)
+    positive = np.min([getattr(d, column.name) for column in FIELDS if column.dtype == "int64"], axis=0) >= 1
+    context = None if subject.model.architecture is None else subject.model.architecture.max_seq
+    tensor_replicas = t * np.maximum(d.replicas, 1.0)
+    inside = np.mod(t, e) == 0
+    across = (np.mod(e, t) == 0) & (np.mod(tensor_replicas, e) == 0)
+    slices = np.maximum(t / e, 1.0)
+    broken = (
+        ("not_positive", ~positive),
+        ("unknown_bits", ~(np.isin(d.weight_bits, BITS) & np.isin(d.kv_bits, BITS))),
+        ("unknown_launch", d.launch < 0),
+        ("heads_not_divisible", np.mod(float(model.attn_heads), t) != 0),
+        ("kv_heads_not_divisible", (not latent) & (np.mod(heads, t) != 0) & (np.mod(t, heads) != 0)),
+        ("feedforward_not_divisible", dense & (np.mod(float(model.feedforward), t) != 0)),
+        ("pipeline_exceeds_blocks", d.pipeline_par > blocks),
+        ("no_experts", (not routed) & (e != 1)),
+        ("experts_not_divisible", routed & (np.mod(max(experts, 1.0), e) != 0)),
+        ("expert_layout", routed & ~(inside | across)),
+        ("expert_width_not_divisible", routed & (np.mod(float(model.expert_feedforward), slices) != 0)),
+        ("context_too_long", d.prompt + d.output > (np.inf if context is None else context)),
+    )
+    found = np.zeros(len(d), np.int64)
+    for code, where in broken:
+        found = np.where((found == FITS) & where, number_of(code), found)
+    return found
+
+
+def limit_reasons(
+    first_token: Floats, per_token: Floats, ttft_limit: float | None, tpot_limit: float | None
+) -> Numbers:
+    """Number of the first limit that each deployment misses; 0 for none [rows]."""
+    found = np.zeros(len(first_token), np.int64)
+    if ttft_limit is not None:
+        found = np.where(first_token > ttft_limit, number_of("time_to_first_token"), found)
+    if tpot_limit is not None:
+        found = np.where((found == FITS) & (per_token > tpot_limit), number_of("time_per_output_token"), found)
+    return found
+
+
+def reason_text(
+    subject: Subject, number: int, row: Mapping[str, Any], ttft_limit: float | None = None,
+    tpot_limit: float | None = None,
+) -> str:  # fmt: skip
+    """The sentence about one deployment: `row` has its fields, and its figures where the reason is one of them."""
+    if number == FITS:
+        return ""
+    model, architecture = subject.shapes, subject.model.architecture
+    quantities: dict[str, Any] = {column.name: row[column.name] for column in FIELDS} | {
+        "heads": int(model.attn_heads), "kv_heads": int(model.key_value_heads), "feedforward": int(model.feedforward),
+        "blocks": len(subject.pattern.experts), "experts": int(model.experts),
+        "expert_feedforward": int(model.expert_feedforward), "length": int(row["prompt"]) + int(row["output"]),
+        "tensor_replicas": int(row["tensor_par"]) * int(row["replicas"]),
+        "slices": max(int(row["tensor_par"]) // max(int(row["expert_par"]), 1), 1),
+        "context": architecture.max_seq if architecture is not None else None,
+        "ttft": row.get("time_to_first_token"), "ttft_limit": ttft_limit,
+        "tpot": row.get("time_per_output_token"), "tpot_limit": tpot_limit,
+    }  # fmt: skip
+    if "memory_total" in row:
+        need, have = float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB
+        quantities |= {"need": need, "have": have, "short": need - have}
+    return sentence(code_of(number), quantities)

@@ -1,0 +1,128 @@
+"""Figures of a table of deployments, one row each, with the reason where one cannot run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from engine.calibrated.parameters import library_calibration, parameters_of
+from engine.inference.assumptions import Assumptions
+from engine.inference.checks import limit_reasons, reason_text, shape_reasons
+from engine.inference.columns import FIELDS, FIGURES
+from engine.inference.deployments import LAUNCHES, Deployments, deployments_of
+from engine.inference.figures import Subject, figures, grouped
+from engine.inference.reasons import FITS, REASONS, code_of, number_of
+from engine.inputs import ModelLike, SystemLike, model_of, system_of
+from hardware import Calibration
+
+__all__ = ["WorkloadError", "evaluate", "positive", "subject_of"]
+
+MEMORY_FIGURES = ("memory_total", "memory_weights", "memory_kv_cache", "memory_activations", "memory_reserve",
+                  "memory_capacity", "largest_batch", "kv_bytes_per_token")  # fmt: skip
+"""Figures that a deployment that does not fit has too."""
+
+
+class WorkloadError(ValueError):
+    """A length, a limit or a price makes no sense; the message is one sentence."""
+
+
+def subject_of(
+    model: ModelLike, system: SystemLike, *, price: float | None = None, calibration: Calibration | None = None,
+    assumptions: Assumptions | None = None,
+) -> Subject:  # fmt: skip
+    """What is served where. The price is the middle of those recorded with the system where none is given."""
+    found = system_of(system)
+    if price is None:
+        known = None if found.accelerator is None else found.accelerator.usd_per_h
+        price = math.nan if known is None else (known[0] + known[1]) / 2.0
+    elif not (isinstance(price, int | float) and 0 <= price <= 1e6):
+        raise WorkloadError(f"price is {price!r}; it must be from 0 to 1,000,000 USD per processor and hour.")
+    p = parameters_of(calibration or library_calibration())
+    return Subject(model_of(model), found, p, assumptions or Assumptions(), float(price))
+
+
+def positive(name: str, value: float | None) -> float | None:
+    """A limit [s], None for none. Raises `WorkloadError`."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
+        raise WorkloadError(f"{name} is {value!r}; it must be above 0 and at most 1,000,000 seconds.")
+    return float(value)
+
+
+def evaluate(
+    model: ModelLike,
+    system: SystemLike,
+    table: pd.DataFrame | Mapping[str, Any],
+    *,
+    time_to_first_token: float | None = None,
+    time_per_output_token: float | None = None,
+    price: float | None = None,
+    calibration: Calibration | None = None,
+    assumptions: Assumptions | None = None,
+) -> pd.DataFrame:
+    """Evaluate deployments of a model on a system; everything is modelled.
+
+    Args:
+        model, system: name, path or object.
+        table: one deployment per row: tensor_par, pipeline_par, batch, prompt, output; optional expert_par, replicas,
+            weight_bits, kv_bits, launch.
+        time_to_first_token, time_per_output_token: limits [s].
+        price: of a processor [USD per hour].
+        calibration, assumptions: the library's where left out.
+
+    Returns:
+        The fields, status, reason and reason_text, and every figure of `engine.inference.columns`, by row. Deployments
+        that do not fit have their memory, those that make no sense nothing.
+
+    Raises:
+        DeploymentTableError: the table lacks a column or has something that is no number. WorkloadError: a limit or
+        the price makes no sense.
+    """
+    limits = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
+                                                                            time_per_output_token)  # fmt: skip
+    subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
+    d = deployments_of(table)
+    reason = shape_reasons(subject, d)
+    values = {column.name: np.full(len(d), np.nan) for column in FIGURES}
+    rows = np.flatnonzero(reason == FITS)
+    for index in grouped(d.take(rows)):
+        part = rows[index]
+        found = figures(subject, d.take(part))
+        over = found["memory_total"] > subject.accelerator.capacity
+        late = limit_reasons(found["time_to_first_token"], found["time_per_output_token"], *limits)
+        reason[part] = np.where(over, number_of("memory"), late)
+        for name, value in found.items():
+            values[name][part] = value if name in MEMORY_FIGURES else np.where(over, np.nan, value)
+    words = _words(table, d)
+    return _frame(subject, d, words, reason, values, limits)
+
+
+def _words(table: pd.DataFrame | Mapping[str, Any], d: Deployments) -> list[str]:
+    """The launch modes as they were given; nothing is computed for unknown ones, but their reason names them."""
+    given = [str(word) for word in table["launch"]] if "launch" in table else [""] * len(d)
+    return [LAUNCHES[int(n)] if n >= 0 else word for n, word in zip(d.launch.tolist(), given, strict=True)]
+
+
+def _frame(
+    subject: Subject, d: Deployments, words: list[str], reason: Any, values: Mapping[str, Any],
+    limits: tuple[float | None, float | None],
+) -> pd.DataFrame:  # fmt: skip
+    columns: dict[str, Any] = {
+        column.name: getattr(d, column.name).astype(np.int64) for column in FIELDS if column.dtype == "int64"
+    }
+    columns = {column.name: columns.get(column.name, words) for column in FIELDS}
+    numbers = reason.tolist()
+    columns["status"] = ["ok" if number == FITS else REASONS[number - 1].status for number in numbers]
+    columns["reason"] = [code_of(number) for number in numbers]
+    frame = pd.DataFrame({**columns, "reason_text": "", **values})
+    texts = [
+        reason_text(subject, number, {str(k): v for k, v in frame.iloc[row].items()}, *limits) if number else ""
+        for row, number in enumerate(numbers)
+    ]
+    frame["reason_text"] = pd.Series(texts, dtype=frame["reason"].dtype, index=frame.index)
+    return frame

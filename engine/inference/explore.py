@@ -1,0 +1,223 @@
+"""Every deployment of a space: what runs within the limits, what is best, what cannot run and how far off it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine.calibrated.inputs import Floats
+from engine.frontier import frontier
+from engine.inference.assumptions import Assumptions
+from engine.inference.checks import limit_reasons, shape_reasons
+from engine.inference.columns import FIELDS, FIGURES, HEADLINE, by_name
+from engine.inference.deployments import LAUNCHES, Deployments
+from engine.inference.evaluate import evaluate, positive, subject_of
+from engine.inference.figures import Subject, figures, grouped, memory_of
+from engine.inference.reasons import FITS, REASONS, number_of
+from engine.inference.space import DeploymentSpace
+from engine.inputs import ModelLike, SystemLike
+from hardware import Calibration, System
+from models import Model
+
+__all__ = ["AXES", "BEST_BY", "Found", "explore"]
+
+AXES = ("tokens_per_s_per_user", "tokens_per_s_per_processor")
+"""The figures of the frontier."""
+BEST_BY = "tokens_per_s_per_processor"
+KEPT = tuple(column.name for column in HEADLINE if column.name != "memory_capacity")
+NEAREST: Mapping[str, str] = {
+    "memory": "memory_total", "time_to_first_token": "time_to_first_token",
+    "time_per_output_token": "time_per_output_token",
+}  # fmt: skip
+"""Reason -> the figure that is nearest to passing where it is lowest."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The deployments of a space. `table` has those that run within the limits, by id, with all headline figures.
+
+    `rejected` counts the others by reason; `nearest` is, for memory and for either limit, the id of the deployment
+    among them that is nearest to passing.
+    """
+
+    model: Model
+    system: System
+    space: DeploymentSpace
+    time_to_first_token: float | None
+    time_per_output_token: float | None
+    price: float | None
+    table: pd.DataFrame
+    rejected: Mapping[str, int]
+    nearest: Mapping[str, int]
+    seconds: float
+    calibration: Calibration | None
+    assumptions: Assumptions | None
+
+    @property
+    def total(self) -> int:
+        """Deployments of the space."""
+        return self.space.total
+
+    @property
+    def feasible(self) -> int:
+        """Deployments that run within the limits."""
+        return len(self.table)
+
+    def top(self, count: int, by: str = BEST_BY) -> pd.DataFrame:
+        """The `count` best deployments by a figure; of equal ones the first.
+
+        Raises ValueError for a figure that has no better direction.
+        """
+        column = by_name(by)
+        if column.better is None or by not in self.table:
+            raise ValueError(f"{by} has no better direction; choose one of {', '.join(KEPT)}.")
+        return self.table.sort_values(by, ascending=column.better == "lower", kind="stable").head(count)
+
+    @cached_property
+    def best(self) -> dict[str, Any] | None:
+        """The deployment with the most output per processor, with every figure; None where none runs."""
+        top = self.top(1)
+        if not len(top):
+            return None
+        return {str(name): value for name, value in self.evaluate_ids([int(top["id"].iloc[0])]).iloc[0].items()}
+
+    @cached_property
+    def frontier(self) -> pd.DataFrame:
+        """The deployments that no other beats in output per user and per processor at once, fastest per user first."""
+        axes = [self.table[name].to_numpy(np.float64) for name in AXES]
+        return self.table.iloc[frontier(axes, ["higher", "higher"])].reset_index(drop=True)
+
+    def evaluate_ids(self, ids: list[int]) -> pd.DataFrame:
+        """Deployments by id with every figure and the parts of a decode step, also such that do not run."""
+        d = self.space.at(np.asarray(ids, np.int64))
+        columns = {column.name: getattr(d, column.name) for column in FIELDS if column.dtype == "int64"}
+        columns["launch"] = [LAUNCHES[int(number)] for number in d.launch]
+        found = evaluate(
+            self.model, self.system, columns, time_to_first_token=self.time_to_first_token,
+            time_per_output_token=self.time_per_output_token, price=self.price, calibration=self.calibration,
+            assumptions=self.assumptions,
+        )  # fmt: skip
+        found.insert(0, "id", np.asarray(ids, np.int64))
+        return found
+
+
+def explore(
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    num_procs: int,
+    prompt: int,
+    output: int,
+    limits: Mapping[str, Any] | None = None,
+    time_to_first_token: float | None = None,
+    time_per_output_token: float | None = None,
+    price: float | None = None,
+    calibration: Calibration | None = None,
+    assumptions: Assumptions | None = None,
+) -> Found:
+    """Evaluate every deployment of a model on a number of processors; everything is modelled.
+
+    Args:
+        model, system: name, path or object.
+        num_procs: processors; every deployment uses all of them.
+        prompt, output: tokens of a request.
+        limits: what a field may be, see `engine.inference.space`.
+        time_to_first_token, time_per_output_token: what is slower does not count as running [s].
+        price: of a processor [USD per hour]; that recorded with the system where left out.
+        calibration, assumptions: the library's where left out.
+
+    Raises:
+        ServingLimitError, WorkloadError: an argument makes no sense. SpaceTooLarge: limit more.
+    """
+    start = time.perf_counter()
+    bounds = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
+                                                                            time_per_output_token)  # fmt: skip
+    subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
+    space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=any(subject.pattern.experts))
+    sweep = _Sweep(subject, space, bounds)
+    sweep.run()
+    rejected = {reason.code: int(n) for reason, n in zip(REASONS, sweep.counts[1:], strict=True) if n}
+    return Found(
+        subject.model, subject.system, space, bounds[0], bounds[1], price, sweep.table(), rejected,
+        {code: each[1] for code, each in sweep.nearest.items()}, time.perf_counter() - start, calibration, assumptions,
+    )  # fmt: skip
+
+
+class _Sweep:
+    """One pass over a space, cheapest checks first: shape by layout, then memory, then time."""
+
+    def __init__(self, subject: Subject, space: DeploymentSpace, bounds: tuple[float | None, float | None]) -> None:
+        self.subject, self.space, self.bounds = subject, space, bounds
+        self.counts = np.zeros(len(REASONS) + 1, np.int64)
+        self.nearest: dict[str, tuple[float, int]] = {}
+        self._ids: list[npt.NDArray[np.int64]] = []
+        self._figures: list[list[Floats]] = []
+
+    def run(self) -> None:
+        """Evaluates everything."""
+        space = self.space
+        if not space.total:
+            return
+        each = space.per_layout
+        firsts = np.arange(len(space.layouts), dtype=np.int64) * each
+        reason = shape_reasons(self.subject, space.at(firsts))
+        np.add.at(self.counts, reason, each)
+        self.counts[FITS] = 0
+        # Layouts with as many stages follow each other, so that groups are large.
+        sound = np.flatnonzero(reason == FITS)
+        for p in np.unique(space.layouts[sound, 1]).tolist():
+            here = sound[space.layouts[sound, 1] == p]
+            ids = (firsts[here, None] + np.arange(each)).ravel()
+            d = space.at(ids)
+            for index in grouped(d):
+                self._group(ids[index], d.take(index))
+
+    def _group(self, ids: npt.NDArray[np.int64], d: Deployments) -> None:
+        need = memory_of(self.subject, d).total
+        over = need > self.subject.accelerator.capacity
+        self._reject("memory", ids[over], need[over])
+        if over.all():
+            return
+        ids, d = ids[~over], d.take(~over)
+        found = figures(self.subject, d)
+        late = limit_reasons(found["time_to_first_token"], found["time_per_output_token"], *self.bounds)
+        for code in ("time_to_first_token", "time_per_output_token"):
+            missed = late == number_of(code)
+            self._reject(code, ids[missed], found[NEAREST[code]][missed])
+        good = late == FITS
+        if good.any():
+            self._ids.append(ids[good])
+            self._figures.append([found[name][good] for name in KEPT])
+
+    def _reject(self, code: str, ids: npt.NDArray[np.int64], distance: Floats) -> None:
+        if not len(ids):
+            return
+        self.counts[number_of(code)] += len(ids)
+        least = int(np.argmin(distance))
+        candidate = (float(distance[least]), int(ids[least]))
+        self.nearest[code] = min(self.nearest.get(code, candidate), candidate)
+
+    def table(self) -> pd.DataFrame:
+        """What runs, by id."""
+        ids = np.concatenate([np.zeros(0, np.int64), *self._ids])
+        order = np.argsort(ids, kind="stable")
+        d = self.space.at(ids[order])
+        columns: dict[str, Any] = {"id": ids[order]}
+        for column in FIELDS:
+            if column.dtype == "int64":
+                columns[column.name] = getattr(d, column.name).astype(np.int64)
+            else:
+                columns[column.name] = pd.Categorical.from_codes(d.launch.astype(np.int8), pd.Index(LAUNCHES))
+        for position, name in enumerate(KEPT):
+            values = [np.zeros(0), *(part[position] for part in self._figures)]
+            columns[name] = np.concatenate(values)[order]
+        columns["memory_capacity"] = np.full(len(ids), float(self.subject.accelerator.capacity))
+        names = ["id", *(column.name for column in FIELDS), *(c.name for c in FIGURES if c.name in columns)]
+        return pd.DataFrame({name: columns[name] for name in names})

@@ -1,0 +1,102 @@
+"""Memory of one processor that serves: weights, KV cache, activations, reserve.
+
+The stage that needs most counts. Every request holds the cache of its full length, so that none is ever put off; the
+cache of a windowed layer ends at its window. Activations are those of a full chunk of prompt tokens beside the batch.
+All parts are linear in the batch, which gives the largest that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.calibrated.inputs import Accelerators, Floats, ModelShapes
+from engine.inference.assumptions import Assumptions
+from engine.inference.deployments import LAUNCHES, Deployments
+from engine.inference.shapes import Stage, cached_elements, held_weights, key_value_heads
+
+__all__ = ["MemoryUse", "kv_bytes_per_token", "memory_use"]
+
+WIDE = 2.0
+"""Bytes per element of embedding, LM head, router and activations."""
+LOGIT = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes on the processor that holds most, arrays [rows]; the four parts add up to `total` [bytes].
+
+    `largest_batch` is how many requests a replica could hold.
+    """
+
+    total: Floats
+    weights: Floats
+    kv_cache: Floats
+    activations: Floats
+    reserve: Floats
+    largest_batch: Floats
+
+
+def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floats:
+    """What one token adds to the KV cache in all blocks, held once [bytes]."""
+    return blocks * cached_elements(model, model.key_value_heads) * kv_bits / 8.0
+
+
+def memory_use(
+    model: ModelShapes, accelerator: Accelerators, d: Deployments, layout: Sequence[Stage], weight_bytes: Floats,
+    a: Assumptions,
+) -> MemoryUse:  # fmt: skip
+    """Memory of deployments with one number of stages and one launch mode [bytes]."""
+    held = held_weights(model, d.tensor_par, d.expert_par)
+    per_token = cached_elements(model, key_value_heads(model, d.tensor_par)) * d.kv_bits / 8.0
+    length = d.prompt + d.output
+    windowed = np.minimum(length, np.where(model.window > 0, model.window, length))
+    captured = d.launch == LAUNCHES.index("graphs")
+    reserve = a.reserve_share * accelerator.capacity + np.where(captured, a.graph_memory, 0.0)
+    sparse = weight_bytes * (held.experts + held.shared) + WIDE * held.router
+    tied = np.any(model.tied_embeddings > 0)
+    found: list[tuple[Floats, Floats, tuple[Floats, Floats]]] = []
+    for stage in layout:
+        vocabularies = 1.0 if stage.embedding and stage.head and tied else float(stage.embedding) + float(stage.head)
+        weights = (stage.full + stage.windowed) * weight_bytes * held.attention
+        weights = weights + stage.dense * weight_bytes * held.dense + stage.sparse * sparse
+        weights = weights + vocabularies * WIDE * held.vocabulary
+        kv = per_token * (stage.full * length + stage.windowed * windowed)
+        token = _token_bytes(model, d, dense=stage.dense > 0, sparse=stage.sparse > 0)
+        logits = LOGIT * model.vocabulary / d.tensor_par * stage.head
+        found.append((weights, kv, (token * float(a.prefill_chunk), token / d.pipeline_par + logits)))
+    totals = np.stack([w + d.batch * kv + work[0] + d.batch * work[1] for w, kv, work in found])
+    fullest = np.argmax(totals, axis=0)
+
+    def of_fullest(values: list[Floats]) -> Floats:
+        stacked = np.stack(np.broadcast_arrays(*values, totals[0])[:-1])
+        return np.asarray(np.take_along_axis(stacked, fullest[None], axis=0)[0])
+
+    free = accelerator.capacity - reserve
+    batches = [(free - w - work[0]) / (kv + work[1]) for w, kv, work in found]
+    parts = (
+        of_fullest([w for w, _, _ in found]),
+        of_fullest([d.batch * kv for _, kv, _ in found]),
+        of_fullest([work[0] + d.batch * work[1] for _, _, work in found]),
+        np.broadcast_to(reserve, totals[0].shape),
+    )
+    largest = np.maximum(np.floor(np.min(np.stack(np.broadcast_arrays(*batches)), axis=0)), 0.0)
+    return MemoryUse(parts[0] + parts[1] + parts[2] + parts[3], *parts, largest)
+
+
+def _token_bytes(model: ModelShapes, d: Deployments, *, dense: bool, sparse: bool) -> Floats:
+    """Working memory per token of a pass [bytes]: residual and normed input, twice; projections; the widest MLP."""
+    t = d.tensor_par
+    attention = (model.attn_heads * (model.attn_size + model.value_size)) / t
+    attention = attention + key_value_heads(model, t) * (model.attn_size + model.value_size)
+    branches = 2.0 + model.gated
+    feed = branches * model.feedforward / t if dense else np.zeros(())
+    if sparse:
+        visited = model.experts_per_token * (2.0 * model.hidden + branches * model.expert_feedforward / d.slices)
+        # Of the experts that a token visits, this rank has its share.
+        share = d.expert_replicas / d.expert_par
+        routed = visited * share + branches * model.shared_experts * model.expert_feedforward / t
+        feed = np.maximum(feed, routed)
+    return WIDE * (4.0 * model.hidden + attention + feed)

@@ -1,0 +1,134 @@
+"""The model as serving reads it: what a processor holds of each half of a block, and which blocks a stage has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.calibrated.inputs import Floats, ModelShapes
+from engine.calibrated.weights import (
+    attention_weights,
+    dense_weights,
+    embedding_weights,
+    expert_weights,
+    router_weights,
+    shared_weights,
+)
+from models import Model
+
+__all__ = [
+    "Pattern", "Stage", "Weights", "cached_elements", "held_weights", "key_value_heads", "not_represented",
+    "pattern_of", "stages",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Of each block, from the first: whether its attention has a window, and whether it has experts."""
+
+    windowed: tuple[bool, ...]
+    experts: tuple[bool, ...]
+
+
+class Stage(NamedTuple):
+    """Stages of one kind: how many there are, blocks of each kind of half, and whether the ends are there."""
+
+    stages: int
+    full: int
+    windowed: int
+    dense: int
+    sparse: int
+    embedding: bool
+    head: bool
+
+
+def pattern_of(model: Model) -> Pattern:
+    """The blocks of a model; one known by Calculon's six numbers has full attention and plain MLPs."""
+    found = model.architecture
+    if found is None:
+        return Pattern((False,) * model.num_blocks, (False,) * model.num_blocks)
+    return Pattern(tuple(window is not None for window in found.windows), found.expert_layers)
+
+
+def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
+    """The stages of a pipeline, equal ones together. The first stages hold one block more where blocks do not divide.
+
+    At most as many stages as blocks.
+    """
+    blocks = len(pattern.experts)
+    least, more = divmod(blocks, pipeline_par)
+    counted: dict[tuple[int, int, int, int, bool, bool], int] = {}
+    start = 0
+    for position in range(pipeline_par):
+        end = start + least + (position < more)
+        windowed, sparse = sum(pattern.windowed[start:end]), sum(pattern.experts[start:end])
+        kind = (end - start - windowed, windowed, end - start - sparse, sparse, start == 0, end == blocks)
+        counted[kind] = counted.get(kind, 0) + 1
+        start = end
+    return tuple(Stage(number, *kind) for kind, number in counted.items())
+
+
+def key_value_heads(model: ModelShapes, tensor_par: Floats) -> Floats:
+    """Key and value heads on one processor: split over the group, repeated where it has more ranks than heads."""
+    return np.maximum(model.key_value_heads / tensor_par, 1.0)
+
+
+def cached_elements(model: ModelShapes, heads: Floats) -> Floats:
+    """Elements that one token leaves in the cache of one block with `heads` key and value heads.
+
+    Latent attention caches the compressed vector and the rotated key, whatever the heads (DeepSeek-V2,
+    arXiv:2405.04434, section 2.1.4); every processor of the group holds all of it.
+    """
+    latent = model.key_value_rank + model.rope_size
+    return np.where(model.latent > 0, latent, heads * (model.attn_size + model.value_size))
+
+
+class Weights(NamedTuple):
+    """Weights on one processor [elements]: attention, MLP, routed experts, shared experts and router, one vocabulary
+    matrix."""
+
+    attention: Floats
+    dense: Floats
+    experts: Floats
+    shared: Floats
+    router: Floats
+    vocabulary: Floats
+
+
+def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> Weights:
+    """What tensor and expert parallelism leave on one processor [elements].
+
+    Compressions of latent attention, and key and value heads beyond those there are, are repeated on every rank.
+    """
+    t = tensor_par
+    repeated_heads = key_value_heads(model, t) - model.key_value_heads / t
+    repeated = np.where(
+        model.latent > 0,
+        model.hidden * (model.query_rank + model.key_value_rank + model.rope_size) * (1.0 - 1.0 / t),
+        model.hidden * repeated_heads * (model.attn_size + model.value_size),
+    )
+    return Weights(
+        attention_weights(model) / t + repeated,
+        dense_weights(model) / t,
+        expert_weights(model) / np.maximum(expert_par, t),
+        shared_weights(model) / t,
+        router_weights(model),
+        embedding_weights(model) / t,
+    )
+
+
+def not_represented(model: Model) -> tuple[str, ...]:
+    """Sentences on what of a published model serving leaves out or changes."""
+    found = model.architecture
+    if found is None:
+        return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
+    remarks = []
+    if found.sparse_attention is not None:
+        remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
+    if found.sliding_window is not None and found.window_kind == "chunked":
+        remarks.append("Chunked windows are taken as sliding ones of the same size.")
+    if found.prediction_layers:
+        remarks.append("Tokens are generated one by one, without multi-token prediction.")
+    return tuple(remarks)

@@ -1,0 +1,190 @@
+"""Every deployment of a model on a number of processors under stated limits, in a fixed order.
+
+A layout is (tensor_par, pipeline_par, replicas, expert_par) with tensor_par x pipeline_par x replicas = processors. The
+space lists every layout, also those that make no sense for the model, which are counted with their reason; only
+expert degrees that no model could have (neither a divisor of TP nor a multiple that divides TP x replicas) are not
+listed.
+
+A limit is one value, a list of values, or a range {"min": a, "max": b}. Batches without a limit are powers of two and
+those times 1.5; a value or a list names the batches themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.inference.deployments import LAUNCHES, Deployments
+from models.documents import did_you_mean, shown
+
+__all__ = ["BATCHES", "LIMITED", "MOST", "DeploymentSpace", "ServingLimitError", "SpaceTooLarge"]
+
+BATCHES: Final = tuple(sorted({2**power for power in range(13)} | {3 * 2**power for power in range(11)}))
+"""Batches per replica that are tried without a limit: 1, 2, 3, 4, 6, ... 4096."""
+
+LIMITED: Final = ("tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch")
+CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "weight_bits": (16, 8, 4), "kv_bits": (16, 8, 4), "launch": LAUNCHES,
+}  # fmt: skip
+DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "weight_bits": (16, 8), "kv_bits": (16, 8), "launch": ("eager", "graphs"),
+}  # fmt: skip
+"""What is tried without a limit; the others where a limit names them."""
+MOST: Final = 20_000_000
+"""Deployments of the largest space."""
+LARGEST: Final = 2**40
+MOST_PROCESSORS: Final = 2**20
+
+
+class ServingLimitError(ValueError):
+    """A limit names no field, or a size makes no sense; the message is one sentence."""
+
+
+class SpaceTooLarge(ValueError):  # noqa: N818 - reads as a sentence where it is raised
+    """A space has more deployments than can be evaluated at once."""
+
+
+@dataclass(frozen=True)
+class DeploymentSpace:
+    """Deployments of `num_procs` processors for prompts and outputs of one length [tokens], limited by `limits`."""
+
+    num_procs: int
+    prompt: int
+    output: int
+    limits: Mapping[str, Any]
+    mixture: bool
+    """Whether the model has experts; only then are there expert degrees above 1."""
+
+    @classmethod
+    def of(
+        cls, num_procs: int, prompt: int, output: int, limits: Mapping[str, Any] | None, *, mixture: bool
+    ) -> DeploymentSpace:
+        """A checked space. Raises `ServingLimitError`, or `SpaceTooLarge`."""
+        for name, value, most in (("num_procs", num_procs, MOST_PROCESSORS), ("prompt", prompt, 2**30),
+                                  ("output", output, 2**30)):  # fmt: skip
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
+                raise ServingLimitError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
+        space = cls(int(num_procs), int(prompt), int(output), _normalised(limits), mixture)
+        if space.total > MOST:
+            raise SpaceTooLarge(
+                f"There are {space.total:,} deployments, more than the {MOST:,} that are evaluated at once; limit "
+                "batch or another field."
+            )
+        return space
+
+    @cached_property
+    def layouts(self) -> npt.NDArray[np.int64]:
+        """(tensor_par, pipeline_par, expert_par, replicas) of every layout [layouts, 4]."""
+        permits = {name: _permits(self.limits.get(name)) for name in LIMITED[:4]}
+        found = []
+        for t in _divisors(self.num_procs):
+            for p in _divisors(self.num_procs // t):
+                replicas = self.num_procs // t // p
+                if not (permits["tensor_par"](t) and permits["pipeline_par"](p) and permits["replicas"](replicas)):
+                    continue
+                degrees = [e for e in _divisors(t * replicas) if t % e == 0 or e % t == 0] if self.mixture else [1]
+                found += [(t, p, e, replicas) for e in degrees if permits["expert_par"](e)]
+        return np.array(found, np.int64).reshape(-1, 4)
+
+    @cached_property
+    def batches(self) -> npt.NDArray[np.int64]:
+        """Batches per replica that are tried."""
+        limit = self.limits.get("batch")
+        if isinstance(limit, list):
+            return np.array(limit, np.int64)
+        permitted = _permits(limit)
+        return np.array([batch for batch in BATCHES if permitted(batch)], np.int64)
+
+    def choices(self, name: str) -> tuple[Any, ...]:
+        """Values of weight_bits, kv_bits or launch that are tried."""
+        limit = self.limits.get(name)
+        if limit is None:
+            return DEFAULTS[name]
+        permitted = _permits(limit)
+        return tuple(value for value in CHOICES[name] if permitted(value))
+
+    @property
+    def per_layout(self) -> int:
+        """Deployments of one layout."""
+        return len(self.batches) * int(np.prod([len(self.choices(name)) for name in CHOICES]))
+
+    @property
+    def total(self) -> int:
+        """Deployments of the space."""
+        return len(self.layouts) * self.per_layout
+
+    def at(self, ids: npt.NDArray[np.int64]) -> Deployments:
+        """The deployments of ids, positions in the enumeration."""
+        options = [np.asarray(self.choices(name)) for name in ("weight_bits", "kv_bits")]
+        launches = np.array([LAUNCHES.index(word) for word in self.choices("launch")])
+        sizes = (len(self.layouts), len(self.batches), len(options[0]), len(options[1]), len(launches))
+        layout, batch, weight, cache, launch = np.unravel_index(ids, sizes)
+        t, p, e, replicas = self.layouts[layout].T.astype(np.float64)
+        columns = (t, p, e, replicas, self.batches[batch], options[0][weight], options[1][cache], launches[launch],
+                   np.full(len(ids), self.prompt), np.full(len(ids), self.output))  # fmt: skip
+        return Deployments(*(np.asarray(column, np.float64) for column in columns))
+
+
+def _divisors(number: int) -> list[int]:
+    small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
+    return sorted({*small, *(number // each for each in small)})
+
+
+def _normalised(limits: Mapping[str, Any] | None) -> dict[str, Any]:
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise ServingLimitError(f"Limits must map field names to values, not be {type(limits).__name__}.")
+    result: dict[str, Any] = {}
+    for name, limit in limits.items():
+        if name not in LIMITED:
+            raise ServingLimitError(
+                f"There is no limit on {shown(name)}{did_you_mean(str(name), LIMITED)}; limits can be set on "
+                f"{', '.join(LIMITED)}."
+            )
+        if limit is not None:
+            result[name] = _one(name, limit)
+    return result
+
+
+def _one(name: str, limit: Any) -> Any:
+    if isinstance(limit, Mapping):
+        if name == "launch" or not limit or set(limit) - {"min", "max"}:
+            raise ServingLimitError(f"The limit on {name} is {shown(limit)}; a range has min, max or both.")
+        low, high = _value(name, limit.get("min", 0)), _value(name, limit.get("max", LARGEST))
+        if low > high:
+            raise ServingLimitError(f"The limit on {name} goes from {low} to {high}; min must not exceed max.")
+        return {"min": low, "max": high}
+    values = list(limit) if isinstance(limit, list | tuple | set | frozenset | range) else [limit]
+    if not values:
+        raise ServingLimitError(f"The limit on {name} is an empty list; leave it out to allow everything.")
+    return sorted({_value(name, value, choice=True) for value in values})
+
+
+def _value(name: str, value: Any, *, choice: bool = False) -> Any:
+    if isinstance(value, np.integer):
+        value = int(value)
+    if name == "launch":
+        if value not in LAUNCHES:
+            raise ServingLimitError(f"launch cannot be {shown(value)}; it is one of {', '.join(LAUNCHES)}.")
+        return value
+    if choice and name in CHOICES and value not in CHOICES[name]:
+        raise ServingLimitError(f"{name} cannot be {shown(value)}; it is one of {', '.join(map(str, CHOICES[name]))}.")
+    low = 1 if choice else 0
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= LARGEST:
+        raise ServingLimitError(f"{name} cannot be {shown(value)}; it is a whole number from {low} to {LARGEST:,}.")
+    return value
+
+
+def _permits(limit: Any) -> Any:
+    if limit is None:
+        return lambda value: True
+    if isinstance(limit, dict):
+        return lambda value: bool(limit["min"] <= value <= limit["max"])
+    allowed = frozenset(limit)
+    return lambda value: value in allowed
