@@ -19,6 +19,7 @@ from engine.command_cost import cost
 from engine.command_evaluate import evaluate, layers
 from engine.command_explore import explore
 from engine.command_library import models_app, systems_app
+from engine.command_measure import measure
 from engine.command_output import ExitCode, write
 from engine.command_serve import serve
 from engine.command_validate import validate
@@ -45,6 +46,7 @@ Examples:
   shardscape layers megatron-1T a100_80g execution.json
   shardscape validate --runs measured.csv
   shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
+  shardscape measure --quick
   shardscape models list
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
@@ -99,7 +101,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, evaluate, layers, cost, validate, calibrate):
+for command in (serve, explore, evaluate, layers, cost, validate, calibrate, measure):
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")

@@ -135,7 +135,12 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface; _typeshed exists for type checkers only
     allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "_typeshed"}
-    assert found <= allowed
+    optional = {_name(each) for each in PROJECT["project"]["optional-dependencies"]["measure"]}
+    assert found <= allowed | optional
+    for path in tracked():
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ours:
+            imports = set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+            assert not imports & optional or path.relative_to(ROOT).parts[:2] == ("engine", "measure"), path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,222 @@
+"""The command `measure`: microbenchmarks of this machine, as a system and a calibration of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+
+import typer
+
+from engine.command_output import as_json, text_table, write
+
+if TYPE_CHECKING:
+    from engine.measure import Progress, Samples
+    from hardware import CalibratedValue, Calibration, System
+
+__all__ = ["measure"]
+
+SUFFIXES: Final = ("system", "calibration", "samples")
+"""The files that are written: NAME.system.json and so on."""
+BAR: Final = 24
+
+
+def measure(
+    like: Annotated[
+        str | None,
+        typer.Option("--like", metavar="SYSTEM", help="System whose values stand where nothing can be measured."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the system; the device's where left out.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the files are written.")] = Path(),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer, smaller benchmarks: seconds, and rougher.")] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", metavar="S", help="Time for the benchmarks; 120, or 8 with --quick.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="D", help="auto, cuda (also for ROCm) or cpu.")
+    ] = "auto",
+    ranks: Annotated[
+        int | None,
+        typer.Option("--ranks", metavar="N", help="Processes for collectives; all accelerators, 2 on a CPU, 1: none."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", help="Threads that a CPU computes with.")
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option("--samples", metavar="FILE", help="Work from these timings of an earlier run; measure nothing."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON with all three documents.")] = False,
+) -> None:
+    """Measure this machine's accelerator: matrix products, attention, memory, collectives, launches.
+
+    Needs PyTorch (the extra `measure`), a build for the accelerator. Nothing else should run on the machine meanwhile.
+
+    \b
+    Written to FOLDER:
+      NAME.system.json       the machine, for every command and page that takes a SYSTEM; what was measured is noted,
+                             the rest is SYSTEM's (--like) or marked as assumed
+      NAME.calibration.json  parameters of the calibrated cost model that the timings determine, each with its source;
+                             the others keep the library's values
+      NAME.samples.json      the timings themselves, for --samples
+
+    Without --like the peaks are the highest rates seen. With it they stay the datasheet's, which is better where the
+    library has the accelerator.
+
+    \b
+    Examples:
+      shardscape measure --quick --out measured
+      shardscape measure --like h100_80g_sxm --name our_h100
+      shardscape measure --samples our_h100.samples.json --like h200_141g_sxm --name our_h200
+
+    Interrupted, it ends the processes that it started and writes nothing.
+    """
+    import hardware
+    from engine.measure import load_samples, measured_calibration, measured_system, samples_document
+    from engine.measure.system_document import resembling
+
+    _check_folder(out)
+    parent = None if like is None else hardware.load(like)
+    if name is not None:
+        _check_name(name)
+    started = time.perf_counter()
+    found = load_samples(samples) if samples is not None else _measured(device, quick, seconds, ranks, threads)
+    took = None if samples is not None else time.perf_counter() - started
+    called = name or _name_of(found.device.name)
+    system = measured_system(found, parent, called)
+    calibration = measured_calibration(found, system, called)
+    documents: dict[str, Any] = {
+        "system": hardware.to_document(system),
+        "calibration": hardware.calibration_document(calibration),
+        "samples": samples_document(found),
+    }
+    paths = [out / f"{called}.{suffix}.json" for suffix in SUFFIXES]
+    for path, suffix in zip(paths, SUFFIXES, strict=True):
+        _write_document(documents[suffix], path)
+    if json:
+        write(as_json({**documents, "files": [str(path) for path in paths]}))
+    else:
+        _print(found, system, calibration, took)
+    write(f"Written: {', '.join(str(path) for path in paths)}.", stream=sys.stderr)
+    if like is None and (names := resembling(found)):
+        known = " or ".join(names)
+        write(f"The library knows this accelerator: --like {known} keeps its datasheet.", stream=sys.stderr)
+
+
+def _measured(
+    device: str, quick: bool, seconds: float | None, ranks: int | None, threads: int | None
+) -> Samples:
+    from engine.measure import measure as run
+
+    line = _Line(sys.stderr)
+    try:
+        return run(device=device, quick=quick, seconds=seconds, ranks=ranks, threads=threads, progress=line)
+    finally:
+        line.clear()
+
+
+class _Line:
+    """A line on a terminal that shows how far measuring is; nothing where `stream` is no terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+
+    def __call__(self, progress: Progress) -> None:
+        if not self._shown:
+            return
+        filled = round(BAR * progress.done / progress.total)
+        text = (
+            f"[{'#' * filled}{'.' * (BAR - filled)}] {progress.done} of {progress.total}  "
+            f"about {progress.seconds_left:.0f} s left  {progress.what}"
+        )
+        self._stream.write(f"\r\x1b[K{text[: shutil.get_terminal_size((100, 24)).columns - 1]}")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+def _check_name(name: str) -> None:
+    from engine.measure import MeasureError
+
+    # It becomes the name of files, and what a system's name is looked up by.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+        raise MeasureError(
+            f"--name cannot be {name[:60]!r}; it has up to 100 letters, digits, '_', '.' and '-', and does not begin "
+            "with a mark."
+        )
+
+
+def _name_of(device: str) -> str:
+    words = re.findall(r"[a-z0-9]+", device.lower())
+    return "_".join([*words, "measured"])[:100] if words else "measured"
+
+
+def _check_folder(folder: Path) -> None:
+    """Says so before measuring where writing could only fail after it."""
+    from engine.table_files import TableWriteError
+
+    if not folder.is_dir():
+        raise TableWriteError(f"{folder} is no folder that exists; name one for the measured documents.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise TableWriteError(f"{folder} cannot be written to; name another folder for the measured documents.")
+
+
+def _write_document(document: Any, path: Path) -> None:
+    """Writes a document; the file appears when it is whole."""
+    from engine.table_files import TableWriteError
+
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_text(as_json(document) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise TableWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _range(value: CalibratedValue) -> str:
+    if value.low is None or value.high is None or value.low == value.high:
+        return "-"
+    return f"{value.low:.4g} .. {value.high:.4g}"
+
+
+def _print(samples: Samples, system: System, calibration: Calibration, took: float | None) -> None:
+    from engine.calibrated import library_calibration
+
+    library = library_calibration(calibration.derived_from).parameters
+    spent = "" if took is None else f" in {took:.0f} s"
+    write(f"{samples.device.name} measured{spent} ({samples.device.software}, {samples.device.date}) as {system.name}.")
+    write()
+    measured = {key: value for key, value in calibration.parameters.items() if value.kind == "measured"}
+    rows = [
+        (
+            key, f"{value.value:.4g}", _range(value), value.unit or "-",
+            f"{library[key].value:.4g}", value.source.removeprefix("Measured: ").split(",", 1)[0],
+        )
+        for key, value in measured.items()
+    ]  # fmt: skip
+    write(text_table(("parameter", "measured", "range", "unit", "library", "from"), rows, left=(0, 5)))
+    write()
+    errors = [
+        (error.described, f"{error.rows}", f"{error.mean_absolute_percent:.1f}", f"{error.bias_percent or 0.0:.1f}")
+        for error in calibration.errors
+    ]
+    write(text_table(("formulas against these timings [%]", "rows", "mean", "bias"), errors))
+    write()
+    for note in calibration.notes:
+        write(note)

@@ -1,0 +1,217 @@
+"""The whole run: every benchmark in turn, with progress and a bound on time; what fails is skipped with its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from engine.measure.benchmarks import Benchmarks
+from engine.measure.devices import described, pytorch
+from engine.measure.exchanges import ExchangeError, timed_exchanges
+from engine.measure.samples import Attention, Device, Launch, MeasureError, Product, Samples, Skipped, Transfer
+from engine.measure.sizes import Plan, plan
+
+__all__ = ["MOST_RANKS", "MOST_SECONDS", "Progress", "measure"]
+
+MOST_RANKS: Final = 64
+LEAST_SECONDS: Final = 1.0
+MOST_SECONDS: Final = 3_600.0
+CALLS: Final = 5.0
+"""Calls that timing one operation takes at least."""
+BUSY: Final = 0.3
+"""Load per core from which other work disturbs the timings."""
+PATIENCE: Final = 3.0
+"""How many times its share of the time an operation may take; a larger one is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the run is: benchmarks done of all, which is next, and the seconds that are left at most."""
+
+    done: int
+    total: int
+    what: str
+    seconds_left: float
+
+
+Listener = Callable[[Progress], None]
+
+
+def measure(
+    *,
+    device: str = "auto",
+    quick: bool = False,
+    seconds: float | None = None,
+    ranks: int | None = None,
+    threads: int | None = None,
+    progress: Listener | None = None,
+) -> Samples:
+    """Runs all benchmarks on this machine.
+
+    Args:
+        device: "auto" (an accelerator where there is one), "cuda" (also ROCm's) or "cpu".
+        quick: fewer and smaller operations, for some ten seconds. seconds: for the benchmarks themselves.
+        ranks: processes for the collectives; all accelerators, or 2 on a CPU, where not given. 1 for none.
+        threads: that a CPU computes with; PyTorch's own number where not given.
+        progress: is told before every benchmark.
+
+    Raises:
+        MeasureError: no PyTorch, no such device, a number out of range, or nothing could be timed.
+    """
+    if seconds is not None and not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise MeasureError(f"--seconds is {seconds:g}; it must be from {LEAST_SECONDS:g} to {MOST_SECONDS:g}.")
+    torch = pytorch()
+    if threads is not None:
+        if not 1 <= threads <= MOST_RANKS:
+            raise MeasureError(f"--threads is {threads}; it must be from 1 to {MOST_RANKS}.")
+        torch.set_num_threads(threads)
+    found = described(torch, device)
+    number = _ranks(found, ranks)
+    sizes = plan(found.kind, quick=quick, seconds=seconds)
+    remarks = _remarks()
+    run = _Run(Benchmarks(torch, found), found, sizes, number, progress)
+    run.everything(torch.get_num_threads())
+    if not run.products or not run.transfers:
+        reason = run.skipped[0].reason if run.skipped else "nothing ran"
+        raise MeasureError(f"Nothing could be measured on {found.name}: {reason}.")
+    return Samples(
+        device=found, quick=quick, products=tuple(run.products), attentions=tuple(run.attentions),
+        transfers=tuple(run.transfers), exchanges=tuple(run.exchanges), launches=tuple(run.launches),
+        skipped=tuple(run.skipped), remarks=remarks,
+    )  # fmt: skip
+
+
+def _remarks() -> tuple[str, ...]:
+    """What makes the timings doubtful from the start."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= BUSY * cores:
+        return ()
+    return (f"The machine was busy when measuring began (load {load:.1f} on {cores} cores): timings are too long.",)
+
+
+def _ranks(device: Device, wanted: int | None) -> int:
+    if wanted is None:
+        return min(2, os.cpu_count() or 1) if device.kind == "cpu" else device.count
+    most = MOST_RANKS if device.kind == "cpu" else device.count
+    if not 1 <= wanted <= most:
+        raise MeasureError(f"--ranks is {wanted}; it must be from 1 to {most} on this machine.")
+    return wanted
+
+
+@dataclass
+class _Run:
+    bench: Benchmarks
+    device: Device
+    sizes: Plan
+    ranks: int
+    listener: Listener | None
+    products: list[Product] = field(default_factory=list)
+    attentions: list[Attention] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    exchanges: list[Any] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    steps: list[tuple[str, float, Callable[[float], None]]] = field(default_factory=list)
+
+    def everything(self, threads: int) -> None:
+        """Lists what there is to do, then does it."""
+        self._list(threads)
+        for done, (what, share, action) in enumerate(self.steps):
+            if self.listener is not None:
+                left = sum(each[1] for each in self.steps[done:])
+                self.listener(Progress(done, len(self.steps), what, left))
+            try:
+                action(share)
+            except (RuntimeError, NotImplementedError, ExchangeError) as problem:
+                # Out of memory, a kernel that this device does not have: the others may still run.
+                self._skip(what, str(problem))
+
+    def _skip(self, what: str, reason: str) -> None:
+        line = next((line.strip() for line in reason.splitlines() if line.strip()), "failed without a message")
+        self.skipped.append(Skipped(what=what, reason=line.rstrip(".")[:300]))
+
+    def _list(self, threads: int) -> None:
+        sizes = self.sizes
+        shares = {kind: share * sizes.seconds for kind, share in sizes.shares.items()}
+        transfers = [(kind, moved) for moved in sizes.transfers for kind in ("copy", "triad")]
+        for kind, moved in transfers:
+            share = shares["transfers"] / len(transfers)
+            self._add(f"{kind} of {moved / 1e6:g} MB", share, self._transfer(kind, moved))
+        kinds = ["kernel", "block_forward", "block"] + ["graph"] * (self.device.kind != "cpu")
+        for kind in kinds:
+            self._add(f"launches: {kind.replace('_', ' ')}", shares["launches"] / len(kinds), self._launch(kind))
+        types = [self.device.datatype] + ["float8"] * self.bench.eight_bit
+        for datatype in types:
+            for size in sizes.products:
+                share = shares["products"] / (len(types) * len(sizes.products))
+                what = f"product in {datatype}, {size[0]} x {size[1]} x {size[2]}"
+                self._add(what, share, self._product(what, datatype, size))
+        for kernel in self.bench.kernels:
+            for batch, sequence in sizes.attentions:
+                share = shares["attentions"] / (len(self.bench.kernels) * len(sizes.attentions))
+                what = f"{kernel} attention, {batch} x {sequence} tokens"
+                self._add(what, share, self._attention(what, kernel, (batch, sequence)))
+        if self.ranks > 1:
+            self._add(f"collectives over {self.ranks} processes", shares["exchanges"], self._exchange(threads))
+        elif self.device.kind == "cpu":
+            self._skip("collectives", "a single process has nobody to exchange with")
+        else:
+            self._skip("collectives", "there is one accelerator")
+
+    def _add(self, what: str, share: float, action: Callable[[float], None]) -> None:
+        self.steps.append((what, share, action))
+
+    def _transfer(self, kind: Any, moved: int) -> Callable[[float], None]:
+        return lambda share: self.transfers.append(self.bench.transfer(kind, moved, share))
+
+    def _launch(self, kind: Any) -> Callable[[float], None]:
+        def run(share: float) -> None:
+            self.bench.release()
+            timed = {"kernel": self.bench.kernel, "graph": self.bench.graph}.get(kind)
+            self.launches.append(timed(share) if timed else self.bench.block(kind, share))
+
+        return run
+
+    def _product(self, what: str, datatype: str, size: tuple[int, int, int]) -> Callable[[float], None]:
+        def run(share: float) -> None:
+            rates = [each.rate for each in self.products if each.datatype == datatype]
+            if not self._too_long(what, 2.0 * size[0] * size[1] * size[2], max(rates, default=0.0), share):
+                self.products.append(self.bench.product(datatype, size, share))
+
+        return run
+
+    def _attention(self, what: str, kernel: Any, size: tuple[int, int]) -> Callable[[float], None]:
+        heads, head = self.sizes.heads, self.sizes.head_size
+
+        def operations(batch: int, sequence: int) -> float:
+            return 7.0 * batch * heads * head * sequence**2
+
+        def run(share: float) -> None:
+            before = [each for each in self.attentions if each.kernel == kernel]
+            rate = max((operations(each.batch, each.sequence) / each.both.seconds for each in before), default=0.0)
+            if not self._too_long(what, operations(*size), rate, share):
+                self.attentions.append(self.bench.attention(kernel, heads, head, size, share))
+
+        return run
+
+    def _too_long(self, what: str, operations: float, rate: float, share: float) -> bool:
+        """Whether an operation would take far more than its share of the time, going by the smaller ones."""
+        took = operations / rate * CALLS if rate > 0 else 0.0
+        if took <= max(PATIENCE * share, 0.5):
+            return False
+        self._skip(what, f"{CALLS:g} of them would take {took:.3g} s here; give more with --seconds")
+        return True
+
+    def _exchange(self, threads: int) -> Callable[[float], None]:
+        backend = "gloo" if self.device.kind == "cpu" else "nccl"
+        each = max(threads // self.ranks, 1)
+
+        def run(share: float) -> None:
+            found = timed_exchanges(
+                self.sizes.exchanges, ranks=self.ranks, backend=backend, seconds=share, threads=each
+            )
+            self.exchanges.extend(found)
+
+        return run

@@ -1,0 +1,30 @@
+"""Words for where measured values come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.measure.samples import Device, Samples, Timing
+
+__all__ = ["of_device", "rate_text", "spread_text"]
+
+
+def of_device(device: Device) -> str:
+    """The device, its software and the day."""
+    return f"{device.name}, {device.software}, {device.date}"
+
+
+def rate_text(per_second: float, unit: str) -> str:
+    """A rate with a prefix: rate_text(7.02e14, "FLOP/s") is "702 TFLOP/s"."""
+    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if per_second >= size:
+            return f"{per_second / size:.3g} {letter}{unit}"
+    return f"{per_second:.3g} {unit}"
+
+
+def spread_text(samples: Samples, timings: Sequence[Timing]) -> str:
+    """How often was repeated, and how far single repeats were from their median."""
+    repeats = sum(timing.repeats for timing in timings)
+    spread = 100.0 * max((timing.spread for timing in timings), default=0.0)
+    small = " in the quick run" if samples.quick else ""
+    return f"{repeats:,} repeats{small}, half the quartile distance up to {spread:.1f} %"

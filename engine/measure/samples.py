@@ -1,0 +1,187 @@
+"""What microbenchmarks of a machine found: timings and the device they were taken on, as one document.
+
+This is the seam between timing, which needs PyTorch and the machine, and analysis, which needs neither: samples are
+kept in a file, and what follows from them can be worked out again, elsewhere or with other formulas.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.documents import Accepts, DocumentError, Number, Text, Whole, check_format, read_json, sentence, shown
+
+__all__ = [
+    "FORMAT", "Attention", "Device", "Exchange", "Launch", "MeasureError", "Product", "Samples", "Skipped", "Timing",
+    "Transfer", "load_samples", "samples_document", "samples_of",
+]  # fmt: skip
+
+FORMAT = "shardscape-samples/1"
+
+Entry = TypeVar("Entry")
+Count = Annotated[int, Whole(1, 2**40)]
+Line = Annotated[str, Text(2_000, shortest=1)]
+Short = Annotated[str, Text(200, shortest=1)]
+Many = Annotated[tuple[Entry, ...], Field(strict=False, max_length=1_000)]
+
+
+class MeasureError(DocumentError):
+    """A measurement that cannot be made or used: no PyTorch, no such device, or a file that holds no samples."""
+
+
+class _Entity(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Timing(_Entity):
+    """One operation, timed often."""
+
+    seconds: Annotated[float, Number(1e-12, 1e6)]
+    """Median [s]."""
+    spread: Annotated[float, Number(0, 1e9)]
+    """Half the distance between the quartiles over the median [dimensionless]."""
+    repeats: Count
+    """How often the operation ran after the warm-up."""
+
+
+class Device(_Entity):
+    """The accelerator that was measured, and with what."""
+
+    kind: Literal["cpu", "cuda", "rocm"]
+    name: Short
+    generation: Annotated[str, Text(40, shortest=1)]
+    """As in `hardware.Accelerator`: "hopper", "cdna3", "cpu"."""
+    count: Count
+    """Accelerators of this kind in the machine; 1 for a CPU."""
+    memory_bytes: Count
+    multiprocessors: Annotated[int, Whole(1, 2**20)] | None = None
+    clock_hz: Annotated[float, Number(1e6, 1e11)] | None = None
+    datatype: Literal["bfloat16", "float16", "float32"]
+    """The widest type that matrix products are measured in, which stands for the model's 16 bits."""
+    software: Line
+    """Versions of PyTorch and the driver."""
+    date: Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$"), Accepts("a day such as 2026-11-20")]
+
+
+class Product(_Entity):
+    """A product of [m, k] by [k, n]."""
+
+    datatype: Literal["bfloat16", "float16", "float32", "float8"]
+    m: Count
+    n: Count
+    k: Count
+    time: Timing
+
+    @property
+    def operations(self) -> float:
+        """Multiplications and additions [FLOP]."""
+        return 2.0 * self.m * self.n * self.k
+
+    @property
+    def rate(self) -> float:
+        """Operations per second [FLOP/s]."""
+        return self.operations / self.time.seconds
+
+
+class Attention(_Entity):
+    """Causal attention of `batch` sequences, forward, and forward with backward."""
+
+    kernel: Literal["flash2", "native"]
+    """FlashAttention 2, or a kernel written for the generation."""
+    heads: Count
+    head_size: Count
+    batch: Count
+    sequence: Count
+    """Tokens."""
+    forward: Timing
+    both: Timing
+    """Forward and backward pass together."""
+
+
+class Transfer(_Entity):
+    """A pass over memory: a copy, or the triad a = b + 3 c."""
+
+    kind: Literal["copy", "triad"]
+    moved: Count
+    """Bytes read and written [bytes]."""
+    time: Timing
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second [bytes/s]."""
+        return self.moved / self.time.seconds
+
+
+class Exchange(_Entity):
+    """A collective of a full buffer of `size` bytes among the accelerators of one machine."""
+
+    kind: Literal["all_reduce", "all_gather"]
+    ranks: Annotated[int, Whole(2, 2**20)]
+    size: Count
+    """Bytes of the whole buffer [bytes]."""
+    time: Timing
+
+    @property
+    def passes(self) -> float:
+        """Times that the buffer goes round: an all-reduce is a reduce-scatter and an all-gather."""
+        return 2.0 if self.kind == "all_reduce" else 1.0
+
+
+class Launch(_Entity):
+    """Time of operations too small to matter by themselves.
+
+    `kernel`: host time per operator, one after another. `graph`: device time per kernel inside a captured graph.
+    `block_forward`, `block`: host time of a tiny transformer block, forward, and forward with backward.
+    """
+
+    kind: Literal["kernel", "graph", "block_forward", "block"]
+    time: Timing
+
+
+class Skipped(_Entity):
+    """Something that was not measured."""
+
+    what: Line
+    reason: Line
+
+
+class Samples(_Entity):
+    """Everything that one run of the benchmarks found."""
+
+    device: Device
+    quick: bool
+    """Whether this was the small run, whose values are rougher."""
+    products: Many[Product] = ()
+    attentions: Many[Attention] = ()
+    transfers: Many[Transfer] = ()
+    exchanges: Many[Exchange] = ()
+    launches: Many[Launch] = ()
+    skipped: Many[Skipped] = ()
+    remarks: Many[Line] = ()
+    """What makes the timings doubtful, such as other work on the machine."""
+
+
+def samples_of(document: object, where: str = "the document") -> Samples:
+    """The samples that a parsed JSON document holds. Raises `MeasureError`."""
+    if not isinstance(document, Mapping):
+        raise MeasureError(f"{where} is {shown(document)}; samples must be an object with named keys.")
+    content: dict[str, Any] = dict(document)
+    check_format(content, where, FORMAT, "file of samples", MeasureError)
+    del content["format"]
+    try:
+        return Samples.model_validate(content)
+    except ValidationError as problem:
+        raise MeasureError(sentence(problem, Samples, where)) from None
+
+
+def load_samples(path: str | os.PathLike[str]) -> Samples:
+    """The samples in a JSON file. Raises `MeasureError`."""
+    return samples_of(read_json(path, "file of samples", MeasureError), shown(os.fspath(path))[1:-1])
+
+
+def samples_document(samples: Samples) -> dict[str, Any]:
+    """The samples as a JSON document, which `samples_of` turns into equal samples."""
+    return {"format": FORMAT, **samples.model_dump(mode="json", exclude_defaults=True)}

@@ -1,0 +1,95 @@
+"""Timing one operation: warm up, repeat until the median stands still or the time is up."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from engine.measure.samples import Timing
+
+__all__ = ["STABLE", "steady", "summary", "timed"]
+
+STABLE: Final = 0.01
+"""Standard error of the median, relative to it, at which repeating ends."""
+FEWEST: Final = 5
+"""Samples before the median may count as stable."""
+AT_LEAST: Final = 3
+"""Samples that are taken even where the time is up."""
+WARM_SHARE: Final = 0.2
+"""Share of the time that may go into warming up."""
+LONGEST_BATCH: Final = 1_000
+
+
+def timed(
+    call: Callable[[], object],
+    *,
+    seconds: float,
+    synchronize: Callable[[], object] = lambda: None,
+    sample_seconds: float = 2e-3,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timing:
+    """Time of one `call` [s], within about `seconds`.
+
+    Args:
+        call: the operation; may return before an accelerator has finished it.
+        seconds: after this time no further sample is begun, apart from the fewest that a median needs.
+        synchronize: waits until everything that was begun has finished.
+        sample_seconds: calls are timed in batches of at least this long, so that neither the clock's resolution nor
+            waiting for the accelerator counts.
+        clock: for tests.
+    """
+    start = clock()
+    one = _once(call, synchronize, clock, 1)
+    # The first call allocates, compiles and chooses kernels: it says nothing.
+    one = _once(call, synchronize, clock, 1)
+    while one > 0 and clock() - start + one < WARM_SHARE * seconds:
+        again = _once(call, synchronize, clock, 1)
+        settled = abs(again - one) <= STABLE * one
+        one = min(one, again)
+        if settled:
+            break
+    batch = LONGEST_BATCH if one <= 0 else min(max(math.ceil(sample_seconds / one), 1), LONGEST_BATCH)
+    found: list[float] = []
+    while len(found) < AT_LEAST or (not steady(found) and clock() - start < seconds):
+        found.append(_once(call, synchronize, clock, batch))
+    return summary(found, batch)
+
+
+def _once(
+    call: Callable[[], object], synchronize: Callable[[], object], clock: Callable[[], float], batch: int
+) -> float:
+    synchronize()
+    start = clock()
+    for _ in range(batch):
+        call()
+    synchronize()
+    return (clock() - start) / batch
+
+
+def steady(found: Sequence[float]) -> bool:
+    """Whether the median of the samples is known well enough.
+
+    Its standard error is 1.25 standard deviations over the root of the number; the deviation is taken from the median
+    absolute deviation (times 1.48) or the quartiles (over 1.35), whichever is larger: single interruptions of the
+    process move neither, and timings that jump between two values have no small one.
+    """
+    if len(found) < FEWEST:
+        return False
+    middle = statistics.median(found)
+    lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
+    absolute = statistics.median(abs(each - middle) for each in found)
+    deviation = max(1.4826 * absolute, (upper - lower) / 1.349)
+    return 1.2533 * deviation / math.sqrt(len(found)) <= STABLE * middle
+
+
+def summary(found: Sequence[float], batch: int) -> Timing:
+    """Median and spread of samples, each the mean of `batch` calls [s]."""
+    middle = statistics.median(found)
+    lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
+    tiny = 1e-12  # a clock too coarse to see anything
+    return Timing(
+        seconds=max(middle, tiny), spread=(upper - lower) / 2.0 / max(middle, tiny), repeats=len(found) * batch
+    )
