@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.compare_scenarios import add, add_changes
+from dashboard.compare_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.scenarios_data import entries, name_of, sentence_of
 from dashboard.server import runner, user_files
@@ -17,7 +17,7 @@ from engine import Scenario, whatif
 from engine.columns import choice_label
 from hardware import System
 
-__all__ = ["opener"]
+__all__ = ["adder", "opener"]
 
 _MOST: Final = 200
 
@@ -25,20 +25,28 @@ _MOST: Final = 200
 def opener(first: Scenario) -> None:
     """Draw the button and what it opens."""
     with st.popover("Add a scenario", icon=":material/add:", width="stretch", key="compare_add"):
-        _whatif(first)
-        _variant(first)
-        _kept(first)
+        adder(first)
 
 
-def _whatif(first: Scenario) -> None:
+def adder(first: Scenario, slots: Slots = SLOTS) -> None:
+    """Draw the ways to add a scenario.
+
+    slots: parameters of the link that hold the scenarios.
+    """
+    _whatif(first, slots)
+    _variant(first, slots)
+    _kept(first, slots)
+
+
+def _whatif(first: Scenario, slots: Slots) -> None:
     changes, _ = current(first)
     if not changes:
         return
     st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch",
-              help=", ".join(described(first, changes)), on_click=add_changes, args=(changes,))  # fmt: skip
+              help=", ".join(described(first, changes)), on_click=add_changes, args=(changes, slots))  # fmt: skip
 
 
-def _variant(first: Scenario) -> None:
+def _variant(first: Scenario, slots: Slots) -> None:
     """A with one thing changed."""
     every = {which.name: which for which in whatif.parameters(first)}
     named = {"system": "System", "model": "Model", "datatype": "Datatype"}
@@ -65,10 +73,10 @@ def _variant(first: Scenario) -> None:
             kind(which.value * 2), key=f"{key}_{what}", label_visibility="collapsed",
         )  # fmt: skip
     st.button("Add", key="compare_add_variant", type="primary", width="stretch", on_click=_add_variant,
-              args=(first, what, f"{key}_{what}"))  # fmt: skip
+              args=(first, what, f"{key}_{what}", slots))  # fmt: skip
 
 
-def _add_variant(first: Scenario, what: str, key: str) -> None:
+def _add_variant(first: Scenario, what: str, key: str, slots: Slots) -> None:
     value = st.session_state.get(key)
     if value is None:
         return
@@ -83,11 +91,11 @@ def _add_variant(first: Scenario, what: str, key: str) -> None:
         if what in makers:
             made = makers[what]()
             _ = made.space
-            add(made)
+            add(made, slots)
         else:
             changes = {what: float(value)}
             _ = whatif.changed(first, changes).space
-            add_changes(changes)
+            add_changes(changes, slots)
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
 
@@ -99,7 +107,7 @@ def _on(first: Scenario, system: System) -> Scenario:
     return Scenario(first.model, system, first.num_procs, first.max_batch_size, datatype, limits)
 
 
-def _kept(first: Scenario) -> None:
+def _kept(first: Scenario, slots: Slots) -> None:
     """Saved and explored scenarios."""
     found = {
         entry.ident: entry
@@ -120,4 +128,4 @@ def _kept(first: Scenario) -> None:
     chosen = st.session_state.get("compare_entry")
     scenario = found[chosen].scenario if chosen in found else None
     if scenario is not None:
-        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=add, args=(scenario,))
+        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=add, args=(scenario, slots))

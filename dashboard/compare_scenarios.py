@@ -1,4 +1,4 @@
-"""Which scenarios the Compare page is about: A is the current one, B to D are in the link.
+"""Which scenarios a page puts side by side: A is the current one, B to D are in the link.
 
 A link holds B to D either as changes to A, such as "~hbm_capacity:100", or whole, as the parameters of a link to them.
 """
@@ -6,18 +6,26 @@ A link holds B to D either as changes to A, such as "~hbm_capacity:100", or whol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from dashboard import links, state
+from dashboard import links, state, waiting
+from dashboard.runner import QueueFull
 from dashboard.scenarios_data import name_of, sentence_of
+from dashboard.server import runner
 from dashboard.whatif_changes import described, text_of
-from engine import Scenario, whatif
+from engine import Exploration, Scenario, whatif
 
-__all__ = ["SLOTS", "Member", "add", "add_changes", "free", "members", "remove", "told"]
+__all__ = [
+    "SLOTS", "Member", "Slots", "add", "add_changes", "copy", "explored", "free", "members", "put", "remove", "told",
+]  # fmt: skip
 
-SLOTS: Final = ("compare_b", "compare_c", "compare_d")
+Slots = tuple[str, ...]
+"""Parameters of the link, one per scenario."""
+
+SLOTS: Final[Slots] = ("compare_b", "compare_c", "compare_d")
 _LONGEST: Final = 30_000
 _TEXT: Final = re.compile(r"[^\x00-\x1f]{1,30000}")
 
@@ -33,12 +41,15 @@ class Member(NamedTuple):
     """What makes it differ from A, where that is how it is described."""
 
 
-def members() -> tuple[list[Member], list[str]]:
-    """The scenarios that the link names, A first, and a sentence per part of it that cannot be read."""
+def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
+    """The scenarios that the link names, A first, and a sentence per part of it that cannot be read.
+
+    slots: the parameters that hold the others.
+    """
     first = state.current_scenario()
     found = [Member("A", "", first, {})]
     problems: list[str] = []
-    for slot in SLOTS:
+    for slot in slots:
         text = state.url_value(slot, "", _TEXT)
         if not text:
             continue
@@ -72,21 +83,33 @@ def _read(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple
     return reading.scenario, {}, reading.problems
 
 
-def free() -> str | None:
+def free(slots: Slots = SLOTS) -> str | None:
     """The first parameter of the link that names no scenario yet."""
-    return next((slot for slot in SLOTS if not state.url_value(slot, "", _TEXT)), None)
+    return next((slot for slot in slots if not state.url_value(slot, "", _TEXT)), None)
 
 
-def add(scenario: Scenario) -> None:
+def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
+    """Puts scenarios in the place of all that stood beside the current one."""
+    for slot, scenario in zip_longest(slots, scenarios[: len(slots)]):
+        state.set_url_value(slot, None if scenario is None else urlencode(links.parameters_of(scenario)))
+
+
+def copy(origin: Slots, slots: Slots) -> None:
+    """Puts the scenarios of other parameters in the place of these."""
+    for source, slot in zip(origin, slots, strict=True):
+        state.set_url_value(slot, state.url_value(source, "", _TEXT) or None)
+
+
+def add(scenario: Scenario, slots: Slots = SLOTS) -> None:
     """Puts a scenario beside the others, if there is room."""
-    slot = free()
+    slot = free(slots)
     if slot is not None:
         state.set_url_value(slot, urlencode(links.parameters_of(scenario)))
 
 
-def add_changes(changes: Mapping[str, float]) -> None:
+def add_changes(changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
     """Puts the current scenario with some numbers changed beside the others, if there is room."""
-    slot = free()
+    slot = free(slots)
     if slot is not None:
         state.set_url_value(slot, f"~{text_of(changes)}")
 
@@ -94,6 +117,16 @@ def add_changes(changes: Mapping[str, float]) -> None:
 def remove(slot: str) -> None:
     """Takes a scenario out of the comparison."""
     state.set_url_value(slot, None)
+
+
+def explored(found: Sequence[Member]) -> list[Exploration]:
+    """The explorations of scenarios; asks for all at once, and waits for one after the other."""
+    for member in found:
+        try:
+            runner().request(member.scenario, state.watcher())
+        except QueueFull:
+            break
+    return [waiting.exploration_of(member.scenario, state.watcher()) for member in found]
 
 
 def told(member: Member, first: Scenario) -> tuple[str, str]:

@@ -7,19 +7,18 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state, waiting
+from dashboard import state
 from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.compare_add import opener
 from dashboard.compare_diff import differences
-from dashboard.compare_scenarios import Member, members, remove, told
+from dashboard.compare_scenarios import Member, explored, members, remove, told
 from dashboard.controls import choose, segments, show
 from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative
-from dashboard.runner import QueueFull
-from dashboard.server import runner
+from dashboard.plainest import best_of
 from dashboard.text import literal
 from dashboard.whatif_changes import reset
 from dashboard.wording import differences as choices_that_differ
@@ -41,7 +40,7 @@ class Side:
     def __init__(self, member: Member, exploration: Exploration) -> None:
         self.member, self.exploration = member, exploration
         self.letter, self.scenario = member.letter, member.scenario
-        self.best = exploration.best
+        self.best = best_of(exploration)
 
 
 def render() -> None:
@@ -57,7 +56,7 @@ def render() -> None:
             icon=":material/compare:",
         )
         return
-    sides = _explored(found)
+    sides = [Side(member, exploration) for member, exploration in zip(found, explored(found), strict=True)]
     st.html(markup.figure_strip(_tiles(sides)))
     with st.container(border=True, gap="xsmall"):
         _diff(sides)
@@ -95,16 +94,6 @@ def _open(member: Member) -> None:
     remove(member.slot)
     reset()
     state.set_scenario(member.scenario)
-
-
-def _explored(found: list[Member]) -> list[Side]:
-    """All scenarios explored; asks for all at once, and waits for one after the other."""
-    for member in found:
-        try:
-            runner().request(member.scenario, state.watcher())
-        except QueueFull:
-            break
-    return [Side(member, waiting.exploration_of(member.scenario, state.watcher())) for member in found]
 
 
 def _tiles(sides: list[Side]) -> list[markup.Tile]:

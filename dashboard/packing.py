@@ -14,7 +14,7 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,16 +25,12 @@ from engine import Scenario
 from engine.scenario import FORMAT
 from models.documents import DocumentError, shown
 
-__all__ = ["LONGEST", "MOST_SCENARIOS", "Unpacked", "packed", "packed_many", "unpacked", "unpacked_many"]
+__all__ = ["LONGEST", "Unpacked", "packed", "unpacked"]
 
 VERSION: Final = "1"
 LONGEST: Final = 30_000
 """Characters of a packed scenario that are looked at; browsers and proxies seldom pass on more."""
 
-MOST_SCENARIOS: Final = 4
-"""Scenarios in one text of `packed_many`."""
-
-_BETWEEN: Final = "."
 _WHERE: Final = "The link's scenario"
 _DAMAGED: Final = "The link's scenario is damaged: it is not a complete copy of a shared link."
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -91,28 +87,6 @@ def packed(scenario: Scenario) -> str:
     press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, _PRESET)
     data = press.compress(text.encode()) + press.flush()
     return VERSION + base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def packed_many(scenarios: Sequence[Scenario]) -> str:
-    """A few scenarios as one text, for a page that shows them side by side."""
-    return _BETWEEN.join(packed(scenario) for scenario in scenarios)
-
-
-def unpacked_many(text: str) -> tuple[list[Scenario], list[str]]:
-    """The scenarios of such a text, at most `MOST_SCENARIOS`, and a sentence for each that cannot be read."""
-    parts = [part for part in text[: MOST_SCENARIOS * LONGEST].split(_BETWEEN) if part]
-    scenarios, problems = [], []
-    if len(parts) > MOST_SCENARIOS:
-        problems.append(f"The link names {len(parts):,} scenarios; the first {MOST_SCENARIOS} are shown.")
-    for part in parts[:MOST_SCENARIOS]:
-        try:
-            found = unpacked(part)
-        except Refused as problem:
-            problems.append(str(problem))
-            continue
-        scenarios.append(found.scenario)
-        problems += [found.problem] if found.problem else []
-    return scenarios, problems
 
 
 def _short(

@@ -180,6 +180,14 @@ CATEGORICAL: Final[tuple[Kind, ...]] = (
 """One kind per colour, in the order of the theme's categorical colours."""
 
 
+SCENARIOS: Final[dict[Mode, tuple[str, ...]]] = {
+    "light": ("#162152", "#B95E1D", "#429FB4", "#9B61D1"),
+    "dark": ("#E7F6DA", "#E87832", "#2F8FA3", "#A78BFA"),
+}
+"""Colours of scenarios A to D where they share a plot, always with a mark and a dash of their own and a name. The
+smallest OKLab distance is 0.095 in light and 0.132 in dark mode for the deficiencies named above; all reach 3:1."""
+
+
 def _interpolate(stops: tuple[str, ...], position: float) -> str:
     """Return the colour at `position` in 0 to 1 along evenly spaced `stops`, linear in sRGB as Plotly does it."""
     place = min(max(position, 0.0), 1.0) * (len(stops) - 1)

@@ -1,7 +1,8 @@
-"""Frontiers, the density behind them, and what moving along a frontier costs."""
+"""Queries of the Pareto page: the frontier with its executions, the density behind it, and what a step on it costs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -9,26 +10,37 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.pareto import Density, edges
+from dashboard.derived import Metric, metrics
+from dashboard.format import plain, scale_for
 from engine import Exploration
-from engine.columns import FIELDS, by_name
+from engine.columns import FIELDS, Column
 
-__all__ = ["Step", "density", "frontier", "on_log_axis", "steps"]
+__all__ = ["Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps"]
 
 BINS: Final = 256
 _AIR: Final = 0.15
 """Share of the frontier's extent shown around it when zoomed in."""
 
 
+def axes_of(exploration: Exploration) -> dict[str, Metric]:
+    """Everything that can be an axis: each result that is stored or follows from one, where a direction is better."""
+    return {key: metric for key, metric in metrics(exploration.scenario).items() if metric.column.better is not None}
+
+
 @st.cache_data(show_spinner=False, max_entries=64)
 def frontier(_exploration: Exploration, key: str, axes: tuple[str, ...]) -> pd.DataFrame:
-    """The executions that no other beats in all of two or three metrics: id, the fields, and all statistics.
+    """The executions that no other beats in all of two or three figures: id, the fields, all statistics, the figures.
 
-    Sorted along the first axis from best to worst. key: of the exploration.
+    axes: keys of `axes_of`. Sorted along the first from best to worst. key: of the exploration.
     """
-    found = _exploration.frontier(axes[0], axes[1], axes[2] if len(axes) > 2 else None)
+    known = axes_of(_exploration)
+    chosen = [known[name] for name in axes]
+    found = _exploration.frontier(*(metric.statistic for metric in chosen))
     if not len(found):
-        return found.assign(**{column.name: [] for column in FIELDS})
-    return _exploration.evaluate_ids(found["id"].to_numpy())
+        return found.assign(**{name: [] for name in (*(column.name for column in FIELDS), *axes)})
+    rows = _exploration.evaluate_ids(found["id"].to_numpy())
+    derived = {one.key: one.of_column(rows[one.statistic]) for one in chosen if one.key != one.statistic}
+    return rows.assign(**derived)
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
@@ -39,20 +51,32 @@ def density(
     logarithmic: tuple[bool, bool],
     near: tuple[tuple[float, float], tuple[float, float]] | None,
 ) -> Density | None:
-    """Executions per bin over two metrics; None where there is nothing to count.
+    """Executions per bin over two figures; None where there is nothing to count.
 
     logarithmic: bins in equal ratios, over the positive values. near: bounds (low, high) of both axes, None for all.
     """
-    rows = _exploration.rows
-    found_spans = list(near) if near is not None else [rows.value_range(name) for name in axes]
+    rows, known = _exploration.rows, axes_of(_exploration)
+    chosen = [known[name] for name in axes]
+    found_spans = list(near) if near is not None else [_span(_exploration, metric) for metric in chosen]
     spans = [span for span in found_spans if span is not None]
     if len(spans) < len(axes):
         return None
-    if not any(logarithmic):
-        found = rows.histogram(axes[0], axes[1], bins=(BINS, BINS), x_range=spans[0], y_range=spans[1])
-        return Density(found.counts.T, found.x_edges.tolist(), found.y_edges.tolist())
-    table = rows.table(list(dict.fromkeys(axes)))
-    values = [table[name].to_numpy().astype(np.float64) for name in axes]
+    if not any(logarithmic) and not any(metric.inverse for metric in chosen):
+        scaled = [
+            (span[0] / metric.factor, span[1] / metric.factor) for span, metric in zip(spans, chosen, strict=True)
+        ]
+        counted = rows.histogram(
+            chosen[0].statistic, chosen[1].statistic, bins=(BINS, BINS), x_range=scaled[0], y_range=scaled[1]
+        )
+        bounds = [
+            (found * metric.factor).tolist()
+            for found, metric in zip((counted.x_edges, counted.y_edges), chosen, strict=True)
+        ]
+        return Density(counted.counts.T, *bounds)
+    table = rows.table(list(dict.fromkeys(metric.statistic for metric in chosen)))
+    values = [
+        metric.of_column(pd.Series(table[metric.statistic].to_numpy())).to_numpy(dtype=np.float64) for metric in chosen
+    ]
     bounds = []
     for value, span, log in zip(values, spans, logarithmic, strict=True):
         low, high = span
@@ -64,6 +88,15 @@ def density(
     inside = np.isfinite(values[0]) & np.isfinite(values[1])
     counts, _, _ = np.histogram2d(values[0][inside], values[1][inside], bins=[np.array(edge) for edge in bounds])
     return Density(counts.T.astype(np.int64), bounds[0], bounds[1])
+
+
+def _span(exploration: Exploration, metric: Metric) -> tuple[float, float] | None:
+    """Lowest and highest finite value of a figure."""
+    found = exploration.rows.value_range(metric.statistic)
+    if found is None:
+        return None
+    low, high = sorted(metric.of(end) for end in found)
+    return (low, high) if np.isfinite(high) else None
 
 
 def near(found: pd.DataFrame, axes: tuple[str, str]) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -87,33 +120,61 @@ def on_log_axis(found: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 class Step(NamedTuple):
-    """One step along the frontier: the metric it improves, where it leads, and the changes of all metrics."""
+    """One step along the frontier: the figure it improves, where it leads, and the changes of all figures."""
 
     improves: str
     row: dict[str, Any]
     changes: dict[str, float]
-    """New value minus old, by metric."""
+    """New value minus old, by figure."""
 
 
-def steps(found: pd.DataFrame, here: int, axes: tuple[str, ...]) -> list[Step]:
-    """The smallest step from one frontier execution that improves each metric in turn.
+def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
+    """The smallest step from one frontier execution that improves each figure in turn.
 
-    Small is measured as the sum over the metrics of the changes relative to the extent of the frontier.
+    axes: the columns of `found` that the frontier is of. Small is measured as the sum over them of the changes relative
+    to the extent of the frontier.
     """
     if here not in set(found["id"]):
         return []
-    values = found[list(axes)].to_numpy(dtype=np.float64)
+    values = found[[column.name for column in axes]].to_numpy(dtype=np.float64)
     at = int(np.flatnonzero(found["id"].to_numpy() == here)[0])
     with np.errstate(invalid="ignore"):
         extent = np.ptp(np.where(np.isfinite(values), values, np.nan), axis=0)
         change = values - values[at]
         distance = (np.abs(change) / np.where(extent > 0, extent, 1.0)).sum(axis=1)
     result = []
-    for position, name in enumerate(axes):
-        sign = 1.0 if by_name(name).better == "higher" else -1.0
+    for position, column in enumerate(axes):
+        sign = 1.0 if column.better == "higher" else -1.0
         better = (sign * change[:, position] > 0) & np.isfinite(distance)
         if better.any():
             nearest = int(np.argmin(np.where(better, distance, np.inf)))
             row = {str(key): value for key, value in found.iloc[nearest].to_dict().items()}
-            result.append(Step(name, row, {axis: float(change[nearest, i]) for i, axis in enumerate(axes)}))
+            changes = {axis.name: float(change[nearest, i]) for i, axis in enumerate(axes)}
+            result.append(Step(column.name, row, changes))
     return result
+
+
+def prices(found: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
+    """What every step from an execution of a frontier of two figures to the next costs, in the order of the frontier.
+
+    Columns, NaN after the last: change_y, change_x [in the units of the figures], price [units of y per unit of x, not
+    negative]: how much of y one gives up per unit of x on this stretch.
+    """
+    values = found[[y, x]].to_numpy(dtype=np.float64)
+    change = np.vstack([np.diff(values, axis=0), np.full((min(1, len(values)), 2), np.nan)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        price = np.abs(change[:, 0] / change[:, 1])
+    return pd.DataFrame({"change_y": change[:, 0], "change_x": change[:, 1], "price": price}, index=found.index)
+
+
+def rate_words(price: float, y: Column, x: Column, extent: tuple[float, float]) -> str:
+    """A price in words: "27.5 samples/s per GiB", "under 0.001 s per GiB".
+
+    price: units of y per unit of x. extent: largest values of y and of x, which choose the units.
+    """
+    scales = scale_for(y, [extent[0]]), scale_for(x, [extent[1]])
+    number = price * scales[1].factor / scales[0].factor
+    units = [{"%": "points", "": column.short}.get(scale.unit, scale.unit)
+             for scale, column in zip(scales, (y, x), strict=True)]  # fmt: skip
+    amount = plain(number) if number >= 1e-3 or number == 0 else "under 0.001"
+    return f"{amount} {units[0]} per {'point' if units[1] == 'points' else units[1]}"

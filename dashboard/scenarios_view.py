@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import frame, report, scenarios_data, share, state
+from dashboard import compare_scenarios, frame, report, scenarios_data, share, state
 from dashboard.charts.markup import chips, facts, head
 from dashboard.charts.template import degrees
 from dashboard.controls import segments
@@ -17,7 +17,6 @@ from dashboard.derived import utilisation
 from dashboard.format import count, format_value, percent
 from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
-from dashboard.packing import packed_many
 from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
 from dashboard.scenarios_open import opener
 from dashboard.server import runner, user_files
@@ -234,9 +233,8 @@ def _several(picked: Sequence[Entry]) -> None:
         and len(usable) > 1
         and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
-        # The Compare page shows the current scenario and, beside it, those of the parameter `compare`.
         state.open_scenario(usable[0])
-        state.set_url_value("compare", packed_many(usable[1:]))
+        compare_scenarios.put(usable[1:])
         st.switch_page(frame.path("compare"))
 
 

@@ -275,13 +275,13 @@ def _arrange(
             {
                 f"xaxis{panel.suffix}": {
                     "domain": _span(left, columns), "anchor": f"y{panel.suffix}", "range": [-0.52, len(axes[0]) - 0.48],
-                    **_ticks(axes[0], fields[0], 28 // columns), "showticklabels": last,
+                    **_ticks(axes[0], fields[0], 28 // columns), "showticklabels": last, "ticks": "",
                     "title": {"text": f"{fields[0].label} ({fields[0].short})" if last else ""},
                 },
                 f"yaxis{panel.suffix}": {
                     "domain": _span(rows - 1 - top, rows, 0.09 if rows > 1 else 0.04 * titled),
                     "anchor": f"x{panel.suffix}", "range": [-0.52, len(axes[1]) - 0.48],
-                    **_ticks(axes[1], fields[1], 32 // rows), "showticklabels": left == 0,
+                    **_ticks(axes[1], fields[1], 32 // rows), "showticklabels": left == 0, "ticks": "",
                     "title": {"text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""},
                 },
             }

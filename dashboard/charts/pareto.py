@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from dashboard.charts.ramp import colour_bar, ramp_for
 from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, unfading
 from dashboard.format import Scale, column_of, count, format_value, scale_for
-from dashboard.palette import Palette, palette
+from dashboard.palette import SCENARIOS, Palette, palette
 from engine.columns import Column
 
 HEIGHT: Final = 520
@@ -31,6 +31,18 @@ class Density(NamedTuple):
     y_edges: Sequence[float]
 
 
+class Named(NamedTuple):
+    """The frontier of another scenario: its letter, its name, its executions as `pareto` takes those of the first."""
+
+    letter: str
+    name: str
+    frontier: pd.DataFrame
+
+
+_LOOKS: Final = (("circle", "solid"), ("square", "dash"), ("diamond", "dot"), ("triangle-up", "dashdot"))
+"""Mark and dash of scenarios A to D: nothing is told apart by colour alone."""
+
+
 def pareto(
     frontier: pd.DataFrame,
     x: Column | str,
@@ -41,6 +53,8 @@ def pareto(
     density: Density | None = None,
     selected: int | None = None,
     logarithmic: tuple[bool, bool] = (False, False),
+    others: Sequence[Named] = (),
+    name: str = "",
     height: int = HEIGHT,
 ) -> Chart:
     """Draw the frontier and the density behind it.
@@ -48,7 +62,8 @@ def pareto(
     frontier: the executions that no other beats, with columns id and those named by x, y and z [each in its unit]; the
     degrees tensor_par, pipeline_par and data_par are named in hovers if present. With z the marks are coloured by it
     and not joined, because the frontier of three metrics is no line. density in the units of x and y.
-    selected: id to ring. logarithmic: for the x and the y axis.
+    selected: id to ring. logarithmic: for the x and the y axis. others: frontiers of scenarios B to D on the same axes;
+    name is then that of the first, for the legend.
     Marks carry customdata (id,).
     """
     x_column, y_column, colours = column_of(x), column_of(y), palette(mode)
@@ -58,23 +73,67 @@ def pareto(
     shown = thinned(frontier[known].sort_values(x_column.name, kind="stable"))
     if not len(shown):
         return empty(colours, height, "No execution fits, so there is no frontier.")
-    scales = (
-        scale_for(x_column, density.x_edges if density else shown[x_column.name]),
-        scale_for(y_column, density.y_edges if density else shown[y_column.name]),
-    )
+    named = [one for one in others if len(one.frontier)]
+    extents = tuple(
+        [
+            *(edges if edges is not None else shown[column.name]),
+            *(float(value) for one in named for value in one.frontier[column.name] if math.isfinite(value)),
+        ]
+        for column, edges in (
+            (x_column, density.x_edges if density else None), (y_column, density.y_edges if density else None)
+        )
+    )  # fmt: skip
+    scales = scale_for(x_column, extents[0]), scale_for(y_column, extents[1])
     figure = base(colours, height)
     if density is not None:
         figure.add_trace(_density(density, x_column, y_column, scales, colours))
+    for one in named:
+        figure.add_trace(_other(one, x_column, y_column, z_column, scales, colours))
     figure.add_trace(_marks(shown, x_column, y_column, z_column, scales, colours, selected))
-    extents = (
-        density.x_edges if density else [float(value) for value in shown[x_column.name]],
-        density.y_edges if density else [float(value) for value in shown[y_column.name]],
-    )
+    if others:
+        figure.data[-1].update(name=f"A · {name}", showlegend=True)
+        figure.update_layout(showlegend=True, legend={"traceorder": "reversed", "itemclick": False}, margin={"t": 28})
     for update, column, scale, extent, log in zip(
         (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
     ):
         update(title_text=scale.title(column.label), showgrid=True, fixedrange=False, **_axis(extent, scale, log))
-    return Chart(figure, _alt(frontier, shown, x_column, y_column))
+    alt = _alt(frontier, shown, x_column, y_column)
+    if others:
+        told = ", ".join(f"{one.letter} {one.name} with {count(len(one.frontier))}" for one in others)
+        alt += f" Beside it the frontiers of {told}."
+    return Chart(figure, alt)
+
+
+def _other(
+    one: Named,
+    x_column: Column,
+    y_column: Column,
+    z_column: Column | None,
+    scales: tuple[Scale, Scale],
+    colours: Palette,
+) -> go.Scatter:
+    """Return the frontier of another scenario, with a colour, a mark and a dash of its own."""
+    rows = thinned(one.frontier.sort_values(x_column.name, kind="stable"))
+    number = "ABCD".index(one.letter)
+    colour = SCENARIOS[colours.mode][number]
+    symbol, dash = _LOOKS[number]
+    columns = [column for column in (x_column, y_column, z_column) if column is not None]
+    hovers = [
+        "<br>".join(
+            [f"<b>{one.letter}: {execution_name(row)}</b>",
+             *(f"{column.label} {format_value(column, row[column.name])}" for column in columns)]
+        )
+        for row in rows.to_dict("records")
+    ]  # fmt: skip
+    return go.Scatter(
+        x=[float(value) / scales[0].factor for value in rows[x_column.name]],
+        y=[float(value) / scales[1].factor for value in rows[y_column.name]],
+        mode="lines+markers" if z_column is None else "markers", name=f"{one.letter} · {one.name}", showlegend=True,
+        line={"color": colour, "width": 1.6, "dash": dash, "shape": step_shape(x_column)},
+        marker={"color": colour, "symbol": symbol, "size": 8 if len(rows) <= 60 else 5, "opacity": 1,
+                "line": {"width": 1, "color": colours.background}},
+        hovertext=hovers, hovertemplate="%{hovertext}<extra></extra>", **unfading(),
+    )  # fmt: skip
 
 
 def thinned(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:

@@ -1,18 +1,24 @@
 """The Pareto page draws the exact frontier, the density behind it, and true prices of moving along it."""
 
+import itertools
 import json
 import zipfile
 from io import BytesIO
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from dashboard.charts.template import degrees
-from dashboard.pareto_data import BINS, density, frontier, near, steps
+from dashboard.format import format_value, plain, relative
+from dashboard.palette import SCENARIOS, contrast, palette
+from dashboard.pareto_data import BINS, axes_of, density, frontier, near, prices, rate_words, steps
+from engine import explore_scenario, whatif
 from engine.columns import by_name
 from tests.dashboard.pages import again, exploration, figure, html, run
 
 AXES = ("sample_rate", "proc_mem_tier1_cap_req")
+COLUMNS = [by_name(name) for name in AXES]
 
 
 def dominated(found: np.ndarray, all_rows: np.ndarray) -> bool:
@@ -69,7 +75,7 @@ def test_steps_improve_what_they_say_at_the_least_cost() -> None:
     found = exploration()
     front = frontier(found, found.key, AXES)
     middle = front.iloc[len(front) // 2]
-    moves = {move.improves: move for move in steps(front, int(middle["id"]), AXES)}
+    moves = {move.improves: move for move in steps(front, int(middle["id"]), COLUMNS)}
     assert set(moves) == set(AXES)
     position = len(front) // 2
     # Sorted from best to worst on the first axis: the neighbours are one step away.
@@ -77,7 +83,7 @@ def test_steps_improve_what_they_say_at_the_least_cost() -> None:
     assert moves["sample_rate"].changes[AXES[1]] > 0
     assert moves["sample_rate"].row["id"] in set(front["id"].iloc[:position])
     assert moves[AXES[1]].changes[AXES[1]] < 0
-    assert steps(front, -5, AXES) == []
+    assert steps(front, -5, COLUMNS) == []
 
 
 def test_the_page_shows_frontier_and_prices() -> None:
@@ -91,7 +97,7 @@ def test_the_page_shows_frontier_and_prices() -> None:
     assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
     page.button(key=f"pareto_go_{AXES[1]}").click()
     moved = again(page, found)
-    step = next(move for move in steps(front, int(best["id"]), AXES) if move.improves == AXES[1])
+    step = next(move for move in steps(front, int(best["id"]), COLUMNS) if move.improves == AXES[1])
     assert f"execution {int(step.row['id']):,}" in html(moved)
 
 
@@ -129,3 +135,111 @@ def test_the_download_is_the_frontier() -> None:
     assert len(lines) == len(front) + 1
     assert account["scenario"] == json.loads(json.dumps(found.scenario.to_document()))
     assert account["selection"] == ["the frontier"]
+
+
+@pytest.mark.parametrize("name", ["mfu", "tokens", "usd", "energy"])
+def test_a_derived_figure_is_an_axis_with_the_values_that_its_formula_gives(name: str) -> None:
+    found = exploration()
+    metric = axes_of(found).get(name)
+    if metric is None:
+        pytest.skip(f"the system has no {name}")
+    front = frontier(found, found.key, (name, AXES[1]))
+    plain = frontier(found, found.key, AXES)
+    assert front["id"].tolist() == plain["id"].tolist()
+    assert front[name].tolist() == [metric.of(rate) for rate in plain["sample_rate"]]
+    drawn = density(found, found.key, (AXES[1], name), (False, False), None)
+    assert drawn is not None
+    assert np.asarray(drawn.counts).sum() == found.feasible
+    page = run("pareto", found, {"pareto_y": name})
+    text = html(page)
+    assert format_value(metric.column, front[name].iloc[0]) in text
+    header = page.dataframe[0].value.columns.tolist()
+    assert header[:4] == ["id", name, AXES[1], "change_y"]
+
+
+def test_two_figures_that_follow_from_one_are_no_frontier() -> None:
+    page = run("pareto", exploration(), {"pareto_y": "mfu", "pareto_x": "tokens"})
+    assert "all follow from" in page.info[0].value
+
+
+def test_prices_are_the_slopes_between_neighbours() -> None:
+    found = exploration()
+    front = frontier(found, found.key, AXES)
+    cost = prices(front, *AXES)
+    assert len(cost) == len(front)
+    assert np.isnan(cost["price"].iloc[-1])
+    rows = front.to_dict("records")
+    for one, two, price in zip(rows[:-1], rows[1:], cost["price"], strict=False):
+        lost = one["sample_rate"] - two["sample_rate"]
+        saved = one[AXES[1]] - two[AXES[1]]
+        assert lost > 0
+        assert saved > 0
+        assert price == pytest.approx(lost / saved, rel=1e-12)
+    gib = cost["price"].iloc[0] * 2**30
+    words = rate_words(cost["price"].iloc[0], *COLUMNS, (front["sample_rate"].max(), front[AXES[1]].max()))
+    assert words.endswith("samples/s per GiB")
+    assert float(words.split()[0].replace(",", "")) == pytest.approx(gib, rel=5e-3)
+    page = run("pareto", found)
+    table = page.dataframe[0].value
+    assert table["price"].iloc[0] == pytest.approx(gib, rel=1e-12)
+    assert words in "".join(part.value for part in page.markdown)
+    dearest = cost["price"].max() * 2**30
+    said = next(part.value for part in page.caption if "Along the whole frontier" in part.value)
+    assert f"{plain(dearest)} samples/s per GiB" in said.replace("\\", "")
+
+
+def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> None:
+    found = exploration()
+    other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
+    with (
+        patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: other),
+        patch("dashboard.compare_scenarios.runner"),
+    ):
+        page = run("pareto", found, {"pareto_b": "~hbm_bandwidth:6144", "pareto_d": "~hbm_bandwidth:6144"})
+    lines = [trace for trace in figure(page, "pareto_plot")["data"] if trace["type"] == "scatter"]
+    assert len({trace["marker"].get("symbol", "circle") for trace in lines}) == 3
+    assert len({trace["line"].get("dash", "solid") for trace in lines}) == 3
+    assert [trace["name"][:4] for trace in lines] == ["B · ", "C · ", "A · "]
+    front = frontier(other, other.key, AXES)
+    mine = frontier(found, found.key, AXES)
+    assert lines[0]["y"] == pytest.approx(front.sort_values(AXES[1])["sample_rate"].tolist())
+    bound = mine[AXES[1]].iloc[0]
+    best = front.loc[front[AXES[1]] <= bound, "sample_rate"].max()
+    table = next(part.value for part in page.dataframe if "Scenario" in part.value.columns)
+    row = table[table[""] == "B"].iloc[0]
+    assert row["Throughput then"] == format_value("sample_rate", best)
+    assert row["against A"] == relative(best, mine["sample_rate"].iloc[0])
+
+
+def test_a_damaged_other_scenario_is_left_out_and_said() -> None:
+    with patch("dashboard.compare_scenarios.runner"):
+        page = run("pareto", exploration(), {"pareto_b": "~nothing:3"})
+    assert "left out" in page.warning[0].value
+    assert figure(page, "pareto_plot")["data"]
+
+
+MACHADO = {  # severity 1.0, from the tables of the paper named in `dashboard.palette`
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}  # fmt: skip
+OKLAB = (
+    [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
+     [0.0883024619, 0.2817188376, 0.6299787005]],
+    [[0.2104542553, 0.793617785, -0.0040720468], [1.9779984951, -2.428592205, 0.4505937099],
+     [0.0259040371, 0.7827717662, -0.808675766]],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("deficiency", MACHADO)
+@pytest.mark.parametrize(("mode", "least"), [("light", 0.095), ("dark", 0.132)])
+def test_scenario_colours_are_told_apart_with_any_deficiency(deficiency: str, mode: str, least: float) -> None:
+    def lab(colour: str) -> np.ndarray:
+        shares = np.array([int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+        linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+        seen = np.clip(np.array(MACHADO[deficiency]) @ linear, 0, 1)
+        return np.array(OKLAB[1]) @ np.cbrt(np.array(OKLAB[0]) @ seen)
+
+    for one, other in itertools.combinations(SCENARIOS[mode], 2):  # type: ignore[index]
+        assert np.linalg.norm(lab(one) - lab(other)) >= least - 5e-4
+    assert all(contrast(colour, palette(mode).background) >= 3 for colour in SCENARIOS[mode])  # type: ignore[index]

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from urllib.parse import parse_qsl
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard import scenarios_data
+from dashboard import links, scenarios_data
 from dashboard.scenarios_data import age, best_of, entries, searched, size
 from dashboard.untrusted import Refused
 from dashboard.user_files import MOST_FILES, UserFiles
@@ -195,6 +197,22 @@ def test_two_are_listed_side_by_side(place: Place) -> None:
     assert "2 scenarios" in html(app)
     assert "First" in html(app)
     assert "Second" in html(app)
+
+
+def test_compare_opens_the_picked_scenarios_and_forgets_those_before(place: Place) -> None:
+    picked = [small(), small(num_procs=64), small(num_procs=128)]
+    idents = [place.files.keep(f"No. {number}", each) for number, each in enumerate(picked)]
+    app = page({"scenarios_pick": ".".join(idents)})
+    app.session_state["_url"]["compare_b"] = app.session_state["_url"]["compare_d"] = "~procs:8"
+    with patch("dashboard.scenarios_view.st.switch_page") as switched:
+        app.button(key="scenarios_compare").click().run()
+    assert not app.exception
+    assert switched.call_args[0][0].endswith("compare.py")
+    link = dict(app.session_state["_url"])
+    assert links.read_scenario(link).scenario == picked[0]
+    assert "compare_d" not in link
+    others = [links.read_scenario(dict(parse_qsl(link[slot]))).scenario for slot in ("compare_b", "compare_c")]
+    assert others == picked[1:]
 
 
 def test_without_a_store_the_page_lists_what_is_in_memory() -> None:

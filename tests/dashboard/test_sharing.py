@@ -86,18 +86,6 @@ def test_library_names_make_short_links_and_everything_else_is_packed() -> None:
     assert links.read_scenario(links.parameters_of(scenario(system=false))).scenario.system.mem1.capacity_gib == 120
 
 
-def test_a_few_scenarios_in_one_text() -> None:
-    own = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 120.0}, name="own.with.dots")
-    sent = [scenario(), scenario(system=own), scenario(num_procs=128)]
-    assert packing.unpacked_many(packing.packed_many(sent)) == (sent, [])
-    found, problems = packing.unpacked_many(f"{packed(sent[0])}.garbage")
-    assert found == sent[:1]
-    assert len(problems) == 1
-    found, problems = packing.unpacked_many(packing.packed_many([sent[0]] * 9))
-    assert len(found) == packing.MOST_SCENARIOS
-    assert "first 4" in problems[0]
-
-
 def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
     from streamlit.testing.v1 import AppTest
 

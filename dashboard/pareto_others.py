@@ -1,0 +1,115 @@
+"""Other scenarios on the Pareto page: which ones, their frontiers, and what each reaches for the same price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import compare_scenarios
+from dashboard.charts import markup
+from dashboard.charts.pareto import Named
+from dashboard.charts.template import in_sentence
+from dashboard.compare_add import adder
+from dashboard.compare_scenarios import Member, explored, members, remove, told
+from dashboard.derived import Metric
+from dashboard.format import ABSENT, format_value, relative
+from dashboard.pareto_data import axes_of, frontier
+from dashboard.text import literal
+from dashboard.wording import title
+from engine import Exploration, Scenario
+
+__all__ = ["chooser", "frontiers", "side_by_side"]
+
+SLOTS: Final = ("pareto_b", "pareto_c", "pareto_d")
+"""Parameters of the link that hold scenarios B to D."""
+
+
+def chooser(first: Scenario) -> None:
+    """Draws the button behind which scenarios are added and removed."""
+    found, _ = members(SLOTS)
+    others = found[1:]
+    label = f"Other scenarios · {len(others)}" if others else "Other scenarios"
+    with st.popover(label, icon=":material/compare_arrows:", key="pareto_others",
+                    help="Draws the frontiers of up to three other scenarios on the same axes."):  # fmt: skip
+        for member in others:
+            name, more = told(member, first)
+            st.button(
+                f"{member.letter} · {literal(name)}", key=f"pareto_remove_{member.slot}", icon=":material/close:",
+                on_click=remove, args=(member.slot,), help=literal(f"Remove it. {more}"), width="stretch",
+            )  # fmt: skip
+        if len(others) == len(SLOTS):
+            st.caption("Three others are as many as can be told apart; remove one to add another.")
+            return
+        compared, _ = members()
+        if len(compared) > 1 and not others:
+            st.button(
+                f"The {len(compared) - 1} of the Compare page", key="pareto_compared", icon=":material/compare:",
+                on_click=compare_scenarios.copy, args=(compare_scenarios.SLOTS, SLOTS), width="stretch",
+            )  # fmt: skip
+        adder(first, SLOTS)
+
+
+def frontiers(exploration: Exploration, axes: tuple[str, ...]) -> list[Named]:
+    """The frontiers of the other scenarios, explored if need be; says so where one has none."""
+    found, problems = members(SLOTS)
+    for problem in problems:
+        st.warning(literal(problem), icon=":material/link_off:")
+    others = []
+    for member, other in zip(found[1:], explored(found[1:]), strict=True):
+        name = told(member, exploration.scenario)[0]
+        missing = set(axes) - set(axes_of(other))
+        if missing or not other.feasible:
+            st.caption(f"{member.letter} · {literal(name)} is left out: {_why_not(exploration, member, missing)}")
+            continue
+        others.append(Named(member.letter, name, frontier(other, other.key, axes)))
+    return others
+
+
+def _why_not(exploration: Exploration, member: Member, missing: set[str]) -> str:
+    if not missing:
+        return "none of its executions runs."
+    known = axes_of(exploration)
+    names = ", ".join(in_sentence(known[key].column.label) for key in sorted(missing))
+    return literal(f"{member.scenario.system.name} has no {names}.")
+
+
+def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[Named], chosen: int | None) -> None:
+    """What every scenario reaches on the vertical axis for no more than the chosen execution of A asks on the other."""
+    if not others or chosen is None or not len(found):
+        return
+    y, x = axes[0], axes[1]
+    here = found[found["id"] == chosen].iloc[0]
+    bound = float(here[x.key])
+    limit = f"{'at most' if x.column.better == 'lower' else 'at least'} {format_value(x.column, bound)}"
+    st.html(markup.head("The same for each scenario", f"the best with {limit} of {in_sentence(x.column.label)}"))
+    rows = []
+    for letter, name, frontier_of in (("A", "this scenario", found), *others):
+        within = frontier_of[frontier_of[x.key] <= bound] if x.column.better == "lower" else (
+            frontier_of[frontier_of[x.key] >= bound])  # fmt: skip
+        best = _best(within, y)
+        top = _best(frontier_of, y)
+        rows.append({
+            "": letter, "Scenario": name,
+            f"{y.column.label} then": ABSENT if best is None else format_value(y.column, best[y.key]),
+            "against A": "" if letter == "A" else ABSENT if best is None else relative(best[y.key], here[y.key]),
+            "with": ABSENT if best is None else title(best),
+            "without the bound": ABSENT if top is None else format_value(y.column, top[y.key]),
+            "on its frontier": f"{len(frontier_of):,}",
+        })  # fmt: skip
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, key="pareto_scenarios", height=38 + 35 * len(rows),
+        column_config={"": st.column_config.TextColumn(width=30), "Scenario": st.column_config.TextColumn(width=230)},
+        alt="; ".join(f"{row['']} reaches {row[f'{y.column.label} then']}" for row in rows),
+    )  # fmt: skip
+
+
+def _best(rows: pd.DataFrame, axis: Metric) -> dict[str, Any] | None:
+    """The row that is best on an axis; None without rows."""
+    if not len(rows):
+        return None
+    values = rows[axis.key]
+    row = rows.iloc[int(values.argmin() if axis.column.better == "lower" else values.argmax())]
+    return {str(name): value for name, value in row.to_dict().items()}
