@@ -16,10 +16,12 @@ import pandas as pd
 
 import hardware
 from engine.calibrated.inputs import RECOMPUTES, Case
-from engine.calibrated.systems import accelerator_of, calibrated, generation_of, system_named
+from engine.calibrated.systems import accelerator_of, calibrated, generation_of
+from engine.validation.checks import Findings, refuse_impossible
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
 from engine.validation.software import SOFTWARE_COLUMNS, infer_software
+from engine.validation.words import accelerator_named, bits_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs"]
 
@@ -41,21 +43,8 @@ REASONS: dict[str, str] = {
 """Every code a row can have as `reason`, with what it means."""
 
 NEEDED = ("hidden", "ffn", "layers", "heads", "vocab", "seq_len", "tp", "pp", "mbs", "gbs")
-BITS = {
-    "bf16": 16.0,
-    "fp16": 16.0,
-    "bfloat16": 16.0,
-    "float16": 16.0,
-    "fp8": 8.0,
-    "mxfp8": 8.0,
-    "float8": 8.0,
-    "nvfp4": 4.0,
-    "fp4": 4.0,
-}
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
 """Ranks and widths of multi-head latent attention where a row does not print them: DeepSeek-V2 and V3."""
-MOST_USED, LEAST_USED = 1.2, 5e-4
-"""Shares of the peak beyond which a measured time cannot be right; the least efficient sound row reaches 0.6 %."""
 PACKED_TOKENS = 256.0
 """Length of an example in packed fine-tuning data: attention ends at its borders [tokens]."""
 
@@ -81,30 +70,6 @@ class Mapped:
         return np.asarray(self.reason == "", bool)
 
 
-class _Findings:
-    """Reasons and assumptions, collected row by row; the first reason of a row stays."""
-
-    def __init__(self, size: int) -> None:
-        self.reason = np.full(size, "", object)
-        self.text = np.full(size, "", object)
-        self.assumed: list[list[str]] = [[] for _ in range(size)]
-
-    def refuse(self, rows: npt.NDArray[np.bool_], code: str, text: str | list[str]) -> None:
-        for row in np.flatnonzero(rows & (self.reason == "")):
-            self.reason[row] = code
-            self.text[row] = text if isinstance(text, str) else text[row]
-
-    def fill(
-        self, values: npt.NDArray[np.float64], default: npt.NDArray[np.float64] | float, what: str
-    ) -> npt.NDArray[np.float64]:
-        """Values with `default` where not given; says so unless `what` is empty."""
-        open_rows = np.isnan(values)
-        if what:
-            for row in np.flatnonzero(open_rows):
-                self.assumed[row].append(what)
-        return np.where(open_rows, default, values)
-
-
 def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -> Mapped:
     """Map every row; never raises for what a cell holds.
 
@@ -112,7 +77,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     """
     table = runs.table
     size = len(table)
-    found = _Findings(size)
+    found = Findings(size)
     found.refuse(
         np.array([bool(fault) for fault in runs.faults], bool), "bad_value", [f"{fault}." for fault in runs.faults]
     )
@@ -132,7 +97,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     software, faults = infer_software(table, generation)
     found.refuse(np.array([bool(fault) for fault in faults], bool), "bad_value", [f"{fault}." for fault in faults])
     values |= {name: software[name].to_numpy(np.float64) for name in SOFTWARE_COLUMNS}
-    _check(table, columns, values, found)
+    refuse_impossible(columns, values, found)
     supported = found.reason == ""
     # Unsupported rows get harmless numbers, so that one array computation covers the table.
     unfinished = [
@@ -162,9 +127,10 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     )
 
 
-def _refuse_families(table: pd.DataFrame, found: _Findings) -> None:
-    family, notes = table["family"].astype(str), table["notes"].astype(str)
-    hybrid = family.str.contains("mamba|hybrid") | notes.str.contains(r"Hybrid Mamba|linear.attention", regex=True)
+def _refuse_families(table: pd.DataFrame, found: Findings) -> None:
+    family, notes = table["family"].astype(str).str.lower(), table["notes"].astype(str)
+    hybrid = family.str.contains("mamba|hybrid")
+    hybrid |= notes.str.contains(r"Hybrid Mamba|linear.attention", regex=True, case=False)
     found.refuse(hybrid.to_numpy(bool), "not_a_transformer", "Hybrid models with state-space layers are not covered.")
     found.refuse(
         family.str.contains("zerobubble").to_numpy(bool),
@@ -180,10 +146,14 @@ def _refuse_families(table: pd.DataFrame, found: _Findings) -> None:
 
 
 def _hardware(
-    table: pd.DataFrame, found: _Findings, known: Mapping[str, hardware.System]
+    table: pd.DataFrame, found: Findings, known: Mapping[str, hardware.System]
 ) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_]]:
     names = [str(name) for name in table["hardware"]]
-    systems = {name: known.get(name) or system_named(name) for name in set(names)}
+    taken = {name: (known[name], "") if name in known else accelerator_named(name) for name in set(names)}
+    systems = {name: each[0] if each else None for name, each in taken.items()}
+    for row, name in enumerate(names):
+        if (each := taken[name]) and each[1]:
+            found.assumed[row].append(each[1])
     facts = {name: accelerator_of(system) for name, system in systems.items() if system is not None}
     empty = dict.fromkeys(next(iter(facts.values())) if facts else accelerator_of(_any_system()), np.nan)
     values = {field: np.array([facts.get(name, empty)[field] for name in names], np.float64) for field in empty}
@@ -208,11 +178,11 @@ def _any_system() -> hardware.System:
 
 
 def _model(
-    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: _Findings
+    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: Findings
 ) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
-    attn = [str(text) for text in table["attn"]]
-    latent = np.array([text.startswith("MLA") for text in attn], np.float64)
+    attn = [str(text).lower() for text in table["attn"]]
+    latent = np.array([bool(re.search(r"\bmla\b|\blatent", text)) for text in attn], np.float64)
     parts = {
         key: np.array([float(m[1]) if (m := re.search(rf"\b{key}(\d+)", text)) else usual for text in attn], np.float64)
         for key, usual in LATENT.items()
@@ -220,11 +190,10 @@ def _model(
     heads = columns["heads"]
     head = fill(columns["head_dim"], columns["hidden"] / heads, "")
     mla = latent > 0
-    window = np.array(
-        [float(m[1]) if (m := re.search(r"sliding-window ?(\d+)", text)) else 0.0 for text in attn], np.float64
-    )
+    windows = [re.search(r"(?:sliding[- _]?window|swa)[ =:]*(\d+)", text) for text in attn]
+    window = np.array([float(match[1]) if match else 0.0 for match in windows], np.float64)
     alternating = np.array(["alternating" in text for text in attn], bool)
-    packed = table["notes"].astype(str).str.contains(r"packed", regex=True).to_numpy(bool)
+    packed = table["notes"].astype(str).str.contains("packed", case=False).to_numpy(bool)
     share = np.where(window > 0, np.where(alternating, 0.5, 1.0), 0.0)
     experts = fill(columns["moe_experts"], 0.0, "")
     return {
@@ -246,15 +215,17 @@ def _model(
         "window": np.where(packed, PACKED_TOKENS / 2.0, window),
         "window_share": np.where(packed, 1.0, share),
         "experts": experts,
-        "experts_per_token": np.maximum(fill(columns["moe_topk"], 1.0, ""), 1.0),
+        "experts_per_token": np.maximum(fill(columns["moe_topk"], np.where(experts > 0, np.nan, 1.0), ""), 1.0),
         "expert_feedforward": fill(columns["moe_ffn"], 0.0, ""),
-        "shared_experts": fill(columns["moe_shared"], 0.0, ""),
-        "dense_blocks": np.where(experts > 0, fill(columns["moe_dense_layers"], 0.0, ""), 0.0),
+        "shared_experts": fill(columns["moe_shared"], 0.0, "moe_shared 0", experts > 0),
+        "dense_blocks": np.where(
+            experts > 0, fill(columns["moe_dense_layers"], 0.0, "moe_dense_layers 0", experts > 0), 0.0
+        ),
     }
 
 
 def _layout(
-    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: _Findings
+    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: Findings
 ) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
     t, p = columns["tp"], columns["pp"]
@@ -265,25 +236,26 @@ def _layout(
     dp[open_dp] = (columns["num_gpus"] / (t * p * c))[open_dp]
     found.refuse(np.isnan(dp), "missing_field", "Not given: dp, nor num_gpus to derive it from.")
     ep = np.where(experts > 0, fill(columns["ep"], 1.0, ""), 1.0)
-    noted = table["notes"].astype(str).str.extract(r"ETP=(\d+)")[0].astype("float64").to_numpy(np.float64)
+    noted = table["notes"].astype(str).str.extract(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b")[0]
+    noted = noted.astype("float64").to_numpy(np.float64)
     # Megatron splits experts like the rest unless told otherwise; more expert ranks than replicas mean it was told.
     etp = np.where(np.isnan(noted), np.where(ep > dp * c, 1.0, t), noted)
     zero = fill(columns["zero_stage"], 1.0, "zero_stage 1")
     fsdp = fill(columns["fsdp"], np.where(zero >= 3, 1.0, 0.0), "")
-    kinds, shares, unknown = _recompute([str(text) for text in table["recompute"]], columns["layers"], found)
+    recompute = [str(text) for text in table["recompute"]]
+    found.assume(np.array([text == "" for text in recompute], bool), "recompute none")
+    policies = [recompute_of(text or "none", layers) for text, layers in zip(recompute, columns["layers"], strict=True)]
     found.refuse(
-        unknown,
-        "unknown_recompute",
-        [f"Recomputation {str(text)[:60]!r} is not covered." for text in table["recompute"]],
-    )
-    dtype = [str(text).lower() for text in table["dtype"]]
-    bits = np.array([BITS.get(text, np.nan) for text in dtype], np.float64)
+        np.array([policy is None for policy in policies], bool), "unknown_recompute",
+        [f"Recomputation {text[:60]!r} is not covered." for text in recompute],
+    )  # fmt: skip
+    dtype = [str(text) for text in table["dtype"]]
+    bits = np.array([bits_of(text) or np.nan for text in dtype], np.float64)
     found.refuse(np.array([text == "" for text in dtype], bool), "missing_field", "Not given: dtype.")
     found.refuse(
-        np.isnan(bits),
-        "unknown_precision",
-        [f"Precision {text[:40]!r} is not covered; it must be one of {', '.join(BITS)}." for text in dtype],
-    )
+        np.isnan(bits), "unknown_precision",
+        [f"Precision {text[:40]!r} is not covered; it must be bf16, fp16, fp8, mxfp8, fp4 or nvfp4." for text in dtype],
+    )  # fmt: skip
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     return {
         "tensor_par": t,
@@ -299,92 +271,6 @@ def _layout(
         "zero_stage": zero,
         "fully_sharded": fsdp,
         "linear_bits": bits,
-        "recompute": kinds,
-        "recompute_share": shares,
+        "recompute": np.array([float(RECOMPUTES.index(policy[0] if policy else "none")) for policy in policies]),
+        "recompute_share": np.array([policy[1] if policy else 1.0 for policy in policies]),
     }
-
-
-def _recompute(
-    words: list[str], layers: npt.NDArray[np.float64], found: _Findings
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Kinds as positions in `RECOMPUTES`, shares of blocks, and which rows name no known policy."""
-    kinds, shares = np.zeros(len(words)), np.ones(len(words))
-    unknown = np.zeros(len(words), bool)
-    for row, word in enumerate(words):
-        kind = word
-        if word == "":
-            kind = "none"
-            found.assumed[row].append("recompute none")
-        elif part := re.match(r"full:(\d+)layers", word):
-            kind = "full"
-            shares[row] = min(float(part[1]) / layers[row], 1.0) if layers[row] > 0 else 1.0
-        elif word.startswith("selective_layer"):
-            kind = "half"
-        elif word.startswith("selective_op"):
-            kind = "operators"
-        elif "SAVE_QKV_OUT" in word:
-            kind = "save_projections"
-        elif "SAVE_DOT_ONLY" in word:
-            kind = "save_dots"
-        elif "mla_up_proj" in word or "MLA up-proj" in word:
-            kind = "modules_mla"
-        elif word.startswith("modules:"):
-            kind = "modules"
-        if kind in RECOMPUTES:
-            kinds[row] = RECOMPUTES.index(kind)
-        else:
-            unknown[row] = True
-    return kinds, shares, unknown
-
-
-def _check(
-    table: pd.DataFrame,
-    columns: dict[str, npt.NDArray[np.float64]],
-    values: dict[str, npt.NDArray[np.float64]],
-    found: _Findings,
-) -> None:
-    """Refuse what cannot be: products, splits, and measurements beyond the hardware."""
-    t, p, dp, c = (values[name] for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
-    product, processors = t * p * dp * c, columns["num_gpus"]
-    wrong = ~np.isnan(processors) & (product != processors)
-    texts = [f"tp x pp x dp x cp = {a:g} but num_gpus = {b:g}." for a, b in zip(product, processors, strict=True)]
-    found.refuse(wrong, "impossible_product", texts)
-    found.refuse(dp != np.round(dp), "impossible_product", "num_gpus is no multiple of tp x pp x cp.")
-    found.refuse(np.mod(values["attn_heads"], t) != 0, "impossible_split", "heads is no multiple of tp.")
-    few = values["batch_size"] < dp * values["microbatch_size"]
-    found.refuse(few, "impossible_split", "gbs is less than dp x mbs.")
-    found.refuse(values["num_blocks"] < p, "impossible_split", "There are fewer layers than pipeline stages.")
-    routed = values["experts"] > 0
-    found.refuse(
-        routed & (np.mod(values["experts"], values["expert_par"]) != 0),
-        "impossible_split",
-        "moe_experts is no multiple of ep.",
-    )
-    found.refuse(
-        routed & ((values["expert_feedforward"] <= 0) | (values["experts_per_token"] > values["experts"])),
-        "missing_field",
-        "Not given or impossible: moe_ffn, moe_topk.",
-    )
-    found.refuse(
-        routed & (values["dense_blocks"] > values["num_blocks"]),
-        "impossible_split",
-        "moe_dense_layers is more than layers.",
-    )
-    step, tokens_rate = columns["step_time_s"], columns["tokens_per_s_per_gpu"]
-    tokens = values["batch_size"] * values["seq_size"] / product
-    seconds = np.where(np.isnan(step), tokens / tokens_rate, step)
-    width = np.where(routed, values["experts_per_token"] * values["expert_feedforward"], values["feedforward"])
-    weights = (
-        values["num_blocks"] * values["hidden"] * (2.0 * values["attn_heads"] * values["value_size"] + 2.0 * width)
-    )
-    peak = np.where(values["linear_bits"] < 16, np.maximum(values["flops8"], values["flops16"]), values["flops16"])
-    peak = np.where(values["linear_bits"] < 8, np.maximum(values["flops4"], peak), peak)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        used = 6.0 * weights * tokens / seconds / peak
-    texts = [
-        f"The measured time means {100.0 * share:.3g} % of the accelerator's peak; check the units of step_time_s."
-        if share == share
-        else ""
-        for share in used
-    ]
-    found.refuse((used > MOST_USED) | (used < LEAST_USED), "implausible_measurement", texts)

@@ -32,7 +32,14 @@ TEXTS = (
     "dtype", "mem_kind", "status", "notes", "group", "split", "completeness",
 )  # fmt: skip
 MAY_BE_ZERO = frozenset({"moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "zero_stage", "core"})
+NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})
+"""Degrees for which tables write 0 where there is none."""
 LARGEST = 1e9
+LARGEST_OF = {"zero_stage": 3.0, "core": 1.0}
+BLANK = frozenset(
+    {"nan", "none given", "n/a", "na", "null", "unknown", "not stated", "not given", "not reported", "?", "-", "–", "—"}
+)
+"""Words in any letter case that mean that a cell is empty; for numbers and truths also "none"."""
 
 VTRAIN = {
     "# GPUs": "num_gpus", "global batch": "gbs", "micro batch": "mbs", "hidden size": "hidden",
@@ -98,7 +105,8 @@ def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
 
 def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
     """The table in the schema of runs.csv, all text."""
-    raw = raw.rename(columns=lambda column: str(column).strip())
+    known = {column.lower(): column for column in (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)}
+    raw = raw.rename(columns=lambda column: known.get(str(column).strip().lower(), str(column).strip()))
     raw = raw.loc[:, ~raw.columns.duplicated()]
     if not set(VTRAIN) <= set(raw.columns):
         if not {"hardware", "hidden", "layers"} <= set(raw.columns):
@@ -156,7 +164,7 @@ def typed(raw: pd.DataFrame) -> Runs:
 
 def _texts(values: pd.Series) -> npt.NDArray[np.object_]:
     cleaned = ["" if value is None or value != value else str(value).strip() for value in values]
-    return np.array(["" if text.lower() in ("nan", "none given") else text for text in cleaned], object)
+    return np.array(["" if text.lower() in BLANK else text for text in cleaned], object)
 
 
 def _parse(
@@ -166,7 +174,7 @@ def _parse(
     if name not in table:
         return values
     for position, text in enumerate(_texts(table[name])):
-        if text == "":
+        if text == "" or text.lower() == "none":
             continue
         try:
             values[position] = read(name, text)
@@ -180,13 +188,15 @@ def _number(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         raise ValueError(f"{name} is {text[:40]!r}, which is not a number") from None
-    if not np.isfinite(value) or abs(value) > LARGEST:
+    if not np.isfinite(value) or abs(value) > LARGEST_OF.get(name, LARGEST):
         raise ValueError(f"{name} is {text[:40]}, which is out of range")
     return value
 
 
 def _count(name: str, text: str) -> float:
     value = _number(name, text)
+    if value == 0 and name in NONE_IS_ZERO:
+        return np.nan
     least = 0 if name in MAY_BE_ZERO else 1
     if value < least or value != round(value):
         # vTrain-style derived head sizes may be fractions of an element; nothing else may.

@@ -1,7 +1,8 @@
 """Facts about training software that a table of runs does not carry, inferred by stated rules.
 
-The first rule whose pattern is found in "framework | source" sets the facts; rules on notes, hardware and dates refine
-them; a column of the same name in the table overrides all of these. No rule reads the model or a measurement.
+The first rule whose pattern is found in "framework | source", whatever the letter case, sets the facts; rules on dates,
+precision, hardware and notes refine them; a column of the same name in the table overrides all of these. No rule reads
+the model, the name of a row or a measurement.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ settings), and those that do not are named by a rule.
 """
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
 WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES}
-AMPERE = r"A100|A800"
-MATURING = r"NeMo|Megatron|PaXML"
+MATURING = r"\bNeMo\b|Megatron|PaXML"
 """Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
 GENERATION_YEAR = {"hopper": 2022.8}
 """When a generation's first systems shipped. Only Hopper has runs over enough years to see software mature."""
@@ -47,30 +47,25 @@ class Rule:
 
 EAGER: dict[str, float | str] = {"overlap_data": 1.0, "unfused_elementwise": 1.0, "launch": "eager"}
 NVIDIA: dict[str, float | str] = {"overlap_data": 1.0, "overlap_tensor": 1.0, "overlap_pipeline": 1.0}
+PYTORCH: dict[str, float | str] = {"attention_kernel": "flash2", "pytorch_native": 1.0, "shard_gradient_bytes": 4.0}
 RULES: tuple[Rule, ...] = (
     Rule("vTrain", r"vTrain", "Megatron-LM of 2022; the paper states no overlap", {"attention_kernel": "unfused"}),
     Rule(
-        "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM\+DeepSpeed",
+        "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM ?\+ ?DeepSpeed",
         "ZeRO-3 of 2021 gathers tensor by tensor without prefetch: twelve tensors per block; a third of the network "
-        "rate chosen on the six rows",
-        {"attention_kernel": "unfused", "gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
+        "rate chosen on six rows",
+        {"gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
     ),
     Rule(
-        "DeepSpeed pipeline", r"Megatron-DeepSpeed|DeepSpeed\+Megatron|MT-NLG|BigScience",
+        "DeepSpeed pipeline", r"Megatron-DeepSpeed|DeepSpeed ?\+ ?Megatron|MT-NLG|BigScience",
         "the pipeline engine sends and receives whole tensors in separate, blocking steps; gradients are 32-bit",
-        {"attention_kernel": "unfused", "gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
+        {"gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
     ),
-    Rule(
-        "Korthikanti", r"Korthikanti", "Megatron-LM of 2022 with 32-bit gradients",
-        {"attention_kernel": "unfused", "gradient_bytes": 4.0},
-    ),
-    Rule("Megatron 2021", r"SC21", "before fused attention", {"attention_kernel": "unfused"}),
     Rule("Megatron-Bridge", r"Megatron-Bridge", "performance recipes", {**NVIDIA, "gradient_bytes": 4.0}),
+    Rule("NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models", {**EAGER, **PYTORCH}),
     Rule(
-        "NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models",
-        {**EAGER, "attention_kernel": "flash2", "pytorch_native": 1.0, "shard_gradient_bytes": 4.0},
+        "NeMo", r"\bNeMo\b|dgxc|PaXML", "distributed optimizer and overlap on in the performance recipes", NVIDIA
     ),
-    Rule("NeMo", r"NeMo|dgxc|PaXML", "distributed optimizer and overlap on in the performance recipes", NVIDIA),
     Rule(
         "Composer", r"llm-foundry|Composer",
         "FlashAttention of the 1.x generation: fitted alone, these rows want its rates",
@@ -78,23 +73,27 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "torchtitan", r"torchtitan", "compiled, FlashAttention 2 through PyTorch, 32-bit gradient reduction",
-        {
-            "attention_kernel": "flash2", "overlap_data": 1.0, "launch": "compiled", "shard_gradient_bytes": 4.0,
-            "pytorch_native": 1.0,
-        },
+        {**PYTORCH, "overlap_data": 1.0, "launch": "compiled"},
     ),
     Rule(
-        "Hugging Face with DeepSpeed", r"HF \+ DeepSpeed", "plain Llama modules",
+        "Hugging Face", r"\bHF\b|Hugging ?Face|transformers|Accelerate", "plain Llama modules",
         {**EAGER, "attention_kernel": "flash2", "unfused_elementwise": 2.0},
     ),
-    Rule("SimuMax", r"SimuMax", "32-bit gradients, stated in its memory model", {"gradient_bytes": 4.0}),
-    Rule("Megatron", r"Megatron|MegaScale|Primus", "defaults"),
+    Rule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
+    Rule("PyTorch", r"FSDP|PyTorch", "plain modules, FlashAttention 2 through PyTorch", {**EAGER, **PYTORCH}),
+    Rule("DeepSpeed", r"DeepSpeed", "plain modules with FlashAttention 2", {**EAGER, "attention_kernel": "flash2"}),
+    Rule("JAX", r"\bJAX\b|MaxText", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}),
 )  # fmt: skip
+FUSED_ATTENTION_YEAR = 2023.0
+"""From when training stacks had FlashAttention: Megatron-LM and PyTorch took it up in the first months of 2023."""
+GROUPED_EXPERTS_YEAR = 2026.25
+"""From when NVIDIA's stacks quantise all experts in one launch: identical configurations in successive releases of
+Megatron-Bridge got two times faster in 26.04."""
 
 
 def release_year(framework: str, date: str) -> float:
     """Year with fraction of a software release, from its version ("NeMo 24.12") or the run's date; NaN if neither."""
-    version = re.search(r"(?:NeMo|Bridge) (\d\d)\.(\d\d)", framework) or re.match(r"v?(2\d)\.(\d\d)", date)
+    version = re.search(r"(?i)(?:NeMo|Bridge) v?(\d\d)\.(\d\d)", framework) or re.match(r"v?(2\d)\.(\d\d)", date)
     if version:
         return 2000 + int(version[1]) + (int(version[2]) - 0.5) / 12
     month = re.search(r"(20\d\d)-(\d\d)", date)
@@ -114,7 +113,7 @@ def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> t
     Returns:
         A table with `SOFTWARE_COLUMNS` as float64 and `software_rule`, the name of the rule; and the faults.
     """
-    text = {name: runs[name].astype(str) for name in ("framework", "source", "notes", "hardware", "date")}
+    text = {name: runs[name].astype(str) for name in ("framework", "source", "notes", "hardware", "date", "dtype")}
     where = text["framework"] + " | " + text["source"]
     facts = pd.DataFrame(
         {name: [value] * len(runs) for name, value in DEFAULTS.items()}, index=runs.index, dtype=object
@@ -122,12 +121,12 @@ def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> t
     named = np.full(len(runs), "default", object)
     still_open = np.ones(len(runs), bool)
     for rule in RULES:
-        hit = still_open & where.str.contains(rule.pattern, regex=True).to_numpy(bool)
+        hit = still_open & where.str.contains(rule.pattern, regex=True, case=False).to_numpy(bool)
         named[hit] = rule.name
         for name, value in rule.facts.items():
             facts.loc[hit, name] = value
         still_open &= ~hit
-    _refine(facts, text, generation)
+    _refine(facts, text, generation, named)
     faults = _override(facts, runs)
     for name, words in WORDS.items():
         facts[name] = facts[name].map({word: float(place) for place, word in enumerate(words)})
@@ -136,31 +135,38 @@ def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> t
     return numbers, faults
 
 
-def _refine(facts: pd.DataFrame, text: dict[str, pd.Series], generation: npt.NDArray[np.object_]) -> None:
-    """Rules on hardware, notes and dates, in place."""
+def _refine(
+    facts: pd.DataFrame,
+    text: dict[str, pd.Series],
+    generation: npt.NDArray[np.object_],
+    named: npt.NDArray[np.object_],
+) -> None:
+    """Rules on dates, precision, hardware and notes, in place."""
 
     def noted(pattern: str, column: str = "notes") -> npt.NDArray[np.bool_]:
-        return text[column].str.contains(pattern, regex=True).to_numpy(bool)
+        return text[column].str.contains(pattern, regex=True, case=False).to_numpy(bool)
 
+    years = np.array([release_year(f, d) for f, d in zip(text["framework"], text["date"], strict=True)])
+    native = (facts["attention_kernel"] == "native").to_numpy(bool)
+    facts.loc[native & (years < FUSED_ATTENTION_YEAR), "attention_kernel"] = "unfused"
     # No kernel written for Ampere is faster than FlashAttention 2.
-    facts.loc[
-        noted(AMPERE, "hardware") & (facts["attention_kernel"] == "native").to_numpy(bool), "attention_kernel"
-    ] = "flash2"
+    facts.loc[native & (generation == "ampere") & ~(years < FUSED_ATTENTION_YEAR), "attention_kernel"] = "flash2"
+    # Megatron-LM's arguments turn 32-bit gradient exchange on with bfloat16, and leave it off with float16.
+    facts.loc[(named == "Megatron") & ~noted(r"(?<!b)f(?:p|loat)16|half", "dtype"), "gradient_bytes"] = 4.0
+    facts.loc[noted(r"overlap[-_]grad[-_]reduce(?! off)|fused_adam with overlap"), "overlap_data"] = 1.0
+    facts.loc[noted(r"tp[-_]comm[-_]overlap(?! off)"), "overlap_tensor"] = 1.0
+    facts.loc[(named == "PyTorch") & noted(r"compile"), ["launch", "unfused_elementwise"]] = ["compiled", 0.0]
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
     facts.loc[noted(r"MP mode DEFAULT"), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
-    facts.loc[noted(r"(?i)async ?tp"), "overlap_tensor"] = 1.0
+    facts.loc[noted(r"async[ -]?tp"), "overlap_tensor"] = 1.0
     facts.loc[noted(r"A2A overlap"), "overlap_expert"] = 1.0
-    graphs = noted(r"CUDA graphs")
-    facts.loc[graphs & noted(r"'attn'"), "launch"] = "partial_graphs"
-    facts.loc[graphs & noted(r"full_iteration"), "launch"] = "graphs"
-    # Grouped quantisation of experts: from identical configurations in successive releases, two times faster in 26.04.
-    early = text["framework"].str.contains(r"Megatron-Bridge (?:25|26\.0[0-3])|NeMo").to_numpy(bool)
-    facts.loc[early, "grouped_experts"] = 0.0
+    facts.loc[noted(r"CUDA graphs?[^.;]*\battn\b"), "launch"] = "partial_graphs"
+    facts.loc[noted(r"CUDA graphs?[^.;]*\bfull[-_ ]iteration\b"), "launch"] = "graphs"
+    facts.loc[noted(MATURING, "framework") & (years < GROUPED_EXPERTS_YEAR), "grouped_experts"] = 0.0
     # BigScience set CUDA_LAUNCH_BLOCKING=1 until 2022-02-28 against hangs.
     prequel = noted(r"BigScience tr11 prequel", "source") & (text["date"] < "2022-02-28").to_numpy(bool)
     facts.loc[prequel | noted(r"CUDA_LAUNCH_BLOCKING"), "launch"] = "blocking"
     launched = np.array([GENERATION_YEAR.get(str(name), np.nan) for name in generation])
-    years = np.array([release_year(f, d) for f, d in zip(text["framework"], text["date"], strict=True)])
     age = np.where(noted(MATURING, "framework"), years - launched, np.nan)
     facts["age_years"] = np.where(np.isfinite(age), np.maximum(age, 0.0), np.inf)
 

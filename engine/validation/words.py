@@ -1,0 +1,100 @@
+"""Words of a row as the cost model understands them: accelerators, precisions, recomputation policies.
+
+Sources write the same thing in many ways; what a word leaves open is said as an assumption of the row.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import hardware
+from engine.calibrated.inputs import RECOMPUTES
+from engine.calibrated.systems import system_named
+from hardware import System
+
+__all__ = ["PRECISIONS", "accelerator_named", "bits_of", "recompute_of"]
+
+PRECISIONS = {
+    4.0: r"(?:nv|mx)?fp4|float4|e2m1",
+    8.0: r"(?:mx)?fp8|float8|e4m3|e5m2",
+    16.0: r"bf16|bfloat16|fp16|float16|half",
+}
+"""Words for the precision of the linear layers by bits; the narrowest that is named counts ("bf16 + fp8" is 8 bits)."""
+SAME_POLICY = {
+    "false": "none", "no": "none", "off": "none", "0": "none",
+    "true": "full", "yes": "full", "uniform": "full", "block": "full",
+    "attn_only": "selective", "attention": "selective", "core_attn": "selective",
+}  # fmt: skip
+"""Other words for recomputation policies, as the options of frameworks have them."""
+POLICY_PATTERNS = (
+    (r"selective_layer", "half"),
+    (r"selective_op", "operators"),
+    (r".*save_qkv_out", "save_projections"),
+    (r".*save_dot_only", "save_dots"),
+    (r".*mla[_ ]up[_-]proj", "modules_mla"),
+    (r"modules:", "modules"),
+)
+"""Policies by a pattern at the beginning of their words, the first that matches."""
+FULL_OF_SOME = r"full: ?(\d+) ?layers"
+
+
+def bits_of(text: str) -> float | None:
+    """Bits of the linear layers that the words for a precision name; None where they name none."""
+    found = (bits for bits, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", text.lower()))
+    return next(found, None)
+
+
+def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
+    """Kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None where the words name no policy."""
+    word = SAME_POLICY.get(text.lower(), text.lower())
+    if part := re.match(FULL_OF_SOME, word):
+        return "full", min(float(part[1]) / layers, 1.0) if layers > 0 else 1.0
+    kind = next((kind for pattern, kind in POLICY_PATTERNS if re.match(pattern, word)), word)
+    return (kind, 1.0) if kind in RECOMPUTES else None
+
+
+def accelerator_named(text: str) -> tuple[System, str] | None:
+    """The library's system for an accelerator however it is written, and what had to be assumed ("" where nothing).
+
+    "NVIDIA H100 80GB HBM3" names the chip and its memory; where several boards remain, the SXM one with most memory
+    counts. None where no board of the library has that chip, memory and form, or where several chips are named.
+    """
+    if exact := system_named(text):
+        return exact, ""
+    spaced = _spaced(text)
+    fitting = [system for name, system in _boards() if _fits(spaced, name)]
+    chips = {_chip(system.accelerator.name) for system in fitting if system.accelerator is not None}
+    if len(chips) != 1:
+        return None
+    chosen = max(fitting, key=lambda system: ("sxm" in system.name, system.mem1.capacity_gib))
+    assert chosen.accelerator is not None
+    return chosen, f"hardware taken as {chosen.accelerator.name}"
+
+
+@cache
+def _boards() -> tuple[tuple[str, System], ...]:
+    """Accelerators of the library by the maker's name, without Calculon's restatements of them."""
+    systems = [hardware.load(name) for name in hardware.names()]
+    names = {system.accelerator.name: system for system in systems if system.accelerator is not None}
+    return tuple((name, system_named(name) or system) for name, system in names.items())
+
+
+def _spaced(text: str) -> str:
+    """Words in lower case with single spaces, a count such as that of "8xH100" left out."""
+    return re.sub(r"\b\d+ ?x ?(?=[a-z])", "", re.sub(r"[^a-z0-9]+", " ", text.lower())).strip()
+
+
+def _chip(name: str) -> str:
+    """The word with a digit that begins a maker's name: "H100-80GB-SXM" is an h100, "TPU-v5e" a v5e."""
+    return next((word for word in _spaced(name).split() if re.search(r"\d", word)), _spaced(name))
+
+
+def _fits(text: str, name: str) -> bool:
+    """Whether words name the chip of a board, and memory and form that they name, if any, are the board's."""
+    board = _spaced(name)
+    if _chip(name) not in text.split():
+        return False
+    sizes, wanted = (set(re.findall(r"(\d+) ?gi?b\b", each)) for each in (board, text))
+    forms = set(re.findall(r"\b(?:pcie|nvl)\b", text))
+    return (not wanted or not sizes or bool(wanted & sizes)) and all(form in board for form in forms)
