@@ -11,6 +11,7 @@ from dashboard import state
 from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
+from dashboard.charts.memory_bars import aligned_memory
 from dashboard.compare_add import opener
 from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, explored, members, remove, told
@@ -18,7 +19,10 @@ from dashboard.controls import choose, segments, show
 from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative
+from dashboard.memory_needs import GIB
+from dashboard.palette import MEMORY_KINDS
 from dashboard.plainest import best_of
+from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.whatif_changes import reset
 from dashboard.wording import differences as choices_that_differ
@@ -61,6 +65,8 @@ def render() -> None:
     with st.container(border=True, gap="xsmall"):
         _diff(sides)
     _maps(sides)
+    with st.container(border=True, gap="xsmall"):
+        _memory(sides)
     left, right = st.columns([1.2, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         _difference(sides)
@@ -129,7 +135,7 @@ def _diff(sides: list[Side]) -> None:
         columns=["Part", "Field", *(side.letter for side in sides)],
     )
     st.dataframe(
-        table, hide_index=True, height=min(36 * len(rows) + 38, 330), key="compare_diff",
+        table, hide_index=True, height=height_of(len(rows), 330), row_height=ROW, key="compare_diff",
         alt=f"{len(rows)} fields differ: {', '.join(label for _, label, _ in rows[:6])}.",
         column_config={"Part": st.column_config.TextColumn(width=80), "Field": st.column_config.TextColumn(width=220)},
     )  # fmt: skip
@@ -205,12 +211,25 @@ def _table(sides: list[Side]) -> None:
             rows.append([column.label, *values])
     table = pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
     told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in known if side.best is not None)
-    st.dataframe(table, hide_index=True, height=min(36 * len(rows) + 38, 470), key="compare_best",
+    st.dataframe(table, hide_index=True, height=height_of(len(rows), 470), row_height=ROW, key="compare_best",
                  alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
 
 
 def _value(side: Side, name: str) -> str:
     return ABSENT if side.best is None else format_value(name, side.best[name])
+
+
+def _memory(sides: list[Side]) -> None:
+    """Memory of the best executions on one scale, tier by tier."""
+    known = [(side, side.best) for side in sides if side.best is not None]
+    st.html(markup.head("Where the memory goes", "of each best execution, per GPU at its peak, on equal axes"))
+    if not known:
+        st.caption("Nothing fits in any of them.")
+        return
+    sizes = [(side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
+             for side, _ in known]  # fmt: skip
+    show(aligned_memory([(side.letter, best) for side, best in known], sizes, state.theme_mode()), "compare_memory")
+    st.html(markup.legend(MEMORY_KINDS))
 
 
 def _steps(sides: list[Side]) -> None:

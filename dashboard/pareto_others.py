@@ -17,6 +17,7 @@ from dashboard.compare_scenarios import Member, explored, members, remove, told
 from dashboard.derived import Metric
 from dashboard.format import ABSENT, format_value, relative
 from dashboard.pareto_data import axes_of, frontier
+from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.wording import title
 from engine import Exploration, Scenario
@@ -100,8 +101,8 @@ def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[N
             "on its frontier": f"{len(frontier_of):,}",
         })  # fmt: skip
     st.dataframe(
-        pd.DataFrame(rows), hide_index=True, key="pareto_scenarios", height=38 + 35 * len(rows),
-        column_config={"": st.column_config.TextColumn(width=30), "Scenario": st.column_config.TextColumn(width=230)},
+        pd.DataFrame(rows), hide_index=True, key="pareto_scenarios", height=height_of(len(rows)), row_height=ROW,
+        column_config={"": st.column_config.TextColumn(width=30), "Scenario": st.column_config.TextColumn(width=200)},
         alt="; ".join(f"{row['']} reaches {row[f'{y.column.label} then']}" for row in rows),
     )  # fmt: skip
 

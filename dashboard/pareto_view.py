@@ -66,11 +66,11 @@ def _pickers(exploration: Exploration) -> tuple[tuple[Metric, ...], tuple[bool, 
     words = {key: metric.column.label for key, metric in known.items()}
     about = "Every result that is stored for all executions, and what follows from one of them."
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=about, width=220)
+        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=about, width=190)
         y_scale = segments("Vertical scale", _SCALES, "pareto_yscale")
-        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", width=220)
+        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", width=190)
         x_scale = segments("Horizontal scale", _SCALES, "pareto_xscale")
-        z = choose("Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help="Colours the marks.", width=180)
+        z = choose("Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help="Colours the marks.", width=150)
         around = switch("Close to the frontier", "pareto_close", help="Leave out executions far from the frontier.")
         chooser(exploration.scenario)
     axes = (known[y], known[x]) if z == _NO_AXIS else (known[y], known[x], known[z])

@@ -12,9 +12,18 @@ import streamlit as st
 from dashboard.format import decimals_for, header, scale_for
 from engine.columns import Column, by_name, choice_label
 
-__all__ = ["arranged", "table"]
+__all__ = ["ROW", "arranged", "height_of", "table"]
 
 _WIDTHS: Final = {"id": 90, "bool": 72, "str": 92, "int64": 66, "float64": 104}
+
+
+ROW: Final = 31
+"""Height of a row, the header among them [px]."""
+
+
+def height_of(rows: int, most: int = 1_000_000) -> int:
+    """Height of a table that shows so many rows without a gap below them, at most `most` [px]."""
+    return min(most, ROW * (rows + 1) + 2)
 
 
 def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:

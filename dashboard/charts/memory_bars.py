@@ -42,6 +42,8 @@ class MemoryBar(NamedTuple):
     pieces: Mapping[str, float]
     custom: Sequence[Any] = ()
     """What a click on the bar reports as customdata."""
+    capacity: float | None = None
+    """Of its own tier [bytes], where bars of one panel belong to different systems; None for that of the panel."""
 
 
 def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
@@ -97,6 +99,27 @@ def memory_bars(
         if tier == 0 or any(sum(bar.pieces.values()) > 0 for bar in bars):
             panels.append((names[tier], capacities[tier], bars))
     return _panels(panels, colours)
+
+
+def aligned_memory(
+    executions: Sequence[tuple[str, Mapping[Any, Any]]], capacities: Sequence[tuple[float, float]], mode: str = "light"
+) -> Chart:
+    """Draw the memory of executions on different systems on the same scale, one panel per tier that is used.
+
+    executions: (label, row) pairs as in `memory_bars`. capacities: of tier 1 and tier 2 of each one's system [bytes].
+    """
+    colours = palette(mode)
+    if not executions:
+        return empty(colours, 120, "Nothing fits in any of them.")
+    split = [(label, tier_pieces(row)) for label, row in executions]
+    panels = []
+    for tier, name in enumerate(("HBM", "Host")):
+        own = [capacity[tier] for capacity in capacities]
+        bars = [MemoryBar(label, pieces[tier], capacity=size)
+                for (label, pieces), size in zip(split, own, strict=True)]  # fmt: skip
+        if tier == 0 or any(sum(bar.pieces.values()) > 0 for bar in bars):
+            panels.append((name, max(own), bars))
+    return _panels(panels, colours, row_height=34)
 
 
 def memory_rows(
@@ -166,6 +189,7 @@ def _draw_panel(
     scale = scale_for(_UNIT, [capacity if bounded else longest])
     reach = max(capacity * 1.06 if bounded else 0.0, max(totals) * 1.02, 1.0)
     rows = list(range(len(bars) - 1, -1, -1))
+    own = [capacity if bar.capacity is None else bar.capacity for bar in bars]
     for kind in MEMORY_KINDS:
         sizes = [float(bar.pieces.get(kind.key, 0.0)) for bar in bars]
         if not any(sizes):
@@ -175,12 +199,19 @@ def _draw_panel(
         )
     axis = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
     column: dict[str, Any] = {"x": 1, "xref": "paper", "xanchor": "right", "yref": axis["yref"], "font_size": 12}
-    for row, total in zip(rows, totals, strict=True):
-        tone = colours.worse if bounded and total > capacity else colours.text
+    for row, total, size in zip(rows, totals, own, strict=True):
+        tone = colours.worse if bounded and total > size else colours.text
         note(figure, f"<b>{format_value(_UNIT, total)}</b>", colours, y=row, xshift=_TOTAL_AT, colour=tone, **column)
-        if bounded:
-            note(figure, percent(total / capacity, 0), colours, y=row, xshift=_SHARE_AT, colour=tone, **column)
-    if bounded:
+        if bounded and size > 0:
+            note(figure, percent(total / size, 0), colours, y=row, xshift=_SHARE_AT, colour=tone, **column)
+    if bounded and len(set(own)) > 1:
+        for row, size in zip(rows, own, strict=True):
+            figure.add_shape(type="line", x0=size / scale.factor, x1=size / scale.factor, y0=row - 0.42, y1=row + 0.42,
+                             layer="above", line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
+        sizes = ", ".join(f"{bar.label} {gibibytes(size)}" for bar, size in zip(bars, own, strict=True))
+        note(figure, f"{name} {sizes}", colours, x=1, xref="paper", y=len(bars) - 0.5, yref=axis["yref"],
+             yanchor="bottom", yshift=1, xanchor="right", colour=colours.worse)  # fmt: skip
+    elif bounded:
         place = capacity / scale.factor
         figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(bars) - 0.5, layer="above",
                          line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
@@ -251,7 +282,7 @@ def _piece(
 def _finding(name: str, capacity: float, bars: list[MemoryBar]) -> str:
     totals = [sum(bar.pieces.values()) for bar in bars]
     bounded = math.isfinite(capacity) and capacity > 0
-    if len(bars) > 3:
+    if len(bars) > 4:
         over = sum(total > capacity for total in totals) if bounded else 0
         return (
             f"{name} of {len(bars)} executions: from {format_value(_UNIT, min(totals))} to "
@@ -259,9 +290,10 @@ def _finding(name: str, capacity: float, bars: list[MemoryBar]) -> str:
         )
     sentences = []
     for bar, total in zip(bars, totals, strict=True):
+        own = capacity if bar.capacity is None else bar.capacity
         largest = max(MEMORY_KINDS, key=lambda kind: bar.pieces.get(kind.key, 0.0))
-        of = f" of {gibibytes(capacity)}" if bounded else ""
-        excess = f", {gibibytes(total - capacity)} too much" if bounded and total > capacity else ""
+        of = f" of {gibibytes(own)}" if bounded else ""
+        excess = f", {gibibytes(total - own)} too much" if bounded and total > own else ""
         most = f", most of it {in_sentence(largest.name)}" if total else ""
         sentences.append(f"{name}{' ' + bar.label if bar.label else ''}: {gibibytes(total)}{of}{excess}{most}.")
     return " ".join(sentences)

@@ -91,8 +91,8 @@ def pareto(
         figure.add_trace(_other(one, x_column, y_column, z_column, scales, colours))
     figure.add_trace(_marks(shown, x_column, y_column, z_column, scales, colours, selected))
     if others:
-        figure.data[-1].update(name=f"A · {name}", showlegend=True)
-        figure.update_layout(showlegend=True, legend={"traceorder": "reversed", "itemclick": False}, margin={"t": 28})
+        figure.data[-1].update(name=f"A · {name}", showlegend=True, legendrank=1)
+        figure.update_layout(showlegend=True, legend={"itemclick": False, "itemdoubleclick": False}, margin={"t": 28})
     for update, column, scale, extent, log in zip(
         (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
     ):
@@ -129,6 +129,7 @@ def _other(
         x=[float(value) / scales[0].factor for value in rows[x_column.name]],
         y=[float(value) / scales[1].factor for value in rows[y_column.name]],
         mode="lines+markers" if z_column is None else "markers", name=f"{one.letter} · {one.name}", showlegend=True,
+        legendrank=1 + number,
         line={"color": colour, "width": 1.6, "dash": dash, "shape": step_shape(x_column)},
         marker={"color": colour, "symbol": symbol, "size": 8 if len(rows) <= 60 else 5, "opacity": 1,
                 "line": {"width": 1, "color": colours.background}},

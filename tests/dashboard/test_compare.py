@@ -16,6 +16,7 @@ from dashboard import links
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.compare_diff import differences
 from dashboard.format import format_value, relative
+from dashboard.plainest import best_of
 from engine import Exploration, Scenario, whatif
 from tests.dashboard.pages import again, exploration, figure, html, run
 
@@ -55,7 +56,7 @@ def test_alone_it_says_how_to_add_another() -> None:
 
 def test_two_scenarios_are_compared() -> None:
     app = page({"compare_b": OTHER})
-    first, second = exploration().best, other().best
+    first, second = best_of(exploration()), best_of(other())
     assert first is not None
     assert second is not None
     text = html(app)
@@ -152,3 +153,25 @@ def test_steps_share_one_axis() -> None:
     chart = aligned_steps(rows, ["A", "B"])
     assert chart.figure.layout.xaxis.range == chart.figure.layout.xaxis2.range
     assert format_value("total_time", rows[1]["total_time"]) in chart.alt
+
+
+def test_memory_of_all_is_on_one_scale_with_the_capacity_of_each() -> None:
+    app = page({"compare_b": OTHER})
+    drawn = figure(app, "compare_memory")
+    bests = [best_of(exploration()), best_of(other())]
+    letters = ["A", "B"]
+    panels = {trace["xaxis"] for trace in drawn["data"]}
+    for tier, axis in enumerate(sorted(panels)):
+        needs = [best[f"proc_mem_tier{tier + 1}_cap_req"] for best in bests]  # type: ignore[index]
+        for letter, need in zip(letters, needs, strict=True):
+            place = drawn["layout"][f"y{axis.replace('x', 'axis')}"]
+            row = place["tickvals"][place["ticktext"].index(letter)]
+            mine = [trace for trace in drawn["data"] if trace["xaxis"] == axis]
+            drawn_gib = sum(trace["x"][trace["y"].index(row)] for trace in mine)
+            assert drawn_gib == pytest.approx(need / 2**30, rel=1e-9)
+    lines = [shape["x0"] for shape in drawn["layout"]["shapes"] if shape["xref"] == "x"]
+    assert sorted(lines) == [40, 80]
+    reach = drawn["layout"]["xaxis"]["range"][1]
+    assert reach >= 80
+    named = {trace["name"] for trace in drawn["data"]}
+    assert {"Weights", "Activations"} <= named
