@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from engine.columns import FIELDS
@@ -15,10 +15,11 @@ _BOOLEAN = {column.name for column in FIELDS if column.dtype == "bool"} | set(OP
 _WHOLE = {column.name for column in FIELDS if column.dtype == "int64"}
 
 
-def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
+def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> dict[str, Any]:
     """Limits for `engine.explore` from texts such as "tensor_par=1,2,4", "pipeline_par=..8", "weight_offload=off".
 
-    Names and values themselves are checked by `engine.limits`; what is malformed raises `LimitError`.
+    `whole` are the fields that are numbers. Names and values themselves are checked where the limits are used; what is
+    malformed raises `LimitError`.
     """
     limits: dict[str, Any] = {}
     for text in texts:
@@ -27,10 +28,10 @@ def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
             raise LimitError(f"The limit {text!r} is not understood; write field=a,b,.. or field=lo..hi.")
         if name in limits:
             raise LimitError(f"There are two limits on {name}; give all its values in one.")
-        if name in _WHOLE and ".." in values:
+        if name in whole and ".." in values:
             limits[name] = _range(name, values)
         else:
-            found = [_value(name, value.strip()) for value in values.split(",")]
+            found = [_value(name, value.strip(), whole) for value in values.split(",")]
             limits[name] = found[0] if name in OPTIONS and len(found) == 1 else found
     return limits
 
@@ -42,12 +43,12 @@ def _range(name: str, text: str) -> dict[str, int]:
     return {end: _whole(name, part.strip()) for end, part in zip(("min", "max"), ends, strict=True) if part.strip()}
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str, whole: Collection[str]) -> Any:
     if name in _BOOLEAN:
         if text.lower() not in _FLAGS:
             raise LimitError(f"{name} cannot be {text!r}; it is {', '.join(_FLAGS)}.")
         return _FLAGS[text.lower()]
-    return _whole(name, text) if name in _WHOLE else text
+    return _whole(name, text) if name in whole else text
 
 
 def _whole(name: str, text: str) -> int:

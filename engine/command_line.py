@@ -18,6 +18,7 @@ from engine.command_calibrate import calibrate
 from engine.command_cost import cost
 from engine.command_evaluate import evaluate, layers
 from engine.command_explore import explore
+from engine.command_inference import inference
 from engine.command_library import models_app, systems_app
 from engine.command_measure import measure
 from engine.command_output import ExitCode, write
@@ -44,6 +45,7 @@ Examples:
   shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
+  shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
   shardscape validate --runs measured.csv
   shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
   shardscape measure --quick
@@ -101,7 +103,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, evaluate, layers, cost, validate, calibrate, measure):
+for command in (serve, explore, evaluate, layers, inference, cost, validate, calibrate, measure):
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")

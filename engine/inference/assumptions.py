@@ -29,7 +29,8 @@ class Assumptions:
     4 KiB over 8 H100 take 5.7 us in TensorRT-LLM's kernel and 9.3 us in vLLM's (sgl-project/sglang pull request 2904);
     the 34 us of training include what its hosts add."""
     graph_kernel_start: float = 2e-6
-    """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host; assumed."""
+    """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host; chosen
+    looking at published single-user output of Llama 3.1 405B."""
     step_host: float = 0.5e-3
     """Scheduling and sampling per step that no framework hides [s]; assumed."""
     four_bits: float = 4.25

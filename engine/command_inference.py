@@ -1,0 +1,220 @@
+"""The command `inference`: every way to serve a model on a number of processors, modelled."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from engine.command_output import (
+    ExitCode,
+    ModelArgument,
+    SystemArgument,
+    as_json,
+    quantity,
+    text_table,
+    unit_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from engine.inference import Found
+
+__all__ = ["inference"]
+
+SHOWN: Final = (
+    "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
+    "tokens_per_s_per_processor", "tokens_per_s_per_user", "time_to_first_token", "time_per_output_token",
+    "memory_total", "cost_per_million_tokens",
+)  # fmt: skip
+"""Columns of a table of deployments."""
+
+
+def inference(
+    model: ModelArgument,
+    system: SystemArgument,
+    procs: Annotated[
+        int, typer.Option("--num-procs", "--procs", metavar="N", help="Processors; every deployment uses all of them.")
+    ],
+    prompt: Annotated[int, typer.Option("--prompt", metavar="P", help="Tokens of a prompt.")],
+    output: Annotated[int, typer.Option("--output", metavar="O", help="Tokens that a request generates.")],
+    ttft: Annotated[
+        float | None, typer.Option("--ttft", metavar="S", help="Latest first token [s]; no limit where left out.")
+    ] = None,
+    tpot: Annotated[
+        float | None, typer.Option("--tpot", metavar="S", help="Most time per output token [s]; likewise.")
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="FIELD=VALUES", help="What a field may be; see above. May be repeated."),
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option("--price", metavar="USD", help="Price of a processor and hour; the system's.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best deployments to show.")] = 10,
+    by: Annotated[
+        str, typer.Option("--by", metavar="FIGURE", help="Figure they are best by.")
+    ] = "tokens_per_s_per_processor",
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Show the frontier of output per processor and per user instead.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write every deployment that runs (.csv or .parquet)."),
+    ] = None,
+) -> None:
+    """Find the best way to serve a model: time to first token, time per output token, throughput, memory, cost.
+
+    Everything is modelled, with the rates of the calibrated cost model; no measured serving run was used to fit it.
+    Every replica is full and requests do not wait in a queue.
+
+    \b
+    Limits:
+      --limit tensor_par=1,2,4          one of these; also pipeline_par, expert_par, replicas
+      --limit batch=1..64               a range of the batches that are tried; a list names the batches
+      --limit weight_bits=16            16, 8 or 4; without a limit 16 and 8; kv_bits likewise
+      --limit launch=graphs             eager, compiled or graphs; without a limit eager and graphs
+
+    \b
+    Examples:
+      shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256
+      shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 4000 --output 500 --ttft 0.5 --tpot 0.03
+      shardscape inference deepseek-v3 h200_141g_sxm --num-procs 64 --prompt 2000 --output 500 --frontier --json
+
+    \b
+    JSON: model, system, num_procs, prompt, output, limits, total, feasible, rejected_by_reason (a number per reason),
+    best (the most output per processor, with all figures), top or frontier, nearest (per reason the deployment that
+    misses least), seconds. Times are in seconds, sizes in bytes; null stands for what is not known.
+
+    Exit code 1 when nothing runs within the limits.
+    """
+    from engine.command_limits import parse_limits
+    from engine.inference import HEADLINE, WorkloadError, explore
+    from engine.inference.space import LIMITED
+
+    if by not in [column.name for column in HEADLINE if column.better]:
+        names = ", ".join(column.name for column in HEADLINE if column.better)
+        raise WorkloadError(f"--by cannot be {by!r}; it is one of {names}.")
+    if export is not None:
+        _check_export(export)
+    limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})
+    found = explore(
+        model, system, num_procs=procs, prompt=prompt, output=output, limits=limits, time_to_first_token=ttft,
+        time_per_output_token=tpot, price=price,
+    )  # fmt: skip
+    rows = found.frontier if frontier else found.top(top, by)
+    if json:
+        write(as_json(_document(found, rows, frontier)))
+    else:
+        _print(found, rows, by, frontier)
+    if export is not None:
+        _write(found.table, export)
+        write(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
+    if not found.feasible:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _check_export(path: Path) -> None:
+    """Says so before exploring where the export could only fail after it."""
+    from engine.table_files import WRITABLE, TableFileError, TableWriteError
+
+    if path.suffix.lower() not in WRITABLE:
+        raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    """Writes the deployments; the file appears when it is whole."""
+    from engine.table_files import TableWriteError
+
+    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
+    plain = table.astype({"launch": "str"})
+    try:
+        if path.suffix.lower() == ".csv":
+            plain.to_csv(temporary, index=False, encoding="utf-8")
+        else:
+            plain.to_parquet(temporary, index=False)
+        os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
+        raise TableWriteError(f"{path} cannot be written: {told}.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:
+    nearest = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
+    return {
+        "model": found.model.name,
+        "system": found.system.name,
+        "num_procs": found.space.num_procs,
+        "prompt": found.space.prompt,
+        "output": found.space.output,
+        "time_to_first_token_limit": found.time_to_first_token,
+        "time_per_output_token_limit": found.time_per_output_token,
+        "limits": dict(found.space.limits),
+        "kind": "modelled",
+        "total": found.total,
+        "feasible": found.feasible,
+        "rejected_by_reason": dict(found.rejected),
+        "best": found.best,
+        "frontier" if frontier else "top": rows.to_dict("records"),
+        "nearest": nearest,
+        "seconds": found.seconds,
+    }
+
+
+def _print(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
+    from engine.inference import by_name, not_represented
+    from engine.inference.reasons import by_code
+
+    space = found.space
+    write(
+        f"{found.model.title or found.model.name} served by {space.num_procs:,} x "
+        f"{found.system.title or found.system.name}, prompts of {space.prompt:,} and outputs of {space.output:,} tokens"
+    )
+    write(f"{found.total:,} deployments, {found.feasible:,} of them run within the limits ({found.seconds:.2f} s); "
+          "all figures are modelled")  # fmt: skip
+    for sentence in not_represented(found.model):
+        write(sentence)
+    if found.rejected:
+        reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
+        write()
+        write(text_table(("rejected because", "deployments"), [(by_code(c).label, f"{n:,}") for c, n in reasons]))
+    if len(rows):
+        write()
+        label = by_name(by).label
+        what = f"Best by {label[0].lower()}{label[1:]}"
+        what = "Frontier of output per processor and per user" if frontier else what
+        write(what)
+        write(_table(rows))
+    if not found.feasible:
+        write()
+        if not found.nearest:
+            write("No layout is within the limits on fields and fits the model; leave some limits out.")
+        for code, number in found.nearest.items():
+            row = found.evaluate_ids([number]).iloc[0]
+            write(f"{by_code(code).label}, nearest: {row['reason_text']}")
+            write(_table(row.to_frame().T))
+
+
+def _table(rows: pd.DataFrame) -> str:
+    from engine.inference import by_name
+
+    columns = [by_name(name) for name in SHOWN]
+    headers = [
+        f"{column.short} [{unit}]" if (unit := unit_of(column)) not in ("", column.short) else column.short
+        for column in columns
+    ]
+    lines = [[quantity(column, row[column.name]) for column in columns] for row in rows.to_dict("records")]
+    return text_table(headers, lines, left=())
