@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, Final, Literal
 
 from engine.measure.samples import Attention, Device, Launch, Product, Timing, Transfer
@@ -177,8 +176,7 @@ class Benchmarks:
         def both() -> object:
             return torch.autograd.grad(forward(), inputs, gradient)
 
-        with nullcontext() if self._device.kind == "cpu" else self._attention_kernel("flash2"):
-            time = self._host_timed(forward if kind == "block_forward" else both, seconds)
+        time = self._host_timed(forward if kind == "block_forward" else both, seconds)
         return Launch(kind=kind, time=time)
 
     def _randoms(self, shape: tuple[int, ...]) -> Any:

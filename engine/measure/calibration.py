@@ -32,6 +32,8 @@ from hardware import CalibratedValue, Calibration, FitError, System
 
 __all__ = ["measured_calibration"]
 
+DOUBTFUL: Final = 15.0
+"""Mean deviation of timings from the formula [%] from which a note warns."""
 LONG_TRANSFER: Final = 0.5
 LONG_ATTENTION: Final = 0.1
 """Transfers and attention of at least this part of the largest, by bytes and by scores, determine the parameter."""
@@ -70,10 +72,16 @@ class _Found:
     def compare(self, described: str, predicted: Floats, timings: Sequence[Timing]) -> None:
         """Notes how far the formulas with the new values are from the timings that the values were taken from."""
         error = 100.0 * (predicted / np.array([each.seconds for each in timings]) - 1.0)
+        mean = float(np.mean(np.abs(error)))
+        if mean > DOUBTFUL:
+            self.notes.append(
+                f"The timings of {described} disagree with the formula and with one another by {mean:.0f} %: measure "
+                "again on an idle machine before trusting what follows from them."
+            )
         self.errors.append(
             FitError(
                 rows=len(timings), described=described, held_out=False,
-                mean_absolute_percent=float(np.mean(np.abs(error))),
+                mean_absolute_percent=mean,
                 median_absolute_percent=float(np.median(np.abs(error))), bias_percent=float(np.median(error)),
             )
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -88,7 +89,10 @@ def _remarks() -> tuple[str, ...]:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= BUSY * cores:
         return ()
-    return (f"The machine was busy when measuring began (load {load:.1f} on {cores} cores): timings are too long.",)
+    return (
+        f"The machine was busy when measuring began (load {load:.1f} on {cores} cores): timings are too long, on a CPU "
+        "least so with --threads 1.",
+    )
 
 
 def _ranks(device: Device, wanted: int | None) -> int:
@@ -123,7 +127,10 @@ class _Run:
                 left = sum(each[1] for each in self.steps[done:])
                 self.listener(Progress(done, len(self.steps), what, left))
             try:
-                action(share)
+                with warnings.catch_warnings():
+                    # PyTorch warns of every kernel that it does not take, before it raises where none is left.
+                    warnings.simplefilter("ignore")
+                    action(share)
             except (RuntimeError, NotImplementedError, ExchangeError) as problem:
                 # Out of memory, a kernel that this device does not have: the others may still run.
                 self._skip(what, str(problem))

@@ -41,6 +41,8 @@ NOISE: Final = 0.02
 """Scatter of rates [log] that is not worth explaining."""
 LOW_SHARE: Final = 0.01
 """Share of the peak at which attention is evaluated: high ones are capped by the formula."""
+AGREEING: Final = 0.1
+"""Scatter [log] above which timings are too noisy to take waves and depth from."""
 WAVES: Final = (0.0, 3.0)
 DEPTHS: Final = (0.0, 1500.0)
 GRID: Final = 13
@@ -124,8 +126,10 @@ def fit_products(
     wave, depth, shaped = p.wave, p.depth, False
     if shape and len(usable) >= FOR_SHAPE and len({each.k for each in usable}) >= 3:
         best = _shape(usable, sms, p)
-        before = _scatter(usable, sms, p)
-        if before > NOISE and _scatter(usable, sms, _with(p, *best)) <= WORTH * before:
+        before, after = _scatter(usable, sms, p), _scatter(usable, sms, _with(p, *best))
+        # At the upper end of the grid it is noise that was explained, or another law.
+        inside = best[0] < WAVES[1] and best[1] < DEPTHS[1]
+        if before > NOISE and after <= min(WORTH * before, AGREEING) and inside:
             (wave, depth), shaped = best, True
     rates = product_rates(usable, sms, _with(p, wave, depth))
     # Large products make up the time of a step, so they count for more.

@@ -15,6 +15,8 @@ import pytest
 import hardware
 from engine.calibrated import case_of, library_calibration, parameters_of, step_times
 from engine.measure import MeasureError, Progress, Samples, measure, measured_calibration, measured_system
+from engine.measure.benchmarks import Benchmarks
+from engine.measure.devices import described
 from engine.measure.exchanges import ExchangeError, timed_exchanges
 from models import load as load_model
 
@@ -78,6 +80,15 @@ def test_the_documents_predict_steps(samples: Samples, tmp_path: Path) -> None:
     found, usual = (step_times(case, parameters_of(each)).step for each in (calibration, library_calibration()))
     assert np.isfinite(found).all()
     assert not np.allclose(found, usual)
+
+
+def test_products_in_eight_bits_are_called_as_pytorch_wants_them() -> None:
+    """They are timed on accelerators only; the processor runs the same call, slowly."""
+    import torch
+
+    bench = Benchmarks(torch, described(torch, "cpu"))
+    assert not bench.eight_bit
+    assert bench.product("float8", (64, 128, 64), 0.01).operations == 2 * 64 * 128 * 64
 
 
 def test_one_process_skips_collectives_with_its_reason() -> None:

@@ -91,6 +91,15 @@ def test_shapes_that_the_library_explains_leave_waves_and_depth_alone() -> None:
     assert calibration.parameters["sustained_hopper"].value == pytest.approx(TRUE["sustained_hopper"], rel=0.02)
 
 
+def test_timings_of_a_busy_machine_are_called_doubtful_and_shape_nothing() -> None:
+    _, calibration = both(h100(Noise(0.8)))
+    assert calibration.parameters["wave"].kind == calibration.parameters["depth"].kind == "stated"
+    told = [note for note in calibration.notes if "again on an idle machine" in note]
+    assert any("products in bfloat16" in note for note in told)
+    _, calm = both(h100(Noise(0.02)))
+    assert not any("idle machine" in note for note in calm.notes)
+
+
 def test_products_that_wait_for_memory_or_the_host_say_nothing() -> None:
     thin = {"datatype": "bfloat16", "m": 16, "n": 8192, "k": 8192}
     tiny = {"datatype": "bfloat16", "m": 128, "n": 128, "k": 128}
