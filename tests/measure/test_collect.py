@@ -32,10 +32,8 @@ class Pretended:
         return Product(datatype=datatype, m=m, n=n, k=k, time=time)
 
     def attention(self, kernel: Any, heads: int, head_size: int, size: tuple[int, int], seconds: float) -> Attention:
-        batch, sequence = size
-        return Attention(
-            kernel=kernel, heads=heads, head_size=head_size, batch=batch, sequence=sequence, forward=QUICKLY, both=QUICKLY
-        )
+        shape = {"kernel": kernel, "heads": heads, "head_size": head_size, "batch": size[0], "sequence": size[1]}
+        return Attention(**shape, forward=QUICKLY, both=QUICKLY)
 
     def transfer(self, kind: Any, moved: int, seconds: float) -> Transfer:
         return Transfer(kind=kind, moved=moved, time=QUICKLY)
