@@ -28,7 +28,6 @@ from dashboard.export_excel import MOST_ROWS, write_excel
 from dashboard.export_text import joined, json_values
 from engine import Exploration
 from engine.columns import STORED, Column, by_name
-from engine.scenario import PHYSICS
 from engine.store import Condition
 
 __all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
@@ -80,7 +79,7 @@ def about(exploration: Exploration, names: Sequence[str], selection: Sequence[st
     return {
         "format": "shardscape-executions/1",
         "software": f"shardscape {_version()}",
-        "cost_model": PHYSICS,
+        "cost_model": exploration.scenario.physics,
         "executions_of_the_space": exploration.total,
         "feasible": exploration.feasible,
         "selection": list(selection),

@@ -24,7 +24,6 @@ from dashboard.report_parts import best_table, figures, formulas, key_figures, t
 from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
 from engine.columns import choice_label
-from engine.scenario import PHYSICS
 
 __all__ = ["build"]
 
@@ -162,8 +161,8 @@ def _account(exploration: Exploration, address: str) -> str:
     took = f", in {seconds:.2g} s" if seconds else ""
     where = f"<p>Link: <code>{escape(address)}</code></p>" if address else ""
     return (
-        f"<h2>Assumptions and versions</h2><ul>{rules}<li>Cost model {escape(PHYSICS)}: analytical, one step at steady "
-        "state; failures, data loading and contention between collectives are not in it.</li>"
+        f"<h2>Assumptions and versions</h2><ul>{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
+        "at steady state; failures, data loading and contention between collectives are not in it.</li>"
         f"<li>Shardscape {escape(_version())}, report of {made}. All {exploration.total:,} executions of the space "
         f"were settled{took}; scenario {exploration.key}.</li></ul>{where}<h2>Scenario</h2>"
         "<p>Saved as a file, this opens on the Scenarios page.</p>"

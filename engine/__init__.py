@@ -1,5 +1,6 @@
 """The engine: every execution of a model on a system, evaluated exactly."""
 
+from engine.cost_model_names import COST_MODELS, CostModelError
 from engine.evaluate import evaluate
 from engine.execution import ExecutionTableError
 from engine.exploration import Exploration
@@ -11,6 +12,8 @@ from engine.search import Optimum, best, best_of
 from engine.space import Space, SpaceError
 
 __all__ = [
+    "COST_MODELS",
+    "CostModelError",
     "ExecutionTableError",
     "Exploration",
     "ExplorationCancelled",

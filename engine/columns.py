@@ -240,7 +240,8 @@ def ddl(table_name: str, cost_model: str = "calculon") -> str:
 
     `table_name` may be any text; it is quoted as an identifier.
     """
-    lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in stored_of(cost_model))
+    stored = stored_of(cost_model)
+    lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in stored)
     return f"CREATE TABLE {_quoted(table_name, chr(34))} (\n{lines}\n)"
 
 

@@ -77,12 +77,12 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
     ("expert_tensor_par", "Expert tensor parallel", "ETP", "int64", _PARALLELISM, (),
      "Number of GPUs that share the arithmetic of one expert."),
     ("zero_stage", "ZeRO stage", "ZeRO", "int64", _PARALLELISM, (),
-     "What replicas divide among themselves: nothing (0), optimizer state (1), gradients too (2), weights too, gathered "
-     "block by block (3, fully sharded data parallelism)."),
+     "What replicas divide among themselves: nothing (0), optimizer state (1), gradients too (2), weights too, "
+     "gathered block by block (3, fully sharded data parallelism)."),
     ("selective_recompute", "Selective recompute", "sel. recomp.", "str", _RECOMPUTE,
      ("attention", "modules", "half", "operators", "save_projections", "save_dots"),
-     "What the recomputation that is neither full nor none repeats: the attention core; norms and activation functions; "
-     "every second block; every second matrix product; all but the query, key, value and output products; all but "
+     "What the recomputation that is neither full nor none repeats: the attention core; norms and activation "
+     "functions; every second block; every second matrix product; all but the query, key, value and output products; all but "
      "matrix products."),
     ("attention_kernel", "Attention kernel", "attn. kernel", "str", _PRECISION,
      ("unfused", "flash1", "flash2", "native"),
@@ -114,7 +114,9 @@ NEUTRAL: Final[dict[str, int | bool | str]] = {
 """What an extension is where an execution does not say: none of it, and what Calculon's block stands for."""
 
 CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
-    "datatype": {"float4": "FP4", "float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"},
+    "datatype": {
+        "float4": "FP4", "float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64",
+    },
     "attention_type": {"multihead": "multi-head", "multiquery": "multi-query"},
     "activation_recompute": {"full": "full", "attn_only": "attention only", "none": "none"},
     "tensor_par_comm_type": {"ar": "AR", "p2p_rs_ag": "p2p RS+AG", "rs_ag": "RS+AG"},

@@ -14,7 +14,10 @@ from engine import reasons
 from engine.arrays import take
 from engine.block import BlockTable, block_table
 from engine.block_keys import BlockKeys, distinct
+from engine.calibrated import library_calibration, parameters, parameters_of
+from engine.calibrated.evaluate import evaluate_calibrated
 from engine.columns import FIELDS, STATISTICS
+from engine.cost_model_names import chosen_cost_model
 from engine.execution import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
 from engine.feasibility import check_against, tier_use
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
@@ -24,7 +27,7 @@ from engine.outcome import outcome_table, words_array
 from engine.pipeline import Stages, stages
 from engine.rates import Rates, network_rates, rates
 from engine.statistics import statistics
-from hardware import System
+from hardware import Calibration, System
 from models import Model
 
 __all__ = ["CHUNK", "evaluate"]
@@ -40,27 +43,55 @@ FULL = 0  # activation_recompute
 NO_OVERLAP = 0  # tensor_par_overlap
 
 
-def evaluate(model: ModelLike, system: SystemLike, executions: pd.DataFrame) -> pd.DataFrame:
+def evaluate(
+    model: ModelLike,
+    system: SystemLike,
+    executions: pd.DataFrame,
+    *,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
+) -> pd.DataFrame:
     """Every statistic of every execution.
 
     Args:
         model: a model, or the name or path of one.
         system: a system, or the name or path of one.
-        executions: one row per execution with the 23 fields of `engine.columns.FIELDS`. Other columns are ignored.
+        executions: one row per execution with the 23 fields of `engine.columns.FIELDS`; for the calibrated cost model
+            also with any of `engine.columns.EXTENSIONS`. Other columns are ignored.
+        cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
+            takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
+        calibration: values for the calibrated cost model; None takes those of the library.
 
     Returns:
         The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible`
         or `invalid`), `reason` (a code of `engine.reasons`, "" when ok), `reason_text` (a sentence with the numbers);
         and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth requirements
-        that nothing can meet (no time to hide behind) are infinite.
+        that nothing can meet (no time to hide behind) are infinite. The calibrated cost model adds the extensions and
+        its further statistics, and leaves those that describe Calculon's layers not a number. `attrs` of the table
+        name the cost model and the calibration.
 
     Raises:
         engine.ExecutionTableError: `executions` is not a table or lacks a column.
+        engine.CostModelError: there is no such cost model, or it takes no calibration.
         models.ModelFileError, hardware.SystemFileError: the name or file cannot be read.
 
     The computation is pure: nothing is kept between calls.
     """
     model, system = model_of(model), system_of(system)
+    name = chosen_cost_model(cost_model, system, calibration)
+    if name == "calculon":
+        table = _evaluate_exact(model, system, executions)
+    else:
+        values = parameters() if calibration is None else parameters_of(calibration)
+        table = evaluate_calibrated(model, system, executions, values)
+    table.attrs = {"cost_model": name}
+    if name == "calibrated":
+        table.attrs["calibration"] = (calibration or library_calibration()).name
+    return table
+
+
+def _evaluate_exact(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
+    """The table that `evaluate` returns, by the exact cost model."""
     e, reason, malformed = parse(executions)
     check_fields(e, reason)
     check_against(model, system, e, reason)

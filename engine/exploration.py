@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import by_name
-from engine.evaluate import evaluate
 from engine.frontier import frontier
 from engine.reductions import PRIMARY, Reductions
 from engine.scenario import Scenario
 from engine.store import Rows
+from engine.store_conditions import source_of_table
 
 __all__ = ["ArrowRows", "Exploration", "first_row"]
 
@@ -101,7 +101,7 @@ class Exploration:
         Raises `engine.space.SpaceError` for anything but whole numbers from 0 to `total` - 1.
         """
         scenario = self.scenario
-        table = evaluate(scenario.model, scenario.system, scenario.space.table(ids))
+        table = scenario.evaluate(scenario.space.table(ids))
         return pd.concat([pd.DataFrame({"id": np.asarray(ids, np.int64)}), table], axis=1)
 
 
@@ -134,5 +134,6 @@ class _ArrowDatabase:
 class ArrowRows(Rows):
     """The rows of an exploration that is held in memory."""
 
-    def __init__(self, table: pa.Table) -> None:
-        super().__init__(_ArrowDatabase(table), "arrow_rows", None, set())  # type: ignore[arg-type]
+    def __init__(self, table: pa.Table, cost_model: str) -> None:
+        source = source_of_table("arrow_rows", cost_model)
+        super().__init__(_ArrowDatabase(table), source, None, set(), cost_model)  # type: ignore[arg-type]

@@ -12,16 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.cost_models import evaluate_rows, prepare
 from engine.exploration import ArrowRows, Exploration
 from engine.inputs import ModelLike, SystemLike
 from engine.parallel import reduce_slabs, workers_for
-from engine.plan import prepare
 from engine.reductions import Reductions
-from engine.rows import SCHEMA, to_arrow
-from engine.scenario import PHYSICS, Scenario
+from engine.rows import SCHEMAS, to_arrow
+from engine.scenario import Scenario
 from engine.space import Space
-from engine.steps import chunks_of, evaluate_rows
+from engine.steps import chunks_of
 from engine.store import Store, Writer
+from hardware import Calibration
 
 __all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"]
 
@@ -78,6 +79,8 @@ def explore(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
     workers: int | None = None,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
 ) -> Exploration:
     """Evaluates every execution of a model on `num_procs` processors of a system.
 
@@ -94,17 +97,22 @@ def explore(
         cancel: an event, or a function that says whether to stop.
         workers: processes to use while no rows are kept. None uses all cores where the space is large enough to repay
             starting them. With a store one process evaluates: writing is what takes the time there.
+        cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
+            takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
+        calibration: values for the calibrated cost model; None takes those of the library.
 
     Raises:
-        models.ModelFileError, hardware.SystemFileError, engine.limits.LimitError, engine.space.SpaceError: input.
+        models.ModelFileError, hardware.SystemFileError, engine.limits.LimitError, engine.space.SpaceError,
+        engine.cost_models.CostModelError: input.
         ExplorationTooLarge: too many executions; limits would help.
         ExplorationCancelled: on `cancel`; a store is left as it was.
         engine.parallel.WorkerError: one of several processes died.
         engine.store.StoreError: the store cannot be used.
     """
     scenario = Scenario.of(
-        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
-    )
+        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
+        cost_model=cost_model, calibration=calibration,
+    )  # fmt: skip
     return explore_scenario(scenario, store=store, progress=progress, cancel=cancel, workers=workers)
 
 
@@ -127,7 +135,7 @@ def explore_scenario(
             return found
         space = _bounded(scenario)
         writer: Writer = stack.enter_context(
-            store.writer(scenario.key, scenario.to_document(), total=space.total, engine_version=PHYSICS)
+            store.writer(scenario.key, scenario.to_document(), total=space.total, engine_version=scenario.physics)
         )
         if writer.record is None:
             clock = _Clock()
@@ -186,7 +194,8 @@ def _in_memory(
         # Evaluating again is as fast as keeping, and most callers never ask.
         tables: list[pa.Table] = []
         _run(scenario, None, None, tables.append, workers)
-        return ArrowRows(pa.concat_tables(tables) if tables else SCHEMA.empty_table())
+        empty = SCHEMAS[scenario.cost_model].empty_table()
+        return ArrowRows(pa.concat_tables(tables) if tables else empty, scenario.cost_model)
 
     return Exploration(scenario, reductions, {"explore": seconds}, rows)
 

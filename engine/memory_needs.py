@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.explore import slabs
-from engine.plan import Plan, prepare
+from engine.plan import Plan, prepare_exact
 from engine.space import Space
 
 __all__ = ["least_memory"]
@@ -29,7 +29,7 @@ def least_memory(space: Space) -> pd.DataFrame:
     """
     parts = []
     for numbers in slabs(space):
-        plan = prepare(space, numbers)
+        plan = prepare_exact(space, numbers)
         if len(plan.sites.cell):
             parts.append(_of_plan(plan))
     columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]

@@ -23,11 +23,11 @@ from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 
-from engine.plan import prepare
+from engine.cost_models import evaluate_rows, prepare
 from engine.reductions import Reductions
 from engine.scenario import Scenario
 from engine.space import Space
-from engine.steps import chunks_of, evaluate_rows
+from engine.steps import chunks_of
 
 __all__ = ["WorkerError", "reduce_slabs", "workers_for"]
 

@@ -40,7 +40,7 @@ from engine.rejection import (
 from engine.sites import TIME_FIELDS, CellColumns, Sites, StepModes, cell_columns, mode_counts, sites_of, step_modes
 from engine.space import Space
 
-__all__ = ["Group", "Layout", "Plan", "fitting", "lay_out", "plan_of", "prepare"]
+__all__ = ["Group", "Layout", "Plan", "fitting", "lay_out", "plan_of", "prepare_exact"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -116,7 +116,7 @@ class Plan:
     feasible: int
 
 
-def prepare(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
+def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
     Without `rows` the groups list no rows: for callers that choose them.

@@ -20,7 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["BY_CODE", "CALIBRATED_ONLY", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence"]
+__all__ = [
+    "BY_CODE", "CALIBRATED_ONLY", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence",
+]  # fmt: skip
 
 GIB = float(2**30)
 
@@ -237,7 +239,9 @@ REASONS: tuple[Reason, ...] = (
         "This system has no rates for {datatype}; it has {accepted}.",
     ),
     # What only the calibrated cost model has or asks.
-    _invalid("extension_not_positive", "A further parallel degree is below 1", "{field} is {value}; it must be at least 1."),
+    _invalid(
+        "extension_not_positive", "A further parallel degree is below 1", "{field} is {value}; it must be at least 1."
+    ),
     _invalid("unknown_word", "Unknown choice", "{field} is {value}; it must be one of {accepted}."),
     _invalid(
         "training_only",

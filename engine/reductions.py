@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from engine import reasons
 from engine.columns import HEADLINE, by_name, headline_of
-from engine.plan import Plan
+from engine.cost_models import AnyPlan
 from engine.space import Space
-from engine.steps import VARIANT_METRICS, RowChunk
+from engine.steps import RowChunk
 
 __all__ = ["METRICS", "Reductions"]
 
@@ -61,14 +61,14 @@ class Reductions:
             spread=np.zeros(2 * _OCTAVES * BINS_PER_OCTAVE, np.int64),
         )
 
-    def reject(self, plan: Plan) -> None:
+    def reject(self, plan: AnyPlan) -> None:
         """Counts what a plan rejected."""
         numbers = plan.cells.number
         self.rejected[numbers] += plan.rejected.counts
         for kept, new in zip(self.excess, plan.rejected.excess, strict=True):
             kept[numbers] = np.minimum(kept[numbers], new)
 
-    def add(self, plan: Plan, rows: RowChunk) -> None:
+    def add(self, plan: AnyPlan, rows: RowChunk) -> None:
         """Takes in the executions of evaluated rows."""
         if not len(rows.cell):
             return
@@ -79,7 +79,7 @@ class Reductions:
             cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
             cuts = _cuts(cell)
             cells = numbers[cell[cuts]]
-            self._improve(VARIANT_METRICS, variant.metrics, variant.ids, cells, cuts)
+            self._improve(tuple(variant.metrics), variant.metrics, variant.ids, cells, cuts)
             self.feasible[cells] += np.diff(np.append(cuts, len(cell)))
             # The upper bits of a positive float64 are its octave and its sixteenth within it.
             sixteenth = (variant.metrics["total_time"].view(np.int64) >> 48) - (1023 - _OCTAVES) * BINS_PER_OCTAVE

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.columns import FIELDS, HEADLINE, Column, headline_schema
-from engine.plan import Plan
-from engine.space import MODE_FIELDS
+from engine.columns import Column, fields_of, headline_of, headline_schema
+from engine.cost_model_names import COST_MODELS
+from engine.cost_models import AnyPlan
 from engine.steps import RowChunk, Variant
 
-__all__ = ["SCHEMA", "to_arrow"]
+__all__ = ["SCHEMAS", "to_arrow"]
 
-SCHEMA: pa.Schema = headline_schema()
+SCHEMAS: Final = {name: headline_schema(name) for name in COST_MODELS}
+"""Arrow schema of a stored row by cost model."""
 
 
-def to_arrow(plan: Plan, rows: RowChunk) -> pa.Table:
+def to_arrow(plan: AnyPlan, rows: RowChunk) -> pa.Table:
     """The executions of evaluated rows, one stored row each, variant after variant."""
     fields = _fields(plan, rows)
     batches = [_variant(plan, rows, variant, fields) for variant in rows.variants]
-    return pa.Table.from_batches(batches, SCHEMA)
+    return pa.Table.from_batches(batches, SCHEMAS[plan.space.cost_model])
 
 
-def _fields(plan: Plan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
+def _fields(plan: AnyPlan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
     """Fields that all variants share [rows]; words as positions."""
     cell = rows.cell
     fields: dict[str, npt.NDArray[Any]] = {
@@ -36,13 +37,17 @@ def _fields(plan: Plan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
         "microbatch_size": plan.sites.microbatch_size[rows.site],
         "pipeline_interleaving": plan.sites.interleaving[rows.site],
     }
-    for name in MODE_FIELDS:
+    for name in ("context_par", "expert_par", "expert_tensor_par"):
+        fields[name] = getattr(plan.cells, name)[cell]
+    for name in plan.space.mode_fields:
         if name != "data_par_overlap":
             fields[name] = plan.modes.fields[name][rows.mode]
     return fields
 
 
-def _variant(plan: Plan, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]) -> pa.RecordBatch:
+def _variant(
+    plan: AnyPlan, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
+) -> pa.RecordBatch:
     count = len(variant.ids)
     constant = {
         "num_procs": plan.space.num_procs,
@@ -53,7 +58,7 @@ def _variant(plan: Plan, rows: RowChunk, variant: Variant, shared: dict[str, npt
     }
     pick: Any = slice(None) if variant.rows is None else variant.rows
     arrays: list[pa.Array] = [pa.array(variant.ids)]
-    for column in FIELDS:
+    for column in fields_of(plan.space.cost_model):
         if column.name == "datatype":
             arrays.append(_words(np.zeros(count, np.int8), (plan.space.datatype,)))
         elif column.name in constant:
@@ -61,10 +66,10 @@ def _variant(plan: Plan, rows: RowChunk, variant: Variant, shared: dict[str, npt
             arrays.append(pa.array(np.full(count, value, bool if column.dtype == "bool" else np.int32)))
         else:
             arrays.append(_field(column, shared[column.name][pick]))
-    for column in HEADLINE:
+    for column in headline_of(plan.space.cost_model):
         values = variant.metrics[column.name] if column.name in variant.metrics else rows.metrics[column.name][pick]
         arrays.append(pa.array(values))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[plan.space.cost_model])
 
 
 def _field(column: Column, values: npt.NDArray[Any]) -> pa.Array:

@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.bounds import Candidates, bounds, candidates
-from engine.evaluate import evaluate
+from engine.cost_models import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
 from engine.exploration import first_row
 from engine.explore import slabs
 from engine.inputs import ModelLike, SystemLike
-from engine.plan import Group, Plan, fitting, prepare
+from engine.plan import Group, fitting
 from engine.scenario import Scenario
 from engine.space import Space
-from engine.steps import ROWS_PER_CHUNK, evaluate_rows
+from engine.steps import ROWS_PER_CHUNK
+from hardware import Calibration
 
 __all__ = ["Optimum", "Search", "best", "best_of"]
 
@@ -77,19 +77,22 @@ def best(
     limits: Mapping[str, Any] | None = None,
     k: int = 1,
     by_cell: bool = False,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
 ) -> Optimum:
     """The execution with the highest sample rate, proven; equal to `explore(...).best`.
 
     Args:
-        model, system, num_procs, max_batch_size, datatype, limits: as for `engine.explore`.
+        model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration: as for `engine.explore`.
         k: how many of the best executions to find.
         by_cell: whether to find the best of every cell too.
 
     Raises what `engine.explore` raises for its input, and ValueError for a `k` below 1.
     """
     scenario = Scenario.of(
-        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
-    )
+        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
+        cost_model=cost_model, calibration=calibration,
+    )  # fmt: skip
     return best_of(scenario, k=k, by_cell=by_cell)
 
 
@@ -101,12 +104,12 @@ def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum
     search = Search(space, k, by_cell)
     for numbers in slabs(space):
         plan = prepare(space, numbers, rows=False)
-        search.look(plan, candidates(plan, plan.fits))
+        search.look(plan, candidates(plan))
     top, cells = search.result()
     found: dict[str, Any] = {}
     if len(top):
         first = int(top["id"].iloc[0])
-        found = {"id": first} | first_row(evaluate(scenario.model, scenario.system, space.table([first])))
+        found = {"id": first} | first_row(scenario.evaluate(space.table([first])))
     return Optimum(
         found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, top=top, by_cell=cells
     )
@@ -127,7 +130,7 @@ class Search:
         self._cell_id = np.full(len(space.cells), -1)
         self._floor = -np.inf
 
-    def look(self, plan: Plan, rows: Candidates, hints: Ints | None = None) -> None:
+    def look(self, plan: AnyPlan, rows: AnyCandidates, hints: Ints | None = None) -> None:
         """Finds what the plan's cells have to offer. `hints` are positions among the candidates to try first."""
         self.feasible += plan.feasible
         if not len(rows.group):
@@ -152,7 +155,7 @@ class Search:
             if not len(first):
                 break
 
-    def _evaluate(self, plan: Plan, owner: Ints, place: Ints, time: Ints) -> None:
+    def _evaluate(self, plan: AnyPlan, owner: Ints, place: Ints, time: Ints) -> None:
         for number in np.unique(owner).tolist():
             here = owner == number
             for group in _rows(plan, plan.groups[number], place[here], time[here]):
@@ -213,7 +216,7 @@ def _largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
     return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
-def _rows(plan: Plan, group: Group, place: Ints, time: Ints) -> list[Group]:
+def _rows(plan: AnyPlan, group: Group, place: Ints, time: Ints) -> list[Group]:
     """The group cut down to the rows of these places and block times, in chunks."""
     wanted, which = np.unique(place, return_inverse=True)
     chosen = np.zeros((len(plan.modes.time_modes["training"]), len(wanted)), bool)

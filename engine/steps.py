@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from engine.offload import offload
 from engine.pipeline import Stages
 from engine.plan import Group, Plan
 
-__all__ = ["ROW_METRICS", "VARIANT_METRICS", "RowChunk", "Variant", "chunks_of", "evaluate_rows"]
+__all__ = ["ROW_METRICS", "VARIANT_METRICS", "RowChunk", "Variant", "chunks_of", "evaluate_exact_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -42,6 +42,12 @@ ROW_METRICS: tuple[str, ...] = (
     "bw_offload_exposed_time", "offload_mem_bw_req", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
 )  # fmt: skip
 """Headline figures that do not."""
+
+
+class HasGroups(Protocol):
+    """A plan of any cost model."""
+
+    groups: list[Group]
 
 
 @dataclass(slots=True)
@@ -71,14 +77,14 @@ class RowChunk:
         return sum(len(variant.ids) for variant in self.variants)
 
 
-def chunks_of(plan: Plan) -> Iterator[tuple[Group, slice]]:
+def chunks_of(plan: HasGroups) -> Iterator[tuple[Group, slice]]:
     """The rows of a plan in chunks; sites, and so cells, ascend within a group."""
     for group in plan.groups:
         for start in range(0, len(group.place), ROWS_PER_CHUNK):
             yield group, slice(start, min(start + ROWS_PER_CHUNK, len(group.place)))
 
 
-def evaluate_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
+def evaluate_exact_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
     rate, modes = plan.rate, plan.modes.fields
     place, mode = group.place[part], group.mode[part]

@@ -27,7 +27,7 @@ from engine.rejection import listed, memory_needs
 from engine.scenario import Scenario
 from engine.search import Search
 from engine.space import Space
-from engine.steps import evaluate_rows
+from engine.steps import evaluate_exact_rows
 from hardware import System
 
 __all__ = ["SPACES_KEPT", "Found", "ReadySpace", "layout_key", "ready"]
@@ -158,7 +158,7 @@ def _locate(plan: Plan, rows: Candidates, execution: int) -> tuple[Ints, float] 
         nets = [net for net in group.data_nets if group.assignment[net][place[0]] == assignment[site]]
         if not nets:
             continue
-        chunk = evaluate_rows(plan, replace(group, place=place, mode=np.array([mode])), slice(None))
+        chunk = evaluate_exact_rows(plan, replace(group, place=place, mode=np.array([mode])), slice(None))
         rate = next(
             float(variant.metrics["sample_rate"][0])
             for variant in chunk.variants

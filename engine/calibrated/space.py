@@ -7,7 +7,7 @@ model cannot tell apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrated.build import model_shapes
-from engine.calibrated.fields import DATATYPES
+from engine.calibrated.fields import DATATYPES, FULLY_SHARDED
+from engine.calibrated.parameters import parameters, parameters_of
 from engine.columns import ALL_FIELDS, by_name
 from engine.limits import LimitError, permits
 from engine.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
+from hardware import Calibration, System
+from models import Model
 
 __all__ = ["COVERED", "CalibratedSpace"]
 
@@ -70,6 +73,22 @@ class CalibratedSpace(Space):
     cost_model = "calibrated"
     mode_fields = FIELDS_OF_A_MODE
     datatypes = DATATYPES
+
+    def __init__(
+        self,
+        model: Model,
+        system: System,
+        *,
+        num_procs: int,
+        max_batch_size: int,
+        datatype: str,
+        limits: Mapping[str, Any] | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.parameters = parameters() if calibration is None else parameters_of(calibration)
+        super().__init__(
+            model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
+        )
 
     @property
     def num_blocks(self) -> int:
@@ -259,4 +278,5 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
             columns[name] = np.array([column.choices.index(value) for value in taken], np.int64)
         else:
             columns[name] = np.array(taken, bool if column.dtype == "bool" else np.int64)
+    columns["fully_sharded"] = columns["zero_stage"] == FULLY_SHARDED
     return Modes(columns)

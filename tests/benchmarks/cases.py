@@ -12,9 +12,9 @@ import numpy as np
 
 import engine
 from engine.explore import slabs
-from engine.plan import prepare
+from engine.cost_models import evaluate_rows, prepare
 from engine.reductions import Reductions
-from engine.steps import chunks_of, evaluate_rows
+from engine.steps import chunks_of
 from engine.store import Store
 from tests.benchmarks.measure import Document, Times, medians, peak_memory, repeated
 

@@ -1,0 +1,361 @@
+"""Preparing a calibrated space for evaluation: what memory rejects, and the figures that rows share.
+
+Each figure is computed once, in one of three tables by what it depends on: blocks on (degrees and microbatch, block
+mode), the pipeline on (site, time mode), the update on (site, update mode). Memory is checked first, on (site, memory
+mode); the pipeline is computed only where something fits. Rows then gather from the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine import reasons
+from engine.arrays import take
+from engine.block_keys import distinct
+from engine.calibrated.evaluate import link_rate, perfect_seconds
+from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
+from engine.calibrated.figures import offload_repeats
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.memory import StageMemory, stage_memory
+from engine.calibrated.offload import BlockMoves, tiers
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
+from engine.calibrated.step import (
+    BlockLevel,
+    PipelineLevel,
+    Update,
+    block_level,
+    pipeline_level,
+    straggling,
+    update_level,
+)
+from engine.plan import Group, fitting
+from engine.rejection import Rejected, executions
+from engine.sites import (
+    CellColumns,
+    Grains,
+    Sites,
+    StepModes,
+    cell_columns,
+    mode_counts,
+    offloads,
+    sites_of,
+    step_modes,
+)
+
+__all__ = ["CalibratedPlan", "prepare_calibrated"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+BLOCK_FIELDS = (
+    "activation_recompute", "selective_recompute", "tensor_par_comm_type", "tensor_par_overlap", "attention_kernel",
+    "launch", "expert_overlap",
+)  # fmt: skip
+TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
+UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "launch")
+STAGE_FIELDS = ("activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel", "zero_stage")
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+GRAINS = Grains(
+    (*FIELDS_OF_A_MODE, "fully_sharded"), TIME_FIELDS, UPDATE_FIELDS, (*STAGE_FIELDS, *OFFLOADS, "training")
+)
+GIB = 2.0**30
+TABLE_CHUNK = 16_384
+"""Rows of a table computed at a time: intermediate arrays stay in cache."""
+
+
+@dataclass(slots=True)
+class CalibratedPlan:
+    """Cells made ready: tables of figures that exist once, and the rows to evaluate.
+
+    `flow` are the pipelines of the (time mode, site) pairs that anything fits for, `flow_row` [time modes, sites] where
+    (-1 without), `once` the updates [update modes x sites]. `forward` and `backward` are a block's computation, like
+    `flow`; `kept`, `weights` and `state` what offloading moves, by stage kind `stage_of` [memory modes]
+    [stage kinds x sites].
+    """
+
+    space: CalibratedSpace
+    parameters: Parameters
+    cells: CellColumns
+    sites: Sites
+    modes: StepModes
+    flow: PipelineLevel
+    flow_row: Ints
+    once: Update
+    moves: BlockMoves
+    stage_of: Ints
+    forward: Floats
+    backward: Floats
+    repeats: Floats
+    straggling: Floats
+    perfect: Floats
+    batch: Floats
+    rate: float
+    first_tier: Floats
+    second_tier: Floats
+    fits: Flags
+    groups: list[Group]
+    rejected: Rejected
+    feasible: int
+
+
+def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedPlan:
+    """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
+
+    Without `rows` the groups list no rows: for callers that choose them.
+    """
+    p = space.parameters
+    modes = step_modes(space.modes, GRAINS)
+    cells = cell_columns(space, numbers)
+    cells.possible[:] = 1
+    sites, _ = sites_of(space, cells, np.ones(len(cells.number), bool))
+    site = _site_fields(space, cells, sites)
+    rejected = Rejected(
+        np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
+        (np.full(len(cells.number), np.inf), np.full(len(cells.number), np.inf)),
+    )
+    stages, stage_of = _stages(space, site, modes)
+    needs = _needs(modes, stages, stage_of, len(sites.cell))
+    fits = _reject(space, cells, sites, modes, needs, rejected)
+    flow, flow_row, forward, backward = _flow(space, p, site, sites, modes, fits)
+    once_case = _case(space, site, modes.optimizer_modes)
+    once = _in_shape(update_level(once_case, p), (len(modes.optimizer_modes["launch"]), len(sites.cell)))
+    batch = cells.batch_size[sites.cell].astype(np.float64)
+    plain = _case(space, site, {})
+    first = stages[0]
+    blocks = np.maximum(first.blocks, 1.0)
+    group = _group(space, cells, sites)
+    if rows:
+        found = fitting(sites, modes, fits, group.site)
+        group.place, group.mode = np.nonzero(np.ascontiguousarray(found.T))
+    count = mode_counts(space, modes)
+    return CalibratedPlan(
+        space=space,
+        parameters=p,
+        cells=cells,
+        sites=sites,
+        modes=modes,
+        flow=flow,
+        flow_row=flow_row,
+        once=once,
+        moves=BlockMoves(
+            (first.weights / blocks).ravel(),
+            (first.activations / (blocks * np.maximum(first.flying, 1e-30))).ravel(),
+            (first.gradients + first.optimizer).ravel(),
+            forward,
+            backward,
+        ),
+        stage_of=stage_of,
+        forward=forward,
+        backward=backward,
+        repeats=np.broadcast_to(offload_repeats(plain, first.blocks[0]), batch.shape),
+        straggling=np.broadcast_to(straggling(plain, p), batch.shape),
+        perfect=perfect_seconds(space.model, space.system, space.datatype) * batch / space.num_procs,
+        batch=batch,
+        rate=link_rate(space.system, p),
+        first_tier=needs[0],
+        second_tier=needs[1],
+        fits=fits,
+        groups=[group],
+        rejected=rejected,
+        feasible=int(executions(fits, count, cells, sites).sum()),
+    )
+
+
+def _site_fields(space: CalibratedSpace, cells: CellColumns, sites: Sites) -> dict[str, Ints]:
+    """The fields that a site decides [sites]."""
+    names = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par", "expert_tensor_par")
+    found: dict[str, Ints] = {name: getattr(cells, name)[sites.cell] for name in names}
+    found["microbatch_size"], found["pipeline_interleaving"] = sites.microbatch_size, sites.interleaving
+    return found
+
+
+NEUTRAL = {
+    "activation_recompute": 2, "selective_recompute": 0, "tensor_par_comm_type": 0, "tensor_par_overlap": 0,
+    "attention_kernel": 3, "launch": 1, "expert_overlap": 0, "pipeline_overlap": 0, "zero_stage": 0,
+    "gradient_datatype": 0, "data_par_overlap": 0,
+}  # fmt: skip
+"""What a case needs of fields that a table does not depend on."""
+
+
+def _case(space: CalibratedSpace, site: Mapping[str, Any], modes: Mapping[str, npt.NDArray[Any]]) -> Case:
+    """The case of all (mode, site) pairs [modes, sites], or of the sites alone."""
+    values: dict[str, Any] = {**NEUTRAL, "datatype": DATATYPES.index(space.datatype)}
+    values.update(site)
+    for name, values_of in modes.items():
+        if name == "fully_sharded":
+            # Gathers of sharded weights are always overlapped here.
+            values["zero_stage"] = np.where(values_of, FULLY_SHARDED, 0)[:, None]
+            values["data_par_overlap"] = values_of[:, None]
+        else:
+            values[name] = values_of[:, None]
+    return case_of_fields(space.model, space.system, values)
+
+
+def _in_shape(table: Any, shape: tuple[int, ...]) -> Any:
+    """A dataclass of arrays with every one broadcast to `shape` and laid out flat."""
+    return type(table)(
+        *(np.ascontiguousarray(np.broadcast_to(getattr(table, item.name), shape)).ravel() for item in fields(table))
+    )
+
+
+def _stages(
+    space: CalibratedSpace, site: Mapping[str, Ints], modes: StepModes
+) -> tuple[tuple[StageMemory, StageMemory], Ints]:
+    """Memory of first and last stage without offloading [stage kinds, sites], and the kind of each memory mode."""
+    first, kind_of = distinct(*(modes.memory_modes[name] for name in STAGE_FIELDS))
+    kinds = {name: modes.memory_modes[name][first] for name in STAGE_FIELDS}
+    case = _case(space, site, kinds)
+    shape = (len(first), len(site["tensor_par"]))
+
+    def stage(last: bool) -> StageMemory:
+        found = stage_memory(case, last=last)
+        return StageMemory(*(np.broadcast_to(getattr(found, item.name), shape) for item in fields(StageMemory)))
+
+    return (stage(False), stage(True)), kind_of.astype(np.int64)
+
+
+def _needs(
+    modes: StepModes, stages: tuple[StageMemory, StageMemory], stage_of: Ints, count: int
+) -> tuple[Floats, Floats]:
+    """Memory of both tiers that every (memory mode, site) needs [memory modes, sites] [bytes]."""
+    mm = modes.memory_modes
+    first, second = np.empty((len(stage_of), count)), np.empty((len(stage_of), count))
+    for mode, kind in enumerate(stage_of.tolist()):
+        flags = [np.asarray(float(mm[name][mode])) for name in OFFLOADS]
+        first[mode], second[mode] = tiers((take(stages[0], kind), take(stages[1], kind)), *flags)
+    return first, second
+
+
+def _reject(
+    space: CalibratedSpace,
+    cells: CellColumns,
+    sites: Sites,
+    modes: StepModes,
+    needs: tuple[Floats, Floats],
+    rejected: Rejected,
+) -> Flags:
+    """Which (memory mode, site) pairs run; counts what does not."""
+    count = mode_counts(space, modes)
+    fits: Flags = (count > 0).T[:, sites.kind]
+    few = offloads(modes.memory_modes)[:, None] & (space.num_blocks // cells.pipeline_par < 3)[sites.cell]
+    capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
+    checks: list[tuple[str, Flags, int | None]] = [("offload_needs_three_blocks", few, None)]
+    checks += [(code, needs[tier] > capacity[tier], tier) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
+    for code, failing, tier in checks:
+        over = fits & failing
+        if not over.any():
+            continue
+        fits &= ~over
+        failed = executions(over, count, cells, sites)
+        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failed)
+        if tier is not None:
+            least = np.where(over, needs[tier], np.inf).min(axis=0, initial=np.inf)
+            np.minimum.at(rejected.excess[tier], sites.cell, least - capacity[tier])
+    return fits
+
+
+def _flow(
+    space: CalibratedSpace,
+    p: Parameters,
+    site: Mapping[str, Ints],
+    sites: Sites,
+    modes: StepModes,
+    fits: Flags,
+) -> tuple[PipelineLevel, Ints, Floats, Floats]:
+    """Pipelines of the (time mode, site) pairs that anything fits for, where each is, and a block's computation."""
+    tm = modes.time_modes
+    exists = np.maximum(modes.position[0], modes.position[1]) >= 0
+    possible = np.zeros((len(tm["launch"]), len(sites.cell)), bool)
+    for kind in np.unique(sites.kind).tolist():
+        here = np.flatnonzero(sites.kind == kind)
+        partners = np.zeros((len(possible), len(fits)), np.float32)
+        partners[modes.time[exists[kind]], modes.memory[exists[kind]]] = 1.0
+        # Small counts: exact in float32, for which matrix products are fast.
+        possible[:, here] = (partners @ fits[:, here].astype(np.float32)) > 0
+    mode, place = np.nonzero(possible)
+    row = np.full(possible.shape, -1)
+    row[mode, place] = np.arange(len(mode))
+    blocks, block_row = _blocks(space, p, site, tm)
+    parts = [
+        _flow_part(space, p, site, tm, blocks, block_row, mode[start : start + TABLE_CHUNK],
+                   place[start : start + TABLE_CHUNK])
+        for start in range(0, len(mode), TABLE_CHUNK)
+    ]  # fmt: skip
+    if not parts:
+        none = np.zeros(0)
+        return PipelineLevel(*(none for _ in fields(PipelineLevel))), row, none, none
+    flow = PipelineLevel(
+        *(np.concatenate([getattr(part[0], item.name) for part in parts]) for item in fields(PipelineLevel))
+    )
+    return flow, row, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+
+
+def _flow_part(
+    space: CalibratedSpace,
+    p: Parameters,
+    site: Mapping[str, Ints],
+    tm: Mapping[str, npt.NDArray[Any]],
+    blocks: BlockLevel,
+    block_row: Ints,
+    mode: Ints,
+    place: Ints,
+) -> tuple[PipelineLevel, Floats, Floats]:
+    level = blocks.take(block_row[mode, place])
+    values = {name: array[place] for name, array in site.items()}
+    values |= {name: array[mode] for name, array in tm.items() if name not in ("fully_sharded", "training")}
+    sharded = tm["fully_sharded"][mode]
+    values |= {"zero_stage": np.where(sharded, FULLY_SHARDED, 0), "data_par_overlap": sharded}
+    case = _case(space, values, {})
+    routed = case.model.experts > 0
+    return (
+        pipeline_level(case, level, p),
+        np.where(routed, level.sparse.forward, level.dense.forward),
+        np.where(routed, level.sparse.backward, level.dense.backward),
+    )
+
+
+def _blocks(
+    space: CalibratedSpace, p: Parameters, site: Mapping[str, Ints], tm: Mapping[str, npt.NDArray[Any]]
+) -> tuple[BlockLevel, Ints]:
+    """Block figures of every distinct (degrees and microbatch, block mode), and where a (time mode, site)'s are."""
+    staged = site["pipeline_par"] > 1
+    names = ("tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size")
+    first, shape_of = distinct(*(site[name] for name in names), staged)
+    mode_first, mode_of = distinct(*(tm[name] for name in BLOCK_FIELDS))
+    count = len(first)
+    values: dict[str, Any] = {name: np.tile(site[name][first], len(mode_first)) for name in names}
+    values |= {name: np.repeat(tm[name][mode_first], count) for name in BLOCK_FIELDS}
+    one = np.ones_like(values["tensor_par"])
+    values |= {"pipeline_par": 1 + np.tile(staged[first], len(mode_first)), "data_par": one, "batch_size": one}
+    values["pipeline_interleaving"] = one
+    level = block_level(_case(space, values, {}), p)
+    shape = (count * len(mode_first),)
+    level = BlockLevel(
+        _in_shape(level.dense, shape),
+        _in_shape(level.sparse, shape),
+        type(level.ends)(*(np.broadcast_to(end, shape) for end in level.ends)),
+    )
+    return level, mode_of[:, None] * count + shape_of[None, :]
+
+
+def _group(space: CalibratedSpace, cells: CellColumns, sites: Sites) -> Group:
+    """All sites, as one group: the cost model does not choose among networks."""
+    nets = next((table[0] for table in space.assignments if len(table)), np.zeros(3, np.int64))
+    everywhere = np.arange(len(sites.cell))
+    return Group(
+        tensor_net=int(nets[0]),
+        pipeline_net=int(nets[1]),
+        data_nets=(int(nets[2]),),
+        exchanges=True,
+        site=everywhere,
+        block=np.zeros(len(everywhere), np.int64),
+        assignment={int(nets[2]): np.zeros(len(everywhere), np.int64)},
+        place=np.zeros(0, np.intp),
+        mode=np.zeros(0, np.intp),
+    )

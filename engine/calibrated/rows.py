@@ -1,0 +1,77 @@
+"""Evaluating the rows of a calibrated plan: headline figures of all executions that a row stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.arrays import take
+from engine.calibrated.figures import step_part, with_exchange
+from engine.calibrated.offload import BlockMoves, exposed
+from engine.calibrated.plan import CalibratedPlan
+from engine.calibrated.step import Update
+from engine.plan import Group
+from engine.steps import RowChunk, Variant
+
+__all__ = ["evaluate_calibrated_rows"]
+
+VARIANT_NAMES = (
+    "sample_rate", "total_time", "total_efficiency", "system_efficiency", "dp_comm_exposed_time", "overhead_time",
+)  # fmt: skip
+
+
+def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) -> RowChunk:
+    """Headline figures of all executions of a chunk of rows."""
+    modes, sites = plan.modes, plan.sites
+    mode, site = group.mode[part], group.site[group.place[part]]
+    count = len(sites.cell)
+    flow_row = plan.flow_row[modes.time[mode], site]
+    flow = take(plan.flow, flow_row)
+    once: Update = take(plan.once, modes.optimizer[mode] * count + site)
+    moved = None
+    if plan.rate:
+        held = plan.stage_of[modes.memory[mode]] * count + site
+        moves = BlockMoves(
+            plan.moves.weights[held], plan.moves.activations[held], plan.moves.state[held],
+            plan.forward[flow_row], plan.backward[flow_row],
+        )  # fmt: skip
+        moved = exposed(
+            moves,
+            rate=plan.rate,
+            weights=modes.offloaded["weight_offload"][mode],
+            activations=modes.offloaded["activations_offload"][mode],
+            state=modes.offloaded["optimizer_offload"][mode],
+            repeats=plan.repeats[site],
+            optimizer=once.optimizer,
+        )
+    perfect = plan.perfect[site]
+    step = step_part(flow, once, moved, perfect)
+    memory = modes.memory[mode]
+    metrics = step.metrics | {
+        "proc_mem_tier1_cap_req": plan.first_tier[memory, site],
+        "proc_mem_tier2_cap_req": plan.second_tier[memory, site],
+    }
+    rows = RowChunk(group=group, site=site, mode=mode, cell=sites.cell[site], metrics=metrics, variants=[])
+    first, stride, kind = sites.first[site], sites.stride[site], sites.kind[site]
+    waiting, batch = plan.straggling[site], plan.batch[site]
+    for overlapped, table in enumerate(modes.position):
+        position = table[kind, mode]
+        chosen = None if (position >= 0).all() else np.flatnonzero(position >= 0)
+        if chosen is not None and not len(chosen):
+            continue
+        pick: Any = slice(None) if chosen is None else chosen
+        figures = with_exchange(
+            step, once.exchange, np.asarray(float(overlapped)), straggling=waiting, batch=batch, perfect=perfect,
+            p=plan.parameters,
+        )  # fmt: skip
+        rows.variants.append(
+            Variant(
+                group.data_nets[0],
+                bool(overlapped),
+                chosen,
+                first[pick] + position[pick] * stride[pick],
+                {name: figures[name][pick] for name in VARIANT_NAMES},
+            )
+        )
+    return rows
