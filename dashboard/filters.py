@@ -98,7 +98,9 @@ class Filter:
         if self.values:
             listed = ("on" if v is True else "off" if v is False else str(v) for v in self.values)
             return f"{self.column.name}:{','.join(listed)}"
-        ends = ("" if end is None else repr(end) for end in (self.low, self.high))
+        whole = self.column.dtype == "int64"
+        ends = ("" if end is None else repr(int(end)) if whole and end == int(end) else repr(end)
+                for end in (self.low, self.high))  # fmt: skip
         return f"{self.column.name}:{'..'.join(ends)}"
 
 

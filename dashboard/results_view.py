@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,13 +13,14 @@ import streamlit as st
 from dashboard import export, frame, state
 from dashboard.charts import markup
 from dashboard.charts.histogram import histogram
+from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show
-from dashboard.filters import FILTERABLE, Filter, conditions
+from dashboard.filters import Filter, conditions
 from dashboard.format import count, format_value, percent
 from dashboard.results_filter import active, bar, cell_in_force, ignore_cell, relax
-from dashboard.tables import table
+from dashboard.tables import height_of, table
 from engine import Exploration
-from engine.columns import ALL, FIELDS, STATISTICS, STORED, by_name
+from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
 from engine.store import Condition
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
@@ -32,7 +33,7 @@ _DEFAULT: Final = (
 )  # fmt: skip
 """Columns shown at first, most telling first."""
 _NAMES: Final = re.compile(r"[\w,]{0,4000}")
-_STATISTICS_ROWS: Final = 20_000_000
+_MOST_SPREAD: Final = 20_000_000
 """Rows up to which a median is computed; above, only the range is told."""
 
 
@@ -53,12 +54,13 @@ def render(exploration: Exploration, mode: str) -> None:
     if left == 0:
         relax(exploration, filters)
         return
-    names = _columns_in_link()
+    register = _register(exploration)
+    names = _columns_in_link(register)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        by = choose("Sort by", _sortable(), "results_sort", default="sample_rate", width=300)
+        by = choose("Sort by", _sortable(register), "results_sort", default="sample_rate", width=300)
         order = segments("Direction", _ORDERS, "results_order")
         size = int(segments("Rows per page", _SIZES, "results_size"))
-        _column_chooser(names)
+        _column_chooser(names, register)
         _export_menu(exploration, names, filters, left, by, order)
     st.html(markup.head(_sentence(exploration, left, by, order)))
     view = (tuple(_frozen(where)), by, order, size)
@@ -69,7 +71,7 @@ def render(exploration: Exploration, mode: str) -> None:
     page = _page_number(pages)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
     table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
-          height=min(620, 38 + 35 * len(rows)), on_select=lambda: _pick(rows))  # fmt: skip
+          height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _pager(pages, page, view)
         chosen = state.selected_id()
@@ -80,11 +82,23 @@ def render(exploration: Exploration, mode: str) -> None:
 
 
 def _sentence(exploration: Exploration, left: int, by: str, order: str) -> str:
-    share = left / exploration.feasible
-    of = "all feasible executions" if left == exploration.feasible else (
-        f"of {count(exploration.feasible)} feasible executions, {percent(share)}"
-    )
-    return f"{count(left)} {of} · {_ORDERS[order].lower()} by {by_name(by).label}"
+    every = f"{count(exploration.feasible)} feasible executions"
+    share = percent(left / exploration.feasible)
+    of = f"All {every}" if left == exploration.feasible else f"{count(left)} of {every}, {share}"
+    return f"{of} · {_ORDERS[order].lower()} by {in_sentence(by_name(by).label)}"
+
+
+class _Register(NamedTuple):
+    """The columns that executions of a scenario have, which depends on its cost model."""
+
+    fields: tuple[Column, ...]
+    statistics: tuple[Column, ...]
+    stored: tuple[Column, ...]
+
+
+def _register(exploration: Exploration) -> _Register:
+    model = getattr(exploration.scenario, "cost_model", "calculon")
+    return _Register(fields_of(model), statistics_of(model), stored_of(model))
 
 
 def _frozen(where: list[Condition]) -> list[Any]:
@@ -102,7 +116,8 @@ def _page(
     names: tuple[str, ...],
 ) -> pd.DataFrame:  # fmt: skip
     """One page of the table; statistics that are not stored are computed for its rows."""
-    stored = [name for name in names if name in FILTERABLE]
+    kept = {column.name for column in _register(_exploration).stored}
+    stored = [name for name in names if name in kept]
     found = _exploration.rows.page(
         (page - 1) * size, size, order_by=((by, _direction(by, order)),), where=list(where), names=["id", *stored]
     ).to_pandas()
@@ -117,39 +132,41 @@ def _direction(by: str, order: str) -> Any:
     return "ascending" if lower == (order == "best") else "descending"
 
 
-def _sortable() -> dict[str, str]:
+def _sortable(register: _Register) -> dict[str, str]:
     """Columns to sort by: results first."""
-    results = [column for column in STORED if column.kind == "statistic"]
-    others = [column for column in STORED if column.kind != "statistic"]
+    results = [column for column in register.stored if column.kind == "statistic"]
+    others = [column for column in register.stored if column.kind != "statistic"]
     return {column.name: column.label for column in (*reversed(results), *others)}
 
 
-def _columns_in_link() -> list[str]:
+def _columns_in_link(register: _Register) -> list[str]:
     """The columns of the link that there are, in its order."""
-    known = {column.name for column in ALL}
+    known = {"id", *(column.name for column in (*register.fields, *register.statistics))}
     given = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name in known]
     return list(dict.fromkeys(given)) or list(_DEFAULT)
 
 
-def _column_chooser(names: list[str]) -> None:
+def _column_chooser(names: list[str], register: _Register) -> None:
     """Which columns to show, group by group of the register."""
     groups: dict[str, list[str]] = {}
-    for column in (*FIELDS, *STATISTICS):
+    every_one = (*register.fields, *register.statistics)
+    for column in every_one:
         groups.setdefault(column.group, []).append(column.name)
 
     def changed() -> None:
         wanted = {name for group in groups for name in st.session_state[f"results_columns_{group}"]}
         kept = [name for name in names if name in wanted or name == "id"]
-        new = [*kept, *(column.name for column in ALL if column.name in wanted and column.name not in kept)]
+        new = [*kept, *(column.name for column in every_one if column.name in wanted and column.name not in kept)]
         state.set_url_value("results_columns", None if tuple(new) == _DEFAULT else ",".join(new))
 
     def every(on: bool) -> None:
-        new = [column.name for column in ALL if column.kind in ("identifier", "field", "statistic")] if on else []
+        new = ["id", *(column.name for column in every_one)] if on else []
         state.set_url_value("results_columns", ",".join(new) or None)
 
     with st.popover("Columns", icon=":material/view_column:", key="results_columns_open", width="content"):
         with st.container(horizontal=True, gap="small"):
-            st.button("All 23 fields and 96 statistics", key="results_all_columns", on_click=every, args=(True,))
+            whole = f"All {len(register.fields)} fields and {len(register.statistics)} statistics"
+            st.button(whole, key="results_all_columns", on_click=every, args=(True,))
             st.button("The usual ones", key="results_usual_columns", type="tertiary", on_click=every, args=(False,))
         st.caption("Statistics that are not stored are computed for the rows in view.")
         for group, members in groups.items():
@@ -214,26 +231,30 @@ def _quick(exploration: Exploration, where: list[Condition], by: str, left: int,
     """How the selected executions spread over the column they are sorted by."""
     if by_name(by).dtype not in ("int64", "float64"):
         return
-    found = _spread(exploration, exploration.key, tuple(_frozen(where)), by) if left <= _STATISTICS_ROWS else None
+    found = _spread(exploration, exploration.key, tuple(_frozen(where)), by) if left <= _MOST_SPREAD else None
     if found is None:
         return
     figures, counts, edges = found
-    st.html(markup.head("How they spread", f"{by_name(by).label} over the {count(left)} executions that are selected"))
-    plot, numbers = st.columns([2, 1], gap="medium", vertical_alignment="center")
+    scope = f"{in_sentence(by_name(by).label)} over the {count(left)} executions that are selected"
+    st.html(markup.head("How they spread", scope))
+    plot, numbers = st.columns([1.2, 1], gap="medium", vertical_alignment="center")
     with plot:
         show(histogram(counts, edges, by, mode, height=120), "results_spread")
-    numbers.html(markup.facts([(word, format_value(by, value)) for word, value in figures.items()]))
+    told = [(word, format_value(by, value)) for word, value in figures.items()]
+    numbers.html(markup.facts(told[:3]) + markup.facts(told[3:]))
 
 
 @st.cache_data(show_spinner=False, max_entries=128)
 def _spread(
     _exploration: Exploration, key: str, where: tuple[Any, ...], by: str
 ) -> tuple[dict[str, float], list[int], list[float]] | None:
-    """Lowest, median, mean and highest value, and counts per bin with their edges; None without finite values."""
+    """Quantiles, mean and extremes, and counts per bin with their edges; None without finite values."""
     values = _exploration.rows.table([by], where=list(where))[by].to_numpy().astype(np.float64)
     values = values[np.isfinite(values)]
     if not len(values):
         return None
     counts, edges = np.histogram(values, bins=60)
-    figures = {"lowest": values.min(), "median": np.median(values), "mean": values.mean(), "highest": values.max()}
+    few, middle, most = np.quantile(values, (0.05, 0.5, 0.95))
+    figures = {"lowest": values.min(), "5th percentile": few, "median": middle, "mean": values.mean(),
+               "95th percentile": most, "highest": values.max()}  # fmt: skip
     return {word: float(value) for word, value in figures.items()}, counts.tolist(), edges.tolist()

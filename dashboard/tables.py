@@ -70,5 +70,6 @@ def table(
     shown, settings = arranged(frame)
     more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
     st.dataframe(
-        shown, hide_index=True, height=height, column_config=settings, column_order=order, key=key, alt=alt, **more
-    )
+        shown, hide_index=True, height=height, row_height=ROW, column_config=settings, column_order=order, key=key,
+        alt=alt, **more,
+    )  # fmt: skip

@@ -208,8 +208,8 @@ def _draw_panel(
         for row, size in zip(rows, own, strict=True):
             figure.add_shape(type="line", x0=size / scale.factor, x1=size / scale.factor, y0=row - 0.42, y1=row + 0.42,
                              layer="above", line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
-        sizes = ", ".join(f"{bar.label} {gibibytes(size)}" for bar, size in zip(bars, own, strict=True))
-        note(figure, f"{name} {sizes}", colours, x=1, xref="paper", y=len(bars) - 0.5, yref=axis["yref"],
+        told = ", ".join(f"{bar.label} {gibibytes(size)}" for bar, size in zip(bars, own, strict=True))
+        note(figure, f"{name} {told}", colours, x=1, xref="paper", y=len(bars) - 0.5, yref=axis["yref"],
              yanchor="bottom", yshift=1, xanchor="right", colour=colours.worse)  # fmt: skip
     elif bounded:
         place = capacity / scale.factor

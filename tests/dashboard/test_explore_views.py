@@ -265,12 +265,12 @@ def test_a_range_is_added_in_its_own_unit_and_dropped_with_its_row() -> None:
     slow = float(found.rows.value_range("total_time")[1])  # type: ignore[index]
     app.number_input(key="_explore_high_total_time").set_value(slow / 2)  # seconds
     again(app, found)
-    assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4.0;total_time:..{slow / 2!r}"
+    assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4;total_time:..{slow / 2!r}"
     where = where_of(parse(app.session_state["_url"]["results_where"])[0])
     assert f'aria-label="Meet the filters {count(found.rows.count(where))}' in html(app)
     app.multiselect(key="_explore_ranges").set_value(["tensor_par"])
     again(app, found)
-    assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4.0"
+    assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4"
 
 
 def test_the_line_above_the_map_reads_as_a_sentence_whose_facet_can_be_taken_back() -> None:

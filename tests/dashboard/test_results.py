@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import zipfile
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -17,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard import export
+from dashboard.derived import Metric, utilisation
 from dashboard.export_excel import write_excel
 from dashboard.filters import FILTERABLE, Filter, conditions, parse, text
-from engine.columns import STATISTICS, STORED
+from dashboard.format import count
+from engine.columns import STATISTICS, STORED, by_name
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, run
 
@@ -76,7 +79,7 @@ def test_the_table_is_the_best_executions() -> None:
     shown = page.dataframe[0].value
     assert shown["id"].tolist() == found.top(100)["id"].tolist()
     assert shown["sample_rate"].tolist() == pytest.approx(found.top(100)["sample_rate"].tolist())
-    assert f"{found.feasible:,} all feasible executions" in html(page)
+    assert f"All {found.feasible:,} feasible executions" in html(page)
 
 
 def test_filters_sort_and_page_of_a_link() -> None:
@@ -94,13 +97,13 @@ def test_filters_sort_and_page_of_a_link() -> None:
     assert f"{found.rows.count(where[1:]):,} of" in html(page)
     assert page.session_state["_url"].get("results_page") is None
     page.button(key="results_clear").click()
-    assert f"{found.feasible:,} all feasible" in html(again(page, found))
+    assert f"All {found.feasible:,} feasible" in html(again(page, found))
 
 
 def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
     found = exploration()
     page = run("results", found, {"cell": "2x2", "results_cell": "2x2", "id": str(int(found.top(1)["id"].iloc[0]))})
-    assert f"{found.feasible:,} all feasible" in html(page)
+    assert f"All {found.feasible:,} feasible" in html(page)
     page = run("results", found, {"cell": "2x2", "results_cell": "4x2"})
     assert set(page.dataframe[0].value["tensor_par"]) == {2}
 
@@ -237,3 +240,34 @@ def test_every_stored_column_can_be_filtered_by() -> None:
         word = column.dtype in ("bool", "str")
         one = Filter(column, (value,)) if word else Filter(column, low=float(value), high=float(value))
         assert found.rows.count(conditions([one])) >= 1, column.name
+
+
+def test_several_ranges_of_another_page_are_carried_over_and_can_be_added_to() -> None:
+    found = exploration()
+    best = utilisation(found.scenario, found.best["sample_rate"])  # type: ignore[index]
+    link = f"mfu:{best / 2!r}..{best * 0.9!r};proc_mem_tier1_cap_req:..{30 * 2.0**30!r};microbatch_size:2..8"
+    page = run("results", found, {"results_where": link})
+    rows = found.rows.table(["id", "sample_rate", "proc_mem_tier1_cap_req", "microbatch_size"]).to_pandas()
+    mfu = rows["sample_rate"] * utilisation(found.scenario, 1.0)
+    mine = rows[mfu.between(best / 2, best * 0.9) & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30)
+                & rows["microbatch_size"].between(2, 8)]  # fmt: skip
+    assert 0 < len(mine) < found.feasible
+    assert f"{count(len(mine))} of {count(found.feasible)} feasible executions" in html(page)
+    best_first = mine.sort_values(["sample_rate", "id"], ascending=[False, True])
+    assert page.dataframe[0].value["id"].tolist() == best_first["id"].head(100).tolist()
+    page.selectbox(key="results_filter_column").select("tokens_per_gpu")
+    page = again(page, found)
+    page.number_input(key="results_end0_tokens_per_gpu").set_value(1.0)
+    page = again(page, found)
+    page.button(key="results_apply").click()
+    page = again(page, found)
+    assert page.session_state["_url"]["results_where"].startswith(f"{link};tokens_per_gpu:")
+
+
+def test_a_filter_on_an_inverse_figure_turns_its_ends() -> None:
+    metric = Metric("usd", replace(by_name("total_time"), name="usd"), "sample_rate", 600.0, inverse=True)
+    filters, problems = parse("usd:2.0..6.0", {"usd": metric})
+    assert not problems
+    assert filters[0].conditions == [Condition("sample_rate", ">=", 100.0), Condition("sample_rate", "<=", 300.0)]
+    assert filters[0].figures(100.0, 300.0) == (2.0, 6.0)
+    assert parse("usd:0.0..", {"usd": metric})[0][0].conditions == [Condition("sample_rate", "<=", math.inf)]
