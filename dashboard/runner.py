@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dashboard.settings import Settings
+from dashboard.worker import Worker
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
 from engine.explore import from_store
+from engine.parallel import WorkerError
 from engine.store import Store, StoreError, StoreInterruptedError
 
 __all__ = ["Job", "QueueFull", "Runner", "State"]
@@ -78,6 +80,7 @@ class Runner:
         self._queue: deque[Job] = deque()
         self._work = threading.Condition(self._lock)
         self._closed = False
+        self._worker = self._other_process() if settings.process and self.store is not None else None
         self._thread = threading.Thread(target=self._run, name="shardscape-runner", daemon=True)
         self._thread.start()
 
@@ -165,6 +168,8 @@ class Runner:
             for job in (*self._queue, *self._jobs.values()):
                 job.stop.set()
             self._work.notify_all()
+        if self._worker is not None:
+            self._worker.close()
         self._thread.join(timeout=30)
         if self.store is not None:
             self.store.close()
@@ -180,6 +185,16 @@ class Runner:
             self.warnings.append(f"Results are kept in memory only and are lost when the server stops. {reason}")
             LOG.warning("no store: %s", reason)
             return None
+
+    def _other_process(self) -> Worker | None:
+        """A process to explore in; None where none can be started."""
+        worker = Worker()
+        try:
+            worker.start()
+        except (OSError, WorkerError) as problem:
+            LOG.warning("explorations run beside the pages, because no process can be started: %s", problem)
+            return None
+        return worker
 
     def _stored(self, scenario: Scenario) -> Exploration | None:
         if self.store is None:
@@ -227,7 +242,10 @@ class Runner:
         try:
             try:
                 job.in_memory = self.store is None
-                found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop, workers=1)
+                if self._worker is not None and self.store is not None:
+                    found = self._worker.explore(job.scenario, self.store, tell, stop)
+                else:
+                    found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop, workers=1)
             except StoreInterruptedError:
                 raise
             except StoreError as problem:
@@ -248,6 +266,11 @@ class Runner:
                     problem=f"Exploring was stopped after {limit:,.0f} s, the limit of this server. "
                     "Fix some choices to make the space smaller.",
                 )
+        except WorkerError as problem:
+            if job.stop.is_set():  # ended because the server ends
+                self._end(job, "cancelled")
+            else:
+                self._end(job, "failed", problem=str(problem))
         except ValueError as problem:  # every error of the engine about its input is one, with a sentence
             self._end(job, "failed", problem=str(problem))
         except MemoryError:

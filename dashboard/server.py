@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+from typing import Final
 
 import streamlit as st
 
@@ -13,10 +15,15 @@ from dashboard.user_files import UserFiles
 
 __all__ = ["runner", "user_files"]
 
+TURN: Final = 0.001
+"""How long a thread computes while others wait [s]."""
+
 
 @st.cache_resource(show_spinner=False, on_release=Runner.close, max_entries=1)
 def runner() -> Runner:
     """The one runner of the server."""
+    # Threads take turns of 5 ms by default: one that is needed for an instant waits as long for every page at work.
+    sys.setswitchinterval(TURN)
     made = Runner(settings_from(os.environ))
     atexit.register(made.close)  # a server that is stopped does not release its caches
     return made

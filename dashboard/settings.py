@@ -26,6 +26,8 @@ class Settings:
     """Explorations that may wait."""
     kept: int = 12
     """Explorations that stay open."""
+    process: bool = False
+    """Whether explorations that are stored run in a process of their own, which keeps pages quick (see `worker`)."""
     problems: tuple[str, ...] = ()
     """A sentence per variable that could not be used."""
 
@@ -36,7 +38,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
-    see `Settings`.
+    see `Settings`. SHARDSCAPE_PROCESS: `off` to explore within the server's own process.
     """
     problems: list[str] = []
 
@@ -51,12 +53,19 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
             return default
         return int(text)
 
+    def switch(name: str) -> bool:
+        text = environment.get(name, "").strip().lower()
+        if text not in ("", "on", "off"):
+            problems.append(f"{name} is {text[:40]!r}; it must be on or off. Using on.")
+        return text != "off"
+
     return Settings(
         store=_store(environment, folder or Path.cwd()),
         largest_space=number("SHARDSCAPE_LARGEST_SPACE", 500_000_000, 2_000_000_000),
         longest_seconds=float(number("SHARDSCAPE_LONGEST_SECONDS", 600, 86_400)),
         queue=number("SHARDSCAPE_QUEUE", 32, 1_000),
         kept=number("SHARDSCAPE_KEPT", 12, 1_000),
+        process=switch("SHARDSCAPE_PROCESS"),
         problems=tuple(problems),
     )
 

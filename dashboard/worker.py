@@ -1,0 +1,287 @@
+"""Explorations in a process of their own, so that pages and explorations do not wait for each other.
+
+Within one process they share the interpreter's lock: an exploration gives it up some thousand times, for a fraction of
+a millisecond each, and each time waits until a page that is being computed gives it back. Measured on two cores with 8
+pages at work: 6 to 16 s for an exploration that takes 0.2 s alone.
+
+The process is a plain interpreter that is talked to over pipes (see `engine.parallel`). Only this process may write the
+store, so rows come over as Arrow streams in files, which are mapped, not read, and deleted when they are stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
+from engine.explore import from_store
+from engine.parallel import WorkerError
+from engine.store import Record, Store, Writer
+
+__all__ = ["Refused", "Worker", "serve"]
+
+ROWS_PER_FILE: Final = 262_144
+"""Rows that come over at a time, 16 MB: each time, the receiving thread has to wait for its turn."""
+FILES_AHEAD: Final = 4
+"""Files that may wait to be stored; then the process waits, too."""
+
+_START: Final = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from dashboard.worker import serve
+serve()
+"""
+_STOP: Final = "stop"
+"""File that asks the process to stop."""
+_DIED: Final = "The process that was exploring has ended, perhaps for lack of memory. Try again, or fix some choices."
+
+
+class Refused(ValueError):  # noqa: N818 - reads as a sentence where it is raised
+    """The engine does not explore this scenario; the message says why."""
+
+
+_ENDS: Final[Mapping[str, type[Exception]]] = {"refused": Refused, "memory": MemoryError, "failed": RuntimeError}
+
+
+class Worker:
+    """A process that explores one scenario after the other. It is started when it is first needed, and again after a
+    death."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self) -> None:
+        """Starts the process if there is none, without waiting until it is ready. Raises OSError."""
+        with self._lock:
+            if self._closed or (self._process is not None and self._process.poll() is None):
+                return
+            if self._process is not None:
+                _end(self._process)
+            # In a session of its own, an interrupt from the keyboard reaches the server only.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+            _send(self._process, sys.path)
+
+    def close(self) -> None:
+        """Ends the process at once, whatever it is doing."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                _end(self._process)
+
+    def explore(
+        self, scenario: Scenario, store: Store, progress: Callable[[Progress], None], cancel: Callable[[], bool]
+    ) -> Exploration:
+        """Explores a scenario into a store, or finds it there.
+
+        Raises what `engine.explore_scenario` raises, with `Refused` for anything that is wrong with the scenario, and
+        `WorkerError` when the process has ended by itself.
+        """
+        found = from_store(scenario, store)
+        if found is not None:
+            return found
+        with tempfile.TemporaryDirectory(prefix="shardscape-") as folder:
+            self._explore(scenario, store, Path(folder), progress, cancel)
+        found = from_store(scenario, store)
+        assert found is not None
+        return found
+
+    def _explore(
+        self,
+        scenario: Scenario,
+        store: Store,
+        folder: Path,
+        progress: Callable[[Progress], None],
+        cancel: Callable[[], bool],
+    ) -> None:
+        self.start()
+        process = self._process
+        if process is None or self._closed:
+            raise ExplorationCancelled("The server is being stopped.")
+        # Made anew, without the space that it may remember: making one is quicker than sending it.
+        _send(process, (replace(scenario), str(folder)))
+        try:
+            _take(_messages(process), store, folder, progress, cancel)
+        except (ExplorationCancelled, Refused, MemoryError):  # it has said so itself, and is ready for the next
+            raise
+        except BaseException:  # it goes on with what nobody will take
+            _end(process)
+            raise
+
+
+def _take(
+    messages: Iterator[tuple[str, Any]],
+    store: Store,
+    folder: Path,
+    progress: Callable[[Progress], None],
+    cancel: Callable[[], bool],
+) -> None:
+    """Does what the messages say until one says that the exploration has ended."""
+    with contextlib.ExitStack() as stack:
+        writer: Writer | None = None
+        for what, content in messages:
+            if cancel():
+                (folder / _STOP).touch()
+            if what == "progress":
+                progress(content)
+            elif what == "open":
+                writer = stack.enter_context(store.writer(*content[0], **content[1]))
+                if writer.record is not None:  # another thread has stored it meanwhile
+                    (folder / _STOP).touch()
+            elif what == "rows":
+                file = folder / content
+                if writer is not None and writer.record is None:
+                    with pa.memory_map(str(file)) as source:
+                        writer.append(pa.ipc.open_stream(source).read_all())
+                file.unlink()
+            elif what == "complete":
+                if writer is not None and writer.record is None:
+                    writer.complete(**content)
+                return
+            elif what == "cancelled":
+                if writer is not None and writer.record is not None:
+                    return
+                raise ExplorationCancelled(content)
+            else:
+                raise _ENDS[what](content)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and gives its pipes back."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError, ValueError):  # what could not be written no longer matters
+                pipe.close()
+
+
+def _send(process: subprocess.Popen[bytes], message: object) -> None:
+    assert process.stdin is not None
+    try:
+        pickle.dump(message, process.stdin, pickle.HIGHEST_PROTOCOL)
+        process.stdin.flush()
+    except (OSError, ValueError) as error:  # gone, or closed
+        raise WorkerError(_DIED) from error
+
+
+def _messages(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, Any]]:
+    assert process.stdout is not None
+    while True:
+        try:
+            message: tuple[str, Any] = pickle.load(process.stdout)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            raise WorkerError(_DIED) from error
+        yield message
+
+
+class _Relay(Store):
+    """Stands in for the store in the process: passes on what is to be written."""
+
+    def __init__(self, send: Callable[[str, Any], None], folder: Path) -> None:
+        self._send_on = send
+        self._folder = folder
+        self._pending: list[pa.Table] = []
+        self._files = 0
+        self.record = None
+
+    def find(self, key: str) -> Record | None:
+        """Nothing: whoever gave the order has looked."""
+        return None
+
+    @contextlib.contextmanager
+    def writer(self, *what: Any, **more: Any) -> Iterator[Any]:
+        """Itself: what it is told to append goes on."""
+        self._send_on("open", (what, more))
+        yield self
+
+    def append(self, rows: pa.Table) -> None:
+        """Passes on rows, many at a time."""
+        self._pending.append(rows)
+        if sum(table.num_rows for table in self._pending) >= ROWS_PER_FILE:
+            self._flush()
+
+    def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
+        """Passes on everything else, and ends the exploration."""
+        self._flush()
+        self._send_on("complete", {"reductions": dict(reductions), **more})
+        raise _Told
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        while sum(entry.suffix == ".arrow" for entry in self._folder.iterdir()) >= FILES_AHEAD:
+            if self.stopped():
+                raise ExplorationCancelled("The exploration was stopped.")
+            time.sleep(0.002)
+        table = pa.concat_tables(self._pending).combine_chunks()
+        self._pending = []
+        name = f"{self._files}.arrow"
+        with pa.OSFile(str(self._folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        self._files += 1
+        self._send_on("rows", name)
+
+    def stopped(self) -> bool:
+        """Whether to stop: asked to, or nobody is there any more to tell."""
+        return (self._folder / _STOP).exists() or not self._folder.exists()
+
+
+class _Told(Exception):  # noqa: N818 - not an error
+    """Everything has been passed on."""
+
+
+def serve() -> None:
+    """In the process: explores what it is told to until the server is gone."""
+    source = sys.stdin.buffer
+    with os.fdopen(os.dup(1), "wb") as sink:
+        os.dup2(2, 1)  # whatever a library prints must not get among the messages
+
+        def send(what: str, content: Any) -> None:
+            pickle.dump((what, content), sink, pickle.HIGHEST_PROTOCOL)
+            sink.flush()
+
+        while True:
+            try:
+                scenario, folder = pickle.load(source)
+            except EOFError:  # the server is done, or gone
+                return
+            relay = _Relay(send, Path(folder))
+            try:
+                explore_scenario(
+                    scenario,
+                    store=relay,
+                    progress=lambda progress: send("progress", progress),
+                    cancel=relay.stopped,
+                    workers=1,
+                )
+            except _Told:
+                continue
+            except ExplorationCancelled as problem:
+                send("cancelled", str(problem))
+            except BrokenPipeError:  # the server was killed, and cleans up nothing
+                shutil.rmtree(folder, ignore_errors=True)
+                return
+            except ValueError as problem:
+                send("refused", str(problem))
+            except MemoryError as problem:
+                send("memory", str(problem))
+            except Exception:
+                send("failed", traceback.format_exc())

@@ -1,0 +1,194 @@
+"""Explorations in a process of their own: the engine's results, and nothing lost or left when it dies or is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboard.runner import Runner
+from dashboard.settings import Settings, settings_from
+from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _take
+from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
+from engine.parallel import WorkerError
+from engine.store import Store, StoreWriteError
+
+
+def scenario(batch: int = 8) -> Scenario:
+    """A space of some thousand executions."""
+    return Scenario.of("megatron-126M", "a100_80e", num_procs=4, max_batch_size=batch, datatype="float16")
+
+
+def large(batch: int = 64) -> Scenario:
+    """A space whose rows come over in several files."""
+    return Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=batch, datatype="float16")
+
+
+def endless() -> Scenario:
+    """A space that takes minutes."""
+    return Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=4096, max_batch_size=3072, datatype="float16")
+
+
+def never() -> bool:
+    """Does not stop anything."""
+    return False
+
+
+def ignore(progress: Progress) -> None:
+    """Does not look at progress."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "results.duckdb") as opened:
+        yield opened
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
+    yield made
+    made.close()
+
+
+def process_of(worker: Worker) -> int:
+    """Number of the process that explores."""
+    assert worker._process is not None
+    return worker._process.pid
+
+
+def test_the_result_is_that_of_this_process_row_by_row(store: Store, worker: Worker, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    found = worker.explore(large(), store, told.append, never)
+    direct = explore_scenario(large(), store=tmp_path / "direct.duckdb", workers=1)
+    assert found.feasible > 2 * ROWS_PER_FILE
+    assert found.rows.table().equals(direct.rows.table())
+    assert found.infeasible_by_reason == direct.infeasible_by_reason
+    assert found.best == direct.best
+    assert told[-1].done == direct.total
+
+
+def test_one_process_explores_one_scenario_after_the_other_and_finds_those_that_are_stored(
+    store: Store, worker: Worker
+) -> None:
+    first = worker.explore(scenario(8), store, ignore, never)
+    number = process_of(worker)
+    second = worker.explore(scenario(12), store, ignore, never)
+    assert process_of(worker) == number
+    assert (first.key, second.key) == (scenario(8).key, scenario(12).key)
+    worker.close()
+    assert worker.explore(scenario(8), store, ignore, never).best == first.best
+
+
+def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worker: Worker, tmp_path: Path) -> None:
+    halt = threading.Event()
+    seen: list[Progress] = []
+
+    def tell(progress: Progress) -> None:
+        seen.append(progress)
+        halt.set()
+
+    with pytest.raises(ExplorationCancelled):
+        worker.explore(endless(), store, tell, halt.is_set)
+    assert 0 < len(seen) < 20
+    number = process_of(worker)
+    assert store.records() == []
+    assert not list(tmp_path.glob("*.rows/*"))
+    assert worker.explore(scenario(), store, ignore, never).feasible > 0
+    assert process_of(worker) == number
+
+
+def test_a_process_that_dies_is_told_and_replaced(runner: Runner) -> None:
+    job = runner.request(endless())
+    assert runner._worker is not None
+    deadline = time.monotonic() + 60
+    while job.progress is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process_of(runner._worker), signal.SIGKILL)
+    assert job.wait(30)
+    assert job.state == "failed"
+    assert job.problem.startswith("The process that was exploring has ended")
+    after = runner.request(scenario())
+    assert after.wait(60)
+    assert after.state == "done"
+    assert after.exploration is not None
+    assert after.exploration.best == explore_scenario(scenario()).best
+
+
+def test_a_job_in_the_other_process_can_be_cancelled(runner: Runner) -> None:
+    job = runner.request(endless(), "me")
+    deadline = time.monotonic() + 60
+    while job.progress is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert runner.cancel(job.key, "me")
+    assert job.wait(30)
+    assert job.state == "cancelled"
+
+
+def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
+    made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
+    assert made._worker is not None
+    process = made._worker._process
+    assert process is not None
+    job = made.request(endless())
+    made.close()
+    assert process.poll() is not None
+    assert job.state == "cancelled"
+    made.close()
+
+
+def test_without_room_in_the_store_the_result_is_kept_in_memory(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreWriteError("Writing to x failed because no space left on the device.")
+
+    monkeypatch.setattr(Store, "writer", full)
+    job = runner.request(scenario())
+    assert job.wait(60)
+    assert job.state == "done"
+    assert job.in_memory
+    assert any("no space left" in warning for warning in runner.warnings)
+
+
+def test_what_the_engine_refuses_is_said_in_its_words(store: Store, tmp_path: Path) -> None:
+    for what, kind in (("refused", Refused), ("memory", MemoryError), ("failed", RuntimeError)):
+        with pytest.raises(kind, match="in its words"):
+            _take(iter([(what, "in its words")]), store, tmp_path, ignore, never)
+
+
+def test_a_closed_worker_explores_no_more(store: Store, worker: Worker) -> None:
+    worker.close()
+    with pytest.raises((ExplorationCancelled, WorkerError)):
+        worker.explore(scenario(), store, ignore, never)
+
+
+def test_the_process_can_be_switched_off() -> None:
+    assert settings_from({"SHARDSCAPE_STORE": "off"}).process
+    assert not settings_from({"SHARDSCAPE_PROCESS": " OFF "}).process
+    odd = settings_from({"SHARDSCAPE_PROCESS": "maybe"})
+    assert odd.process
+    assert odd.problems == ("SHARDSCAPE_PROCESS is 'maybe'; it must be on or off. Using on.",)
+
+
+def test_results_in_memory_need_no_process() -> None:
+    made = Runner(Settings(store=None, process=True))
+    try:
+        assert made._worker is None
+        job = made.request(scenario())
+        assert job.wait(30)
+        assert job.state == "done"
+    finally:
+        made.close()
