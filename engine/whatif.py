@@ -22,8 +22,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import pandas as pd
 
-from engine.columns import FIELDS
-from engine.evaluate import evaluate
+from engine.columns import fields_of
 from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
@@ -101,7 +100,7 @@ def reoptimise(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
     rows += [] if base is None else [transferred(base, after)]
     best = kept = None
     if rows:
-        table = evaluate(after.model, after.system, pd.DataFrame(rows))
+        table = after.evaluate(pd.DataFrame(rows))
         if found.execution is not None:
             best = {"id": found.id} | first_row(table.iloc[:1])
         if base is not None:
@@ -216,7 +215,7 @@ def sizes(scenario: Scenario, counts: Sequence[int], batch: Literal["kept", "sca
         return Point(
             {"procs": count},
             float(found["sample_rate"]),
-            execution={column.name: found[column.name] for column in FIELDS},
+            execution={column.name: found[column.name] for column in fields_of(scenario.cost_model)},
             feasible=found.feasible,
             efficiency=float(found["total_efficiency"]),
         )

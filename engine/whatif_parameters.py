@@ -19,6 +19,7 @@ __all__ = ["ChangeError", "Parameter", "changed", "parameter", "parameters", "sy
 About = Literal["system", "model", "run"]
 
 MICRO: Final = 1e6
+SIXTEEN_BITS: Final = ("float16", "bfloat16")
 
 
 class ChangeError(ValueError):
@@ -74,6 +75,9 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
         Parameter("hbm_capacity", "HBM capacity", "GiB", system.mem1.capacity_gib, "system",
                   "Memory of a GPU.", "mem1.capacity_gib", mask=True),
     ]  # fmt: skip
+    exact = scenario.cost_model == "calculon"
+    if not exact:  # its element-wise work is bound by memory, and its latencies belong to the calibration
+        del found[1]
     last = len(system.networks) - 1
     for tier, network in enumerate(system.networks):
         reach = f"network tier {tier}, which links {network.size:,} GPUs"
@@ -84,6 +88,8 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
                       f"Time that any operation takes on {reach}, before the first byte.",
                       f"networks.{tier}.latency_s", scale=MICRO),
         ]  # fmt: skip
+        if not exact:
+            found.pop()
         if tier < last:
             found.append(
                 Parameter(f"net{tier}_size", f"Tier {tier} size", "GPUs", float(network.size), "system",
@@ -100,14 +106,20 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
                       mask=True, can_be_off=True),
         ]  # fmt: skip
     model = scenario.model
+    shape = model.block if exact or model.architecture is None else None
     found += [
         Parameter("sequence", "Sequence length", "tokens", float(model.seq_size), "model",
                   "Tokens of one sample.", "seq_size", discrete=True, layout=True),
-        Parameter("hidden", "Hidden size", "elements", float(model.hidden), "model",
-                  "Width of the model; its feedforward and head widths follow in proportion.", "hidden",
-                  discrete=True, layout=True),
-        Parameter("blocks", "Blocks", "blocks", float(model.num_blocks), "model",
-                  "Transformer blocks of the model.", "num_blocks", discrete=True, layout=True),
+    ]  # fmt: skip
+    if shape is not None:  # widths of a published architecture do not change one at a time
+        found += [
+            Parameter("hidden", "Hidden size", "elements", float(shape.hidden), "model",
+                      "Width of the model; its feedforward and head widths follow in proportion.", "hidden",
+                      discrete=True, layout=True),
+            Parameter("blocks", "Blocks", "blocks", float(shape.num_blocks), "model",
+                      "Transformer blocks of the model.", "num_blocks", discrete=True, layout=True),
+        ]  # fmt: skip
+    found += [
         Parameter("procs", "GPUs", "GPUs", float(scenario.num_procs), "run",
                   "Processors that the model runs on.", "num_procs", discrete=True, layout=True),
         Parameter("batch", "Batch", "sequences", float(scenario.max_batch_size), "run",
@@ -160,6 +172,9 @@ def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str
         which = parameter(scenario, name)
         if which.about == "system":
             found[which.path] = int(value) if which.discrete else value / which.scale
+        if name == "matrix" and scenario.cost_model == "calibrated" and scenario.datatype in SIXTEEN_BITS:
+            # One unit computes both, and the cost model reads either.
+            found |= {f"matrix.{one}.tflops": value for one in SIXTEEN_BITS if one in scenario.system.matrix}
     return found
 
 

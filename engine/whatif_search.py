@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from engine.columns import FIELDS
-from engine.evaluate import evaluate
+from engine.columns import fields_of
 from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
@@ -92,7 +91,7 @@ class Searcher:
             self.base_id, self.base_feasible = best.get("id"), best.feasible
         self.base: dict[str, Any] | None = None
         if self.base_id is not None:
-            row = evaluate(scenario.model, scenario.system, scenario.space.table([self.base_id]))
+            row = scenario.evaluate(scenario.space.table([self.base_id]))
             self.base = {"id": self.base_id} | first_row(row)
 
     def point(
@@ -113,7 +112,8 @@ class Searcher:
         if space is None:
             best = best_of(scenario)
             id_, rate = best.get("id"), float(best.get("sample_rate", NAN))
-            execution = None if id_ is None else {column.name: best[column.name] for column in FIELDS}
+            fields = fields_of(scenario.cost_model)
+            execution = None if id_ is None else {column.name: best[column.name] for column in fields}
             return Best(id_, rate, self._kept_elsewhere(scenario), execution, best.feasible, best.evaluated)
         found = space.best(scenario.system, self.base_id if same else None)
         execution = None if found.id is None else self._execution(scenario, space, found.id)
@@ -131,20 +131,20 @@ class Searcher:
         """The rate of the base's best execution in another space; NaN where it does not run."""
         if self.base is None:
             return NAN
-        found = evaluate(scenario.model, scenario.system, pd.DataFrame([transferred(self.base, scenario)]))
+        found = scenario.evaluate(pd.DataFrame([transferred(self.base, scenario)]))
         return float(found["sample_rate"].iloc[0])
 
 
 def _fields(scenario: Scenario, number: int) -> dict[str, Any]:
     row = scenario.space.table([number]).iloc[0]
-    return {column.name: row[column.name] for column in FIELDS}
+    return {column.name: row[column.name] for column in fields_of(scenario.cost_model)}
 
 
 def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     """The same choices in another scenario: with its number of processors, and the batch that data parallelism then
     divides."""
-    fields = {column.name: execution[column.name] for column in FIELDS}
-    model_parallel = int(fields["tensor_par"]) * int(fields["pipeline_par"])
+    fields = {column.name: execution[column.name] for column in fields_of(scenario.cost_model)}
+    model_parallel = int(fields["tensor_par"]) * int(fields["pipeline_par"]) * int(fields.get("context_par", 1))
     if int(fields["num_procs"]) != scenario.num_procs:
         fields["num_procs"] = scenario.num_procs
         fields["data_par"] = max(1, scenario.num_procs // model_parallel)

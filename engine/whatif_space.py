@@ -176,8 +176,11 @@ _lock = threading.Lock()
 def ready(scenario: Scenario) -> ReadySpace | None:
     """The space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
 
-    None for spaces too large to be kept. Raises what `Scenario.space` raises.
+    None for spaces too large to be kept, and for the calibrated cost model, whose spaces are small enough to be
+    searched anew. Raises what `Scenario.space` raises.
     """
+    if scenario.cost_model != "calculon":
+        return None
     key = layout_key(scenario)
     with _lock:
         if key in _kept:
@@ -198,7 +201,8 @@ def layout_key(scenario: Scenario) -> str:
     """What the layout of a scenario's space depends on, as text."""
     system = scenario.system
     content: dict[str, Any] = {
-        "model": models.to_calculon(scenario.model),
+        "cost_model": scenario.cost_model,
+        "model": models.to_calculon(scenario.model) if scenario.cost_model == "calculon" else scenario.key,
         "num_procs": scenario.num_procs,
         "max_batch_size": scenario.max_batch_size,
         "datatype": scenario.datatype,

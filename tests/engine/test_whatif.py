@@ -19,7 +19,9 @@ CASES: dict[str, dict[str, Any]] = {
     "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
                "datatype": "float8"},
     "one network": {"model": "megatron-22B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 16,
-                    "datatype": "bfloat16"},
+                    "datatype": "bfloat16", "cost_model": "calculon"},
+    "calibrated": {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 16, "max_batch_size": 16,
+                   "datatype": "bfloat16"},
     "limited": {"model": "gpt3-13B", "system": "a100_80g", "num_procs": 64, "max_batch_size": 64,
                 "datatype": "float16", "limits": {"uneven_pipelines": True, "tensor_par": {"max": 8},
                                                   "optimizer_offload": False}},
@@ -39,7 +41,7 @@ def check(base: Scenario, changes: Mapping[str, float], rate: float, kept: float
     after = whatif.changed(base, changes)
     if after.num_procs != base.num_procs or after.max_batch_size != base.max_batch_size:
         return
-    found = engine.evaluate(after.model, after.system, base.space.table([before["id"]])).iloc[0]
+    found = after.evaluate(base.space.table([before["id"]])).iloc[0]
     assert kept == pytest.approx(float(found["sample_rate"]), rel=1e-12, nan_ok=True)
 
 
@@ -50,8 +52,16 @@ CHANGES: list[dict[str, float]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", CHANGES, ids=str)
-@pytest.mark.parametrize("case", CASES)
+ASKED: list[tuple[str, dict[str, float]]] = [
+    (case, changes)
+    for case in CASES
+    for changes in CHANGES
+    # what the calibrated cost model does not read, and what a published architecture does not change by itself
+    if case != "calibrated" or not {"vector", "net0_latency", "blocks"} & set(changes)
+]
+
+
+@pytest.mark.parametrize(("case", "changes"), ASKED, ids=str)
 def test_the_answer_is_what_exploring_finds(case: str, changes: dict[str, float]) -> None:
     base = scenario(case)
     answer = whatif.reoptimise(base, changes)
