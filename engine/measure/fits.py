@@ -125,12 +125,9 @@ def fit_products(
         return None
     wave, depth, shaped = p.wave, p.depth, False
     if shape and len(usable) >= FOR_SHAPE and len({each.k for each in usable}) >= 3:
-        best = _shape(usable, sms, p)
-        before, after = _scatter(usable, sms, p), _scatter(usable, sms, _with(p, *best))
-        # At the upper end of the grid it is noise that was explained, or another law.
-        inside = best[0] < WAVES[1] and best[1] < DEPTHS[1]
-        if before > NOISE and after <= min(WORTH * before, AGREEING) and inside:
-            (wave, depth), shaped = best, True
+        found = _better_shape(usable, sms, p)
+        if found is not None:
+            (wave, depth), shaped = found, True
     rates = product_rates(usable, sms, _with(p, wave, depth))
     # Large products make up the time of a step, so they count for more.
     weights = np.sqrt([each.operations for each in usable])
@@ -147,6 +144,23 @@ def _scatter(products: Sequence[Product], sms: float, p: Parameters) -> float:
     """Mean deviation of the rates of all shapes from their median [log]: 0 where the formula explains all."""
     logs = np.log(product_rates(products, sms, p))
     return float(np.mean(np.abs(logs - np.median(logs)))) if np.isfinite(logs).all() else math.inf
+
+
+def _better_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[float, float] | None:
+    """Waves and depth that explain the rates clearly better than those of `p`; None where none do."""
+    before = _scatter(products, sms, p)
+    if before <= NOISE:
+        return None
+    # Nothing lost at all is the simplest law, and what processors without tiles show.
+    flat = _scatter(products, sms, _with(p, 0.0, 0.0))
+    if flat <= NOISE:
+        return (0.0, 0.0)
+    best = _shape(products, sms, p)
+    # At the upper end of the grid it is noise that was explained, or another law.
+    inside = best[0] < WAVES[1] and best[1] < DEPTHS[1]
+    if inside and _scatter(products, sms, _with(p, *best)) <= min(WORTH * before, AGREEING):
+        return best
+    return (0.0, 0.0) if flat <= WORTH * before else None
 
 
 def _shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[float, float]:

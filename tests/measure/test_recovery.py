@@ -100,6 +100,20 @@ def test_timings_of_a_busy_machine_are_called_doubtful_and_shape_nothing() -> No
     assert not any("idle machine" in note for note in calm.notes)
 
 
+def test_a_processor_whose_rate_depends_on_no_size_loses_nothing() -> None:
+    sizes = [(128, 128, 128), (256, 256, 256), (512, 512, 64), (512, 512, 128), (512, 512, 512), (1024, 1024, 1024)]
+    for deviation, error in ((0.0, 1e-6), (0.3, 0.5)):
+        noise = Noise(deviation)
+        products = [
+            {"datatype": "float32", "m": m, "n": n, "k": k, "time": noise.timing(2 * m * n * k / 9e10 + 3e-6)}
+            for m, n, k in sizes
+        ]
+        system, calibration = both(cpu(products=products), like=None)
+        assert calibration.parameters["wave"].value == calibration.parameters["depth"].value == 0.0
+        rate = calibration.parameters["sustained_other"].value * system.matrix["float32"].tflops * 1e12
+        assert rate == pytest.approx(9e10, rel=error)
+
+
 def test_products_that_wait_for_memory_or_the_host_say_nothing() -> None:
     thin = {"datatype": "bfloat16", "m": 16, "n": 8192, "k": 8192}
     tiny = {"datatype": "bfloat16", "m": 128, "n": 128, "k": 128}
