@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
@@ -19,4 +18,5 @@ __all__ = ["take"]
 
 def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
     """The rows of a dataclass of arrays at `index` (positions, a mask or a slice)."""
-    return type(table)(*(getattr(table, item.name)[index] for item in fields(table)))
+    # Asking the class for its fields costs as much as picking a few thousand rows.
+    return type(table)(*[getattr(table, name)[index] for name in table.__dataclass_fields__])

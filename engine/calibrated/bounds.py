@@ -31,15 +31,14 @@ class CalibratedCandidates:
 
 def calibrated_candidates(plan: CalibratedPlan) -> CalibratedCandidates:
     """The candidates of everything that fits."""
-    time, place = np.nonzero(plan.flow_row >= 0)
+    place, time = np.nonzero(plan.flow_row >= 0)
     return CalibratedCandidates(
-        np.zeros(len(time), np.int64), place, time, plan.sites.cell[place], plan.flow_row[time, place]
+        np.zeros(len(time), np.int64), place, time, plan.sites.cell[place], plan.flow_row[place, time]
     )
 
 
 def calibrated_bounds(plan: CalibratedPlan, rows: CalibratedCandidates) -> npt.NDArray[np.float64]:
     """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
-    count = len(plan.sites.cell)
-    once = (plan.once.optimizer + plan.once.tied).reshape(-1, count).min(axis=0)
+    once = (plan.once.optimizer + plan.once.tied).reshape(len(plan.sites.cell), -1).min(axis=1)
     running = plan.flow.running[rows.flow] * (1.0 + plan.straggling[rows.place])
     return np.asarray(plan.batch[rows.place] / (running + once[rows.place] + plan.parameters.step_constant))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from engine import reasons
 from engine.calibrated.build import model_shapes
 from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.calibrated.figures import offload_repeats, step_part, with_exchange
+from engine.calibrated.figures import flow_part, offload_repeats, step_part, with_exchange
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
 from engine.calibrated.offload import RESERVE, BlockMoves, exposed, tiers
@@ -126,7 +126,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
     datatype = part["datatype"]
     each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
     perfect = each[datatype] * batch / part["num_procs"]
-    step = step_part(flow, once, moved, perfect)
+    step = step_part(flow_part(flow), once, moved, perfect)
     exchanged = with_exchange(
         step, once.exchange, case.software.overlap_data, straggling=straggling(case, p), batch=batch, perfect=perfect,
         p=p,

@@ -18,9 +18,47 @@ from engine.calibrated.parameters import Parameters
 from engine.calibrated.sharding import exposed_exchange
 from engine.calibrated.step import PipelineLevel, Update
 
-__all__ = ["StepPart", "offload_repeats", "step_part", "with_exchange"]
+__all__ = ["FlowPart", "StepPart", "flow_part", "offload_repeats", "step_part", "with_exchange"]
 
 FORWARD_OF_ENDS = 1.0 / 3.0
+
+
+@dataclass(slots=True)
+class FlowPart:
+    """The pipeline of a step under the register's names [s], and what the exchange of gradients needs of it."""
+
+    fw_time: Floats
+    bw_time: Floats
+    recompute_time: Floats
+    recomm_exposed_time: Floats
+    bubble_time: Floats
+    tp_comm_exposed_time: Floats
+    pp_comm_exposed_time: Floats
+    cp_comm_exposed_time: Floats
+    ep_comm_exposed_time: Floats
+    gathers: Floats
+    running: Floats
+    window: Floats
+
+
+def flow_part(flow: PipelineLevel) -> FlowPart:
+    """The figures of a step that its pipeline decides [s]."""
+    forward = flow.computing + FORWARD_OF_ENDS * flow.ends
+    computed = flow.linear + flow.attention + flow.elementwise + flow.launch
+    return FlowPart(
+        fw_time=forward,
+        bw_time=computed - flow.computing + (1.0 - FORWARD_OF_ENDS) * flow.ends,
+        recompute_time=flow.recompute - flow.repeated_exposed,
+        recomm_exposed_time=flow.repeated_exposed,
+        bubble_time=flow.bubble,
+        tp_comm_exposed_time=flow.tensor_exposed,
+        pp_comm_exposed_time=flow.pipeline_exposed,
+        cp_comm_exposed_time=flow.context_exposed,
+        ep_comm_exposed_time=flow.expert_exposed,
+        gathers=flow.gather_exposed,
+        running=flow.running,
+        window=flow.window,
+    )
 
 
 @dataclass(slots=True)
@@ -46,7 +84,7 @@ def offload_repeats(case: Case, blocks: Floats) -> Floats:
     return np.asarray(blocks * (case.microbatches + fill))
 
 
-def step_part(flow: PipelineLevel, once: Update, moved: Exposed | None, perfect: Floats) -> StepPart:
+def step_part(flow: FlowPart, once: Update, moved: Exposed | None, perfect: Floats) -> StepPart:
     """The figures of a step that do not depend on how gradients are exchanged.
 
     Args:
@@ -54,27 +92,24 @@ def step_part(flow: PipelineLevel, once: Update, moved: Exposed | None, perfect:
         moved: what offloading shows, None if nothing is offloaded.
         perfect: seconds that the model's arithmetic would take at the peak of the matrix units [s].
     """
-    computed = flow.linear + flow.attention + flow.elementwise + flow.launch
-    forward = flow.computing + FORWARD_OF_ENDS * flow.ends
-    backward = computed - flow.computing + (1.0 - FORWARD_OF_ENDS) * flow.ends
-    computing = forward + backward + once.optimizer
+    computing = flow.fw_time + flow.bw_time + once.optimizer
     none = np.zeros(np.shape(computing))
     shown = (none, none, none) if moved is None else (moved.forward, moved.backward, moved.update)
     metrics = {
         "compute_efficiency": perfect / computing,
-        "fw_time": forward,
-        "bw_time": backward,
+        "fw_time": flow.fw_time,
+        "bw_time": flow.bw_time,
         "optim_step_time": once.optimizer,
-        "recompute_time": flow.recompute - flow.repeated_exposed,
-        "recomm_exposed_time": flow.repeated_exposed,
-        "bubble_time": flow.bubble,
-        "tp_comm_exposed_time": flow.tensor_exposed,
-        "pp_comm_exposed_time": flow.pipeline_exposed,
+        "recompute_time": flow.recompute_time,
+        "recomm_exposed_time": flow.recomm_exposed_time,
+        "bubble_time": flow.bubble_time,
+        "tp_comm_exposed_time": flow.tp_comm_exposed_time,
+        "pp_comm_exposed_time": flow.pp_comm_exposed_time,
         "fw_offload_exposed_time": shown[0],
         "bw_offload_exposed_time": shown[1] + shown[2],
         "offload_mem_bw_req": none if moved is None else moved.bandwidth,
-        "cp_comm_exposed_time": flow.context_exposed,
-        "ep_comm_exposed_time": flow.expert_exposed,
+        "cp_comm_exposed_time": flow.cp_comm_exposed_time,
+        "ep_comm_exposed_time": flow.ep_comm_exposed_time,
     }
     return StepPart(
         metrics,
@@ -82,7 +117,7 @@ def step_part(flow: PipelineLevel, once: Update, moved: Exposed | None, perfect:
         flow.running + shown[0] + shown[1],
         once.optimizer + once.tied + shown[2],
         flow.window,
-        flow.gather_exposed + once.tied,
+        flow.gathers + once.tied,
     )
 
 

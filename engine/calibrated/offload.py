@@ -86,7 +86,7 @@ def exposed(
 
 
 def tiers(
-    stages: tuple[StageMemory, StageMemory], weights: Floats, activations: Floats, state: Floats
+    stages: tuple[StageMemory, StageMemory], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
     """Bytes that the first and the second memory tier need, the larger of first and last stage [bytes].
 
@@ -97,11 +97,10 @@ def tiers(
     first: list[Floats] = []
     second: list[Floats] = []
     for stage in stages:
-        share = np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks, 1.0), 1.0)
-        share_kept = np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks * stage.flying, 1.0), 1.0)
         held = stage.gradients + stage.optimizer
-        away = weights * stage.weights + activations * stage.activations + state * held
-        gone = weights * stage.weights * (1.0 - share) + activations * stage.activations * (1.0 - share_kept)
-        first.append(stage.peak() - gone - state * held * (1.0 - share) + RESERVE)
-        second.append(away)
+        left = 1.0 - np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks, 1.0), 1.0)
+        left_kept = 1.0 - np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks * stage.flying, 1.0), 1.0)
+        gone = (weights * stage.weights + state * held) * left + activations * stage.activations * left_kept
+        first.append(stage.peak() - gone + RESERVE)
+        second.append(weights * stage.weights + activations * stage.activations + state * held)
     return np.maximum(*first), np.maximum(*second)

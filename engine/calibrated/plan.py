@@ -19,7 +19,7 @@ from engine.arrays import take
 from engine.block_keys import distinct
 from engine.calibrated.evaluate import link_rate, perfect_seconds
 from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
-from engine.calibrated.figures import offload_repeats
+from engine.calibrated.figures import FlowPart, flow_part, offload_repeats
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
 from engine.calibrated.offload import BlockMoves, tiers
@@ -27,7 +27,6 @@ from engine.calibrated.parameters import Parameters
 from engine.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
 from engine.calibrated.step import (
     BlockLevel,
-    PipelineLevel,
     Update,
     block_level,
     pipeline_level,
@@ -73,10 +72,11 @@ TABLE_CHUNK = 16_384
 class CalibratedPlan:
     """Cells made ready: tables of figures that exist once, and the rows to evaluate.
 
-    `flow` are the pipelines of the (time mode, site) pairs that anything fits for, `flow_row` [time modes, sites] where
-    (-1 without), `once` the updates [update modes x sites]. `forward` and `backward` are a block's computation, like
-    `flow`; `kept`, `weights` and `state` what offloading moves, by stage kind `stage_of` [memory modes]
-    [stage kinds x sites].
+    `flow` are the pipelines of the (site, time mode) pairs that anything fits for, `flow_row` [sites, time modes] where
+    (-1 without), `once` the updates [sites x update modes]. `moves` is what offloading moves, by stage kind `stage_of`
+    [memory modes]: bytes [sites x stage kinds], a block's computation like `flow`. `first_tier` and `second_tier` are
+    the memory needed [sites, memory modes] [bytes], `fits` [memory modes, sites] whether there is that much. Rows ascend
+    by site, so tables that rows gather from have sites first.
     """
 
     space: CalibratedSpace
@@ -84,13 +84,12 @@ class CalibratedPlan:
     cells: CellColumns
     sites: Sites
     modes: StepModes
-    flow: PipelineLevel
+    flow: FlowPart
     flow_row: Ints
     once: Update
     moves: BlockMoves
     stage_of: Ints
-    forward: Floats
-    backward: Floats
+    stage_kinds: int
     repeats: Floats
     straggling: Floats
     perfect: Floats
@@ -124,7 +123,7 @@ def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = T
     fits = _reject(space, cells, sites, modes, needs, rejected)
     flow, flow_row, forward, backward = _flow(space, p, site, sites, modes, fits)
     once_case = _case(space, site, modes.optimizer_modes)
-    once = _in_shape(update_level(once_case, p), (len(modes.optimizer_modes["launch"]), len(sites.cell)))
+    once = _sites_first(update_level(once_case, p), (len(modes.optimizer_modes["launch"]), len(sites.cell)))
     batch = cells.batch_size[sites.cell].astype(np.float64)
     plain = _case(space, site, {})
     first = stages[0]
@@ -144,22 +143,21 @@ def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = T
         flow_row=flow_row,
         once=once,
         moves=BlockMoves(
-            (first.weights / blocks).ravel(),
-            (first.activations / (blocks * np.maximum(first.flying, 1e-30))).ravel(),
-            (first.gradients + first.optimizer).ravel(),
+            (first.weights / blocks).T.ravel(),
+            (first.activations / (blocks * np.maximum(first.flying, 1e-30))).T.ravel(),
+            (first.gradients + first.optimizer).T.ravel(),
             forward,
             backward,
         ),
         stage_of=stage_of,
-        forward=forward,
-        backward=backward,
+        stage_kinds=len(blocks),
         repeats=np.broadcast_to(offload_repeats(plain, first.blocks[0]), batch.shape),
         straggling=np.broadcast_to(straggling(plain, p), batch.shape),
         perfect=perfect_seconds(space.model, space.system, space.datatype) * batch / space.num_procs,
         batch=batch,
         rate=link_rate(space.system, p),
-        first_tier=needs[0],
-        second_tier=needs[1],
+        first_tier=np.ascontiguousarray(needs[0].T),
+        second_tier=np.ascontiguousarray(needs[1].T),
         fits=fits,
         groups=[group],
         rejected=rejected,
@@ -197,6 +195,11 @@ def _case(space: CalibratedSpace, site: Mapping[str, Any], modes: Mapping[str, n
     return case_of_fields(space.model, space.system, values)
 
 
+def _sites_first(table: Any, shape: tuple[int, int]) -> Any:
+    """A dataclass of arrays [modes, sites] with every one broadcast to that and laid out flat, sites first."""
+    return type(table)(*(np.broadcast_to(getattr(table, item.name), shape).T.ravel() for item in fields(table)))
+
+
 def _in_shape(table: Any, shape: tuple[int, ...]) -> Any:
     """A dataclass of arrays with every one broadcast to `shape` and laid out flat."""
     return type(table)(
@@ -226,9 +229,13 @@ def _needs(
     """Memory of both tiers that every (memory mode, site) needs [memory modes, sites] [bytes]."""
     mm = modes.memory_modes
     first, second = np.empty((len(stage_of), count)), np.empty((len(stage_of), count))
-    for mode, kind in enumerate(stage_of.tolist()):
-        flags = [np.asarray(float(mm[name][mode])) for name in OFFLOADS]
-        first[mode], second[mode] = tiers((take(stages[0], kind), take(stages[1], kind)), *flags)
+    chosen = np.array([mm[name] for name in OFFLOADS], float)
+    # Few ways to offload, each for all kinds of stages that have it.
+    ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
+    for way in range(ways.shape[1]):
+        here = np.flatnonzero(way_of == way)
+        kinds = stage_of[here]
+        first[here], second[here] = tiers((take(stages[0], kinds), take(stages[1], kinds)), *ways[:, way])
     return first, second
 
 
@@ -267,20 +274,20 @@ def _flow(
     sites: Sites,
     modes: StepModes,
     fits: Flags,
-) -> tuple[PipelineLevel, Ints, Floats, Floats]:
+) -> tuple[FlowPart, Ints, Floats, Floats]:
     """Pipelines of the (time mode, site) pairs that anything fits for, where each is, and a block's computation."""
     tm = modes.time_modes
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
-    possible = np.zeros((len(tm["launch"]), len(sites.cell)), bool)
+    possible = np.zeros((len(sites.cell), len(tm["launch"])), bool)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
-        partners = np.zeros((len(possible), len(fits)), np.float32)
-        partners[modes.time[exists[kind]], modes.memory[exists[kind]]] = 1.0
+        partners = np.zeros((len(fits), possible.shape[1]), np.float32)
+        partners[modes.memory[exists[kind]], modes.time[exists[kind]]] = 1.0
         # Small counts: exact in float32, for which matrix products are fast.
-        possible[:, here] = (partners @ fits[:, here].astype(np.float32)) > 0
-    mode, place = np.nonzero(possible)
+        possible[here] = (fits[:, here].T.astype(np.float32) @ partners) > 0
+    place, mode = np.nonzero(possible)
     row = np.full(possible.shape, -1)
-    row[mode, place] = np.arange(len(mode))
+    row[place, mode] = np.arange(len(mode))
     blocks, block_row = _blocks(space, p, site, tm)
     parts = [
         _flow_part(space, p, site, tm, blocks, block_row, mode[start : start + TABLE_CHUNK],
@@ -289,10 +296,8 @@ def _flow(
     ]  # fmt: skip
     if not parts:
         none = np.zeros(0)
-        return PipelineLevel(*(none for _ in fields(PipelineLevel))), row, none, none
-    flow = PipelineLevel(
-        *(np.concatenate([getattr(part[0], item.name) for part in parts]) for item in fields(PipelineLevel))
-    )
+        return FlowPart(*(none for _ in fields(FlowPart))), row, none, none
+    flow = FlowPart(*(np.concatenate([getattr(part[0], item.name) for part in parts]) for item in fields(FlowPart)))
     return flow, row, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
 
@@ -305,7 +310,7 @@ def _flow_part(
     block_row: Ints,
     mode: Ints,
     place: Ints,
-) -> tuple[PipelineLevel, Floats, Floats]:
+) -> tuple[FlowPart, Floats, Floats]:
     level = blocks.take(block_row[mode, place])
     values = {name: array[place] for name, array in site.items()}
     values |= {name: array[mode] for name, array in tm.items() if name not in ("fully_sharded", "training")}
@@ -314,7 +319,7 @@ def _flow_part(
     case = _case(space, values, {})
     routed = case.model.experts > 0
     return (
-        pipeline_level(case, level, p),
+        flow_part(pipeline_level(case, level, p)),
         np.where(routed, level.sparse.forward, level.dense.forward),
         np.where(routed, level.sparse.backward, level.dense.backward),
     )

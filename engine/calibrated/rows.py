@@ -25,16 +25,16 @@ def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) ->
     """Headline figures of all executions of a chunk of rows."""
     modes, sites = plan.modes, plan.sites
     mode, site = group.mode[part], group.site[group.place[part]]
-    count = len(sites.cell)
-    flow_row = plan.flow_row[modes.time[mode], site]
+    memory = modes.memory[mode]
+    flow_row = plan.flow_row.ravel().take(site * plan.flow_row.shape[1] + modes.time[mode])
     flow = take(plan.flow, flow_row)
-    once: Update = take(plan.once, modes.optimizer[mode] * count + site)
+    once: Update = take(plan.once, site * len(modes.optimizer_modes["launch"]) + modes.optimizer[mode])
     moved = None
     if plan.rate:
-        held = plan.stage_of[modes.memory[mode]] * count + site
+        held = site * plan.stage_kinds + plan.stage_of[memory]
         moves = BlockMoves(
-            plan.moves.weights[held], plan.moves.activations[held], plan.moves.state[held],
-            plan.forward[flow_row], plan.backward[flow_row],
+            plan.moves.weights.take(held), plan.moves.activations.take(held), plan.moves.state.take(held),
+            plan.moves.forward.take(flow_row), plan.moves.backward.take(flow_row),
         )  # fmt: skip
         moved = exposed(
             moves,
@@ -47,16 +47,16 @@ def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) ->
         )
     perfect = plan.perfect[site]
     step = step_part(flow, once, moved, perfect)
-    memory = modes.memory[mode]
+    need = site * plan.first_tier.shape[1] + memory
     metrics = step.metrics | {
-        "proc_mem_tier1_cap_req": plan.first_tier[memory, site],
-        "proc_mem_tier2_cap_req": plan.second_tier[memory, site],
+        "proc_mem_tier1_cap_req": plan.first_tier.ravel().take(need),
+        "proc_mem_tier2_cap_req": plan.second_tier.ravel().take(need),
     }
     rows = RowChunk(group=group, site=site, mode=mode, cell=sites.cell[site], metrics=metrics, variants=[])
     first, stride, kind = sites.first[site], sites.stride[site], sites.kind[site]
     waiting, batch = plan.straggling[site], plan.batch[site]
     for overlapped, table in enumerate(modes.position):
-        position = table[kind, mode]
+        position = table.ravel().take(kind * table.shape[1] + mode)
         chosen = None if (position >= 0).all() else np.flatnonzero(position >= 0)
         if chosen is not None and not len(chosen):
             continue

@@ -245,38 +245,39 @@ class CalibratedSpace(Space):
 def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
     """All combinations of the values of `FIELDS_OF_A_MODE` that are valid and differ, for cells of a kind."""
     tensor, pipeline, replicas = bool(kind & TENSOR), bool(kind & PIPELINE), bool(kind & REPLICAS)
-    comm = values[FIELDS_OF_A_MODE.index("tensor_par_comm_type")]
-    kept = []
-    for mode in product(*values):
-        m = dict(zip(FIELDS_OF_A_MODE, mode, strict=True))
-        recompute, selective = m["activation_recompute"], m["selective_recompute"]
-        stage = m["zero_stage"]
-        unfused = m["attention_kernel"] == "unfused"
-        valid = (
-            m["optimizer_sharding"] == (stage >= 1)
-            and (replicas or stage == 0)
-            and not (stage == 2 and pipeline)
-            and (replicas or not m["data_par_overlap"])
-            and (stage < 3 or m["data_par_overlap"])
-            and (tensor or m["tensor_par_overlap"] == "none")
-            # Without a group the kinds of communication are one, and without a pipeline so are two of them.
-            and (tensor or m["tensor_par_comm_type"] == comm[0])
-            and (pipeline or not tensor or m["tensor_par_comm_type"] != "p2p_rs_ag" or "ar" not in comm)
-            and (selective == "attention" if recompute != "attn_only" else selective != "attention" or unfused)
-            and not (m["activations_offload"] and recompute == "full")
-            and (experts or not m["expert_overlap"])
-            and (pipeline or not m["pipeline_overlap"])
-            and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
-        )
-        if valid:
-            kept.append(mode)
     columns: dict[str, npt.NDArray[Any]] = {}
-    for position, name in enumerate(FIELDS_OF_A_MODE):
+    places = np.indices([len(each) for each in values]).reshape(len(values), -1)
+    for name, each, place in zip(FIELDS_OF_A_MODE, values, places, strict=True):
         column = by_name(name)
-        taken = [mode[position] for mode in kept]
-        if column.choices:
-            columns[name] = np.array([column.choices.index(value) for value in taken], np.int64)
-        else:
-            columns[name] = np.array(taken, bool if column.dtype == "bool" else np.int64)
+        numbers = [column.choices.index(value) for value in each] if column.choices else each
+        columns[name] = np.array(numbers, bool if column.dtype == "bool" else np.int64)[place]
+
+    def word(name: str, choice: str) -> npt.NDArray[np.bool_]:
+        return np.asarray(columns[name] == by_name(name).choices.index(choice))
+
+    stage, comm = columns["zero_stage"], columns["tensor_par_comm_type"]
+    selective, attention = word("activation_recompute", "attn_only"), word("selective_recompute", "attention")
+    kinds_of_comm = values[FIELDS_OF_A_MODE.index("tensor_par_comm_type")]
+    first_comm = by_name("tensor_par_comm_type").choices.index(kinds_of_comm[0]) if kinds_of_comm else -1
+    split = word("tensor_par_comm_type", "p2p_rs_ag")
+    plain_too = "ar" in kinds_of_comm
+    valid = (
+        (columns["optimizer_sharding"] == (stage >= 1))
+        & (replicas | (stage == 0))
+        & ~((stage == 2) & pipeline)
+        & (replicas | ~columns["data_par_overlap"])
+        & ((stage < FULLY_SHARDED) | columns["data_par_overlap"])
+        & (tensor | word("tensor_par_overlap", "none"))
+        # Without a group the kinds of communication are one, and without a pipeline so are two of them.
+        & (tensor | (comm == first_comm))
+        & (np.bool_(pipeline or not tensor or not plain_too) | ~split)
+        & np.where(selective, ~attention | word("attention_kernel", "unfused"), attention)
+        & ~(columns["activations_offload"] & word("activation_recompute", "full"))
+        & (experts | ~columns["expert_overlap"])
+        & (pipeline | ~columns["pipeline_overlap"])
+    )
+    for name in ("weight_offload", "activations_offload", "optimizer_offload"):
+        valid &= np.isin(columns[name], offload)
+    columns = {name: array[valid] for name, array in columns.items()}
     columns["fully_sharded"] = columns["zero_stage"] == FULLY_SHARDED
     return Modes(columns)
