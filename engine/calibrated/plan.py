@@ -75,8 +75,9 @@ class CalibratedPlan:
     `flow` are the pipelines of the (site, time mode) pairs that anything fits for, `flow_row` [sites, time modes] where
     (-1 without), `once` the updates [sites x update modes]. `moves` is what offloading moves, by stage kind `stage_of`
     [memory modes]: bytes [sites x stage kinds], a block's computation like `flow`. `first_tier` and `second_tier` are
-    the memory needed [sites, memory modes] [bytes], `fits` [memory modes, sites] whether there is that much. Rows ascend
-    by site, so tables that rows gather from have sites first.
+    the memory needed [sites, memory modes] [bytes], `fits` [memory modes, sites] whether there is that much.
+
+    Rows ascend by site, so tables that rows gather from have sites first.
     """
 
     space: CalibratedSpace
