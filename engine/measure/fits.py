@@ -158,7 +158,7 @@ def _better_shape(products: Sequence[Product], sms: float, p: Parameters) -> tup
     best = _shape(products, sms, p)
     # At the upper end of the grid it is noise that was explained, or another law.
     inside = best[0] < WAVES[1] and best[1] < DEPTHS[1]
-    if inside and _scatter(products, sms, _with(p, *best)) <= min(WORTH * before, AGREEING):
+    if inside and _scatter(products, sms, _with(p, *best)) <= min(WORTH * min(before, flat), AGREEING):
         return best
     return (0.0, 0.0) if flat <= WORTH * before else None
 
