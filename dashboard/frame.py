@@ -33,9 +33,11 @@ PAGES: Final = (
     Entry("whatif", "What-if", "Change the hardware or the model and see which execution is best then."),
     Entry("memory", "Memory", "Where the memory goes, tier by tier, and what would fit if."),
     Entry("pareto", "Pareto", "The executions that no other beats in two or three figures at once."),
+    Entry("serving", "Serving", "The best way to serve a model: latency, throughput, memory and cost.", False),
     Entry("compare", "Compare", "Scenarios side by side: what differs and what it changes."),
     Entry("results", "Results", "All executions as a table: filter, sort, export."),
     Entry("validation", "Validation", "Predicted against measured training runs: how accurate, and where not.", False),
+    Entry("calibrate", "Calibrate", "Fit the calibrated model to measured runs of your own cluster.", False),
     Entry("library", "Library", "Models and systems with the source of every number; edit copies.", False),
     Entry("scenarios", "Scenarios", "What was explored before: reopen, share, delete.", False),
 )

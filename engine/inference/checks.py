@@ -82,8 +82,8 @@ def reason_text(
         "tensor_replicas": int(row["tensor_par"]) * int(row["replicas"]),
         "slices": max(int(row["tensor_par"]) // max(int(row["expert_par"]), 1), 1),
         "context": architecture.max_seq if architecture is not None else None,
-        "ttft": row.get("time_to_first_token"), "ttft_limit": ttft_limit,
-        "tpot": row.get("time_per_output_token"), "tpot_limit": tpot_limit,
+        "ttft": 1e3 * row.get("time_to_first_token", 0.0), "ttft_limit": 1e3 * (ttft_limit or 0.0),
+        "tpot": 1e3 * row.get("time_per_output_token", 0.0), "tpot_limit": 1e3 * (tpot_limit or 0.0),
     }  # fmt: skip
     if "memory_total" in row:
         need, have = float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB

@@ -68,7 +68,7 @@ FIGURES: Final[tuple[Column, ...]] = (
             "Output tokens per second that one request sees: 1 / time per output token."),
     _figure("tokens_per_s", "Output", "out", "tokens/s", "Throughput", "higher",
             "Output tokens per second of all replicas."),
-    _figure("requests_per_s", "Requests", "requests", "requests/s", "Throughput", "higher",
+    _figure("requests_per_s", "Requests", "req.", "requests/s", "Throughput", "higher",
             "Requests finished per second by all replicas."),
     _figure("time_to_first_token", "Time to first token", "TTFT", "s", "Latency", "lower",
             "From the start of a request's prefill to its first token, without waiting in a queue."),

@@ -50,9 +50,9 @@ REASONS: Final[tuple[Reason, ...]] = (
     _reason("infeasible", "memory", "Out of HBM",
             "Needs {need:,.2f} GiB, but a processor has {have:,.2f} GiB: {short:,.2f} GiB too much."),
     _reason("infeasible", "time_to_first_token", "First token too late",
-            "The first token takes {ttft:,.4g} s, more than the limit of {ttft_limit:,.4g} s."),
+            "The first token takes {ttft:,.4g} ms, more than the limit of {ttft_limit:,.4g} ms."),
     _reason("infeasible", "time_per_output_token", "Tokens too slow",
-            "An output token takes {tpot:,.4g} s, more than the limit of {tpot_limit:,.4g} s."),
+            "An output token takes {tpot:,.4g} ms, more than the limit of {tpot_limit:,.4g} ms."),
 )  # fmt: skip
 
 _NUMBERS: Final[Mapping[str, int]] = {reason.code: position for position, reason in enumerate(REASONS, start=1)}

@@ -164,7 +164,8 @@ def test_limits_are_reasons():
     table = {"tensor_par": [8], "pipeline_par": [1], "batch": [64], "prompt": [1024], "output": [256]}
     found = inference.evaluate("llama-3-70B", "h100_80g_sxm", table, time_to_first_token=0.01).iloc[0]
     assert (found["status"], found["reason"]) == ("infeasible", "time_to_first_token")
-    assert found["reason_text"].startswith("The first token takes 0.05")
+    assert found["reason_text"].startswith("The first token takes 5")
+    assert found["reason_text"].endswith("ms, more than the limit of 10 ms.")
     found = inference.evaluate("llama-3-70B", "h100_80g_sxm", table, time_per_output_token=0.01).iloc[0]
     assert found["reason"] == "time_per_output_token"
     assert np.isfinite(found["tokens_per_s"])

@@ -1,0 +1,229 @@
+"""Serving: output per processor against output per user, memory against capacity, parts of a decode step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.template import Chart, base, empty, note, noted, unfading
+from dashboard.format import format_value, gibibytes, percent, scale_for
+from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
+from engine.inference import MEMORY_PARTS, STEP_PARTS, by_name
+
+__all__ = ["MEMORY", "decode_step", "request_time", "serving_frontier", "serving_memory"]
+
+HEIGHT: Final = 460
+_PIXELS: Final = (640.0, 400.0)
+"""About the size of the plot, to keep names apart [px]."""
+_USER, _PROCESSOR = by_name("tokens_per_s_per_user"), by_name("tokens_per_s_per_processor")
+_MEMORY: Final = {kind.key: kind for kind in MEMORY_KINDS}
+_TIME: Final = {kind.key: kind for kind in TIME_KINDS}
+
+MEMORY: Final[tuple[Kind, ...]] = tuple(
+    Kind(name, by_name(name).label, (name,), look.light, look.dark, look.label_rule)
+    for name, look in zip(
+        MEMORY_PARTS,
+        (_MEMORY["weights"], _MEMORY["checkpoints"], _MEMORY["activations"], _TIME["offload"]),
+        strict=True,
+    )
+)
+"""The parts of a serving processor's memory: kept keys and values look like what training keeps."""
+
+_STEP: Final[Mapping[str, str | None]] = {
+    "step_linear": "forward", "step_attention": "backward", "step_elementwise": "forward", "step_tensor": "tensor",
+    "step_experts": "tensor", "step_ends": "forward", "step_launch": "offload", "step_pipeline": "pipeline",
+    "step_host": "offload",
+}  # fmt: skip
+"""Part of a decode step -> the kind of time whose colour it has."""
+
+
+def _titles(rows: pd.DataFrame) -> list[str]:
+    return [
+        f"<b>{row['title']}</b><br>{_PROCESSOR.label} {format_value(_PROCESSOR, row[_PROCESSOR.name])}"
+        f"<br>{_USER.label} {format_value(_USER, row[_USER.name])}<br>first token "
+        f"{format_value(by_name('time_to_first_token'), row['time_to_first_token'])}, "
+        f"HBM {gibibytes(row['memory_total'])}"
+        for row in rows.to_dict("records")
+    ]
+
+
+def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int | None = None) -> Chart:
+    """Draw the frontier of every tensor-parallel degree, and the marks of the one over all.
+
+    curves: one row per deployment on the frontier of its degree: id, title, tensor_par, on_frontier, both figures
+    [tokens/s], time_to_first_token [s], memory_total [bytes]. Marks carry customdata (id,).
+    """
+    colours = palette(mode)
+    if not len(curves):
+        return empty(colours, HEIGHT, "No deployment runs within the limits.")
+    figure = base(colours, HEIGHT)
+    x_scale, y_scale = (scale_for(column, curves[column.name]) for column in (_USER, _PROCESSOR))
+    degrees = sorted(int(value) for value in curves["tensor_par"].unique())
+    ends: list[tuple[int, float, float]] = []
+    for place, degree in enumerate(degrees):
+        tone = colours.ramp(1.0 if len(degrees) == 1 else 0.35 + 0.65 * place / (len(degrees) - 1))
+        part = curves[curves["tensor_par"] == degree].sort_values(_USER.name, kind="stable")
+        x, y = part[_USER.name] / x_scale.factor, part[_PROCESSOR.name] / y_scale.factor
+        best = part["on_frontier"].to_numpy(bool)
+        ring = (part["id"] == selected).to_numpy(bool)
+        figure.add_trace(
+            go.Scatter(
+                x=x.tolist(), y=y.tolist(), mode="lines+markers", line={"color": tone, "width": 1.4},
+                marker={
+                    "size": [14 if r else 9 if b else 4 for r, b in zip(ring, best, strict=True)], "color": tone,
+                    "opacity": 1,
+                    "line": {"width": [2.5 if r else 1 for r in ring],
+                             "color": [colours.text if r else colours.background for r in ring]},
+                },
+                customdata=[[int(value)] for value in part["id"]], hovertext=_titles(part),
+                hovertemplate="%{hovertext}<extra></extra>", name=f"TP {degree}", **unfading(),
+            )
+        )  # fmt: skip
+        ends.append((degree, math.log10(float(x.iloc[-1])), math.log10(float(y.iloc[-1]))))
+    spans = {}
+    for update, column, scale in ((figure.update_xaxes, _USER, x_scale), (figure.update_yaxes, _PROCESSOR, y_scale)):
+        low, high = (math.log10(float(edge) / scale.factor) for edge in (curves[column.name].min(),
+                                                                         curves[column.name].max()))  # fmt: skip
+        air = 0.05 * (high - low) or 0.1
+        spans[column.name] = high - low + 3 * air
+        update(
+            title_text=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
+            range=[low - air, high + 2 * air], dtick="D2" if high - low < 2.5 else 1, tickformat=",~g",
+        )  # fmt: skip
+    for degree, across, level, shift in _spread(ends, spans[_USER.name], spans[_PROCESSOR.name]):
+        note(figure, f"TP {degree}", colours, x=across, y=level, xanchor="left", xshift=7, yshift=shift,
+             colour=colours.text)  # fmt: skip
+    return Chart(figure, _finding(curves))
+
+
+def _spread(
+    ends: list[tuple[int, float, float]], wide: float, high: float
+) -> list[tuple[int, float, float, float]]:
+    """Names at the ends of curves, moved up where they would cover each other: degree, place, upward shift [px].
+
+    wide, high: what the axes span [decades].
+    """
+    found: list[tuple[int, float, float, float]] = []
+    for degree, x, y in sorted(ends, key=lambda end: end[2]):
+        shift = 0.0
+        for _, other_x, other_y, other in found:
+            gap = (y - other_y) / high * _PIXELS[1] + shift - other
+            if abs(x - other_x) / wide * _PIXELS[0] < 40 and gap < 13:
+                shift += 13 - gap
+        found.append((degree, x, y, shift))
+    return found
+
+
+def _finding(curves: pd.DataFrame) -> str:
+    most, fastest = (
+        curves.iloc[int(curves[name].to_numpy(float).argmax())] for name in (_PROCESSOR.name, _USER.name)
+    )
+    return (
+        f"{int(curves['on_frontier'].sum())} deployments on the frontier. Most output per GPU: "
+        f"{format_value(_PROCESSOR, most[_PROCESSOR.name])} at {format_value(_USER, most[_USER.name])} per user, "
+        f"{most['title']}. Fastest for a user: {format_value(_USER, fastest[_USER.name])} at "
+        f"{format_value(_PROCESSOR, fastest[_PROCESSOR.name])} per GPU, {fastest['title']}."
+    )
+
+
+def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
+    """Draw the memory of deployments, one stacked bar each, against the capacity.
+
+    rows: id, label, the parts of the memory, memory_total and memory_capacity [bytes]; first on top. Bars carry
+    customdata (id,).
+    """
+    colours = palette(mode)
+    if not len(rows):
+        return empty(colours, 120, "No deployment to show.")
+    capacity = float(rows["memory_capacity"].iloc[0])
+    scale = scale_for(by_name("memory_total"), [capacity])
+    reach = max(capacity, float(rows["memory_total"].max())) * 1.04
+    places = list(range(len(rows) - 1, -1, -1))
+    figure = base(colours, 26 + 34 * len(rows) + 24)
+    for kind in MEMORY:
+        sizes = rows[kind.key].to_numpy(float)
+        look = {**unfading()["selected"], **unfading(text=kind.label(colours))["selected"]}
+        figure.add_trace(
+            go.Bar(
+                x=(sizes / scale.factor).tolist(), y=places, orientation="h", width=0.62, name=kind.name,
+                marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 1}},
+                text=[scale.number(size) if size > 0.07 * reach else "" for size in sizes], textposition="inside",
+                insidetextanchor="middle", textangle=0, constraintext="none",
+                insidetextfont={"color": kind.label(colours), "size": 11},
+                hovertext=[
+                    f"<b>{label}</b><br>{kind.name} {gibibytes(size)}"
+                    for label, size in zip(rows["label"], sizes, strict=True)
+                ],
+                hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(value)] for value in rows["id"]],
+                selected=look, unselected=look,
+            )
+        )  # fmt: skip
+    for place, total in zip(places, rows["memory_total"], strict=True):
+        tone = colours.worse if total > capacity else colours.text
+        note(figure, f"<b>{gibibytes(total)}</b> · {percent(total / capacity, 0)}", colours, x=1, xref="paper",
+             xanchor="right", xshift=112, y=place, colour=tone)  # fmt: skip
+    edge = capacity / scale.factor
+    figure.add_shape(type="line", x0=edge, x1=edge, y0=-0.5, y1=len(rows) - 0.5, layer="above",
+                     line={"color": colours.worse, "width": 2})  # fmt: skip
+    note(figure, f"HBM {gibibytes(capacity)}", colours, x=edge, y=len(rows) - 0.5, yanchor="bottom", yshift=1,
+         xanchor="right", colour=colours.worse)  # fmt: skip
+    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116})
+    figure.update_xaxes(range=[0, reach / scale.factor], ticksuffix=scale.suffix, nticks=6)
+    figure.update_yaxes(range=[-0.5, len(rows) - 0.5], tickvals=places, ticktext=rows["label"].tolist(),
+                        tickfont={"size": 12, "color": colours.text})  # fmt: skip
+    over = int((rows["memory_total"] > capacity).sum())
+    return Chart(figure, f"Memory of {len(rows)} deployments; {over} need more than the {gibibytes(capacity)} of HBM.")
+
+
+def decode_step(row: Mapping[Any, Any], mode: str = "light") -> Chart:
+    """Draw what a decode step consists of; row: `decode_step_time` and its parts [s]."""
+    bars = [(by_name(name).label, float(row[name]), _STEP[name], by_name(name).description) for name in STEP_PARTS]
+    return _parts("A decode step", float(row["decode_step_time"]), bars, mode)
+
+
+def request_time(row: Mapping[Any, Any], mode: str = "light") -> Chart:
+    """Draw what a request waits for; row: the figures and lengths of a deployment."""
+    later = max(float(row["output"]) - 1.0, 0.0)
+    steps = later * float(row["decode_step_time"])
+    others = later * float(row["time_per_output_token"]) - steps
+    bars: list[tuple[str, float, str | None, str]] = [
+        ("First token", float(row["time_to_first_token"]), "backward", "Its own prefill."),
+        ("Decode steps", steps, "forward", f"{later:,.0f} steps with the whole batch."),
+        ("Prefills of others", others, None, "Requests beside it that start meanwhile."),
+    ]
+    return _parts("A request", float(row["request_latency"]), bars, mode)
+
+
+def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str]], mode: str) -> Chart:
+    """Draw parts of a time, one bar each: name, seconds, kind of colour, what it is. Those too short to see are out."""
+    colours = palette(mode)
+    bars = [bar for bar in bars if bar[1] > 0.0005 * total]
+    time = by_name("decode_step_time")
+    figure = base(colours, 10 + 21 * len(bars))
+    figure.add_trace(
+        go.Bar(
+            x=[seconds for _, seconds, _, _ in bars], y=list(range(len(bars))), orientation="h", width=0.62,
+            marker={"color": [_colour(kind, colours) for _, _, kind, _ in bars]},
+            hovertext=[told for _, _, _, told in bars], hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )  # fmt: skip
+    labels = [
+        noted(f"{format_value(time, seconds)} · {percent(seconds / total)}", colours, x=seconds, y=position,
+              xanchor="left", xshift=4, colour=colours.text)
+        for position, (_, seconds, _, _) in enumerate(bars)
+    ]  # fmt: skip
+    figure.update_layout(annotations=labels)
+    figure.update_xaxes(range=[0, 1.5 * max(seconds for _, seconds, _, _ in bars)], visible=False)
+    figure.update_yaxes(tickvals=list(range(len(bars))), ticktext=[name for name, _, _, _ in bars],
+                        autorange="reversed")  # fmt: skip
+    largest = max(bars, key=lambda bar: bar[1])
+    share = percent(largest[1] / total, 0)
+    return Chart(figure, f"{what} takes {format_value(time, total)}, modelled; {share} of it: {largest[0]}.")
+
+
+def _colour(kind: str | None, colours: Palette) -> str:
+    return (_TIME[kind].colour(colours) if kind else None) or colours.muted

@@ -1,0 +1,128 @@
+"""What the Serving page shows: the exploration of a question, curves, bars, words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.format import format_value
+from dashboard.serving_inputs import WORDS, Inputs
+from engine import inference
+from engine.frontier import frontier
+from engine.inference import Found, by_name
+from engine.inference.explore import AXES, BEST_BY
+from engine.inference.space import CHOICES
+
+__all__ = ["Change", "changes", "chips", "curves", "explored", "per_degree", "title"]
+
+MOST_GROWTH: Final = 64
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _explored(key: str, _question: Inputs) -> Found:
+    q = _question
+    return inference.explore(
+        q.model, q.system, num_procs=q.num_procs, prompt=q.prompt, output=q.output, limits=q.limits,
+        time_to_first_token=q.time_to_first_token, time_per_output_token=q.time_per_output_token, price=q.price,
+    )  # fmt: skip
+
+
+def explored(question: Inputs) -> Found:
+    """The exploration of a question, kept. Raises ValueError, one sentence, for questions that make no sense."""
+    return _explored(question.key, question)
+
+
+def title(row: Mapping[Any, Any]) -> str:
+    """A deployment in words: "2 replicas of TP 4 × PP 1, batch 64"."""
+    number = int(row["replicas"])
+    degrees = f"TP {int(row['tensor_par'])} × PP {int(row['pipeline_par'])}"
+    if int(row["expert_par"]) > 1:
+        degrees += f" × EP {int(row['expert_par'])}"
+    return f"{number:,} replica{'s' if number != 1 else ''} of {degrees}, batch {int(row['batch']):,}"
+
+
+def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
+    """The choices of a deployment as label and value."""
+    return [
+        ("weights", f"{int(row['weight_bits'])} bits"), ("KV cache", f"{int(row['kv_bits'])} bits"),
+        ("launch", WORDS[str(row["launch"])]), ("requests at once", f"{int(row['batch']) * int(row['replicas']):,}"),
+        ("KV per token", format_value(by_name("kv_bytes_per_token"), row["kv_bytes_per_token"])),
+    ]  # fmt: skip
+
+
+def curves(found: Found) -> pd.DataFrame:
+    """The frontier of every tensor-parallel degree, as `serving_frontier` wants it."""
+    parts = []
+    for _, part in found.table.groupby("tensor_par", sort=True):
+        axes = [part[name].to_numpy(np.float64) for name in AXES]
+        parts.append(part.iloc[frontier(axes, ["higher", "higher"])])
+    if not parts:
+        return pd.DataFrame(columns=["id", "title", "tensor_par", "on_frontier", *AXES])
+    rows = pd.concat(parts)
+    rows = rows.assign(on_frontier=rows["id"].isin(set(found.frontier["id"])))
+    return rows.assign(title=[title(row) for row in rows.to_dict("records")])
+
+
+def per_degree(found: Found) -> pd.DataFrame:
+    """The deployment with the most output per processor of every tensor-parallel degree, as `serving_memory` wants."""
+    table = found.table.sort_values(BEST_BY, ascending=False, kind="stable").drop_duplicates("tensor_par")
+    table = table.sort_values("tensor_par", kind="stable")
+    labels = [f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {row['batch']}" for row in
+              table.to_dict("records")]  # fmt: skip
+    return table.assign(label=labels)
+
+
+class Change(NamedTuple):
+    """A change of the question after which something runs: words, and inputs to set."""
+
+    words: str
+    values: dict[str, str | None]
+    runs: int
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def changes(key: str, _question: Inputs) -> list[Change]:
+    """The nearest changes that would let something run, each tried; none where nothing helps."""
+    q, now = _question, explored(_question)
+    tried: list[tuple[str, dict[str, str | None], dict[str, Any]]] = []
+    relaxed: dict[str, str | None] = {}
+    arguments: dict[str, Any] = {}
+    for name, label, short in (("time_to_first_token", "the first token", "ttft"),
+                               ("time_per_output_token", "each token", "tpot")):  # fmt: skip
+        if getattr(q, name) is None:
+            continue
+        free = _run(q, **{name: None})
+        if free.feasible:
+            least = np.ceil(float(free.table[name].min()) * 1e4) / 10
+            tried.append((f"Allow {label} {least:g} ms", {short: f"{least:g}"}, {name: least / 1e3}))
+        relaxed[short], arguments[name] = None, None
+    if len(arguments) == 2:
+        tried.append(("Drop both limits", relaxed, arguments))
+    architecture = q.model.architecture
+    longest = None if architecture is None else architecture.max_seq
+    if longest is not None and q.prompt + q.output > longest:
+        output = min(q.output, max(longest // 4, 1))
+        values: dict[str, str | None] = {"prompt": str(longest - output), "output": str(output)}
+        tried.append((f"Shorten to {longest - output:,} + {output:,} tokens", values,
+                      {"prompt": longest - output, "output": output}))  # fmt: skip
+    if 4 not in q.limits.get("weight_bits", []):
+        bits = CHOICES["weight_bits"]
+        tried.append(("Try weights in 4 bits, too", {"weight_bits": ",".join(map(str, bits))},
+                      {"limits": {**q.limits, "weight_bits": list(bits)}}))  # fmt: skip
+    factor = 2
+    while factor <= MOST_GROWTH and not now.feasible:
+        count = q.num_procs * factor
+        if _run(q, num_procs=count).feasible:
+            tried.append((f"Use {count:,} GPUs", {"procs": str(count)}, {"num_procs": count}))
+            break
+        factor *= 2
+    found = [Change(words, values, _run(q, **changed).feasible) for words, values, changed in tried]
+    return [change for change in found if change.runs]
+
+
+def _run(question: Inputs, **changed: Any) -> Found:
+    return explored(Inputs(**{**{name: getattr(question, name) for name in Inputs.__dataclass_fields__}, **changed}))

@@ -1,0 +1,165 @@
+"""What is served where: the inputs of the Serving page, which are part of the link."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import streamlit as st
+
+import hardware
+import models
+from dashboard import state
+from dashboard.library import model_of, system_name, system_of, systems
+from dashboard.server import user_files
+from engine.inference.space import CHOICES, DEFAULTS
+from hardware import System
+from models import Model
+
+__all__ = ["Inputs", "inputs", "model_names", "put"]
+
+MOST_PROCESSORS: Final = 4096
+MOST_TOKENS: Final = 1_000_000
+WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
+DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
+LABELS: Final = {"weight_bits": "Weight bits", "kv_bits": "KV cache bits", "launch": "Launch"}
+WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The question: times in seconds, price in USD per processor and hour; `None` for no limit or what is recorded."""
+
+    model: Model
+    system: System
+    num_procs: int
+    prompt: int
+    output: int
+    time_to_first_token: float | None
+    time_per_output_token: float | None
+    price: float | None
+    limits: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """A text that is equal for equal questions."""
+        rest = (self.num_procs, self.prompt, self.output, self.time_to_first_token, self.time_per_output_token,
+                self.price, sorted(self.limits.items()))  # fmt: skip
+        return f"{self.model.model_dump_json()}{self.system.model_dump_json()}{rest}"
+
+
+def put(**values: str | None) -> None:
+    """Sets inputs, by their names without the page's; None puts the default back.
+
+    Another question has other deployments, so what was picked among them is given up.
+    """
+    for name, value in {"id": None, **values}.items():
+        state.set_url_value(f"serving_{name}", value)
+
+
+def inputs() -> Inputs:
+    """Draw the inputs and return them; model and system start as those of the scenario."""
+    scenario = state.current_scenario()
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        model = _choose("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
+        system = _choose("System", "system", systems(), scenario.system.name, _system_title, system_of)
+        domain = system.networks[0].size
+        procs = _whole("GPUs", "procs", min(domain, 8, MOST_PROCESSORS), MOST_PROCESSORS, "All of them are used.")
+        longest = None if model.architecture is None else model.architecture.max_seq
+        start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
+        prompt = _whole("Prompt, tokens", "prompt", start, MOST_TOKENS, "Tokens of a request's prompt.")
+        output = _whole("Output, tokens", "output", max(start // 4, 1), MOST_TOKENS, "Tokens that a request generates.")
+        first = _decimal("First token, ms", "ttft", "Limit on the time to first token; empty for none.")
+        later = _decimal("Per token, ms", "tpot", "Limit on the time per output token; empty for none.")
+        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes that are tried; price."):
+            limits = _choices()
+            price = _decimal("USD per GPU and hour", "price", "Empty for the middle of the prices recorded with it.")
+    return Inputs(
+        model, system, procs, prompt, output, None if first is None else first / 1e3,
+        None if later is None else later / 1e3, price, limits,
+    )  # fmt: skip
+
+
+def model_names() -> list[str]:
+    """Names of all models, kept ones first, then by family: serving needs no recipe of Calculon's."""
+    found = sorted((models.load(name) for name in models.names()), key=lambda m: (m.family.lower(), m.title.lower()))
+    return [*sorted(user_files().models(), key=str.lower), *(model.name for model in found)]
+
+
+def _model_title(name: str) -> str:
+    try:
+        return model_of(name).title or name
+    except models.ModelFileError:
+        return name
+
+
+def _system_title(name: str) -> str:
+    try:
+        return system_name(system_of(name))
+    except hardware.SystemFileError:
+        return name
+
+
+def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any, load: Any) -> Any:
+    """A list of library names; returns what the chosen one stands for."""
+    default = scenario if scenario in options else options[0]
+    key = f"_serving_{name}"
+    st.session_state[key] = state.url_value(f"serving_{name}", default, options)
+    chosen = st.selectbox(
+        label, options, format_func=shown, key=key, width="stretch",
+        on_change=lambda: put(**{name: st.session_state[key] if st.session_state[key] != default else None}),
+    )  # fmt: skip
+    return load(chosen or default)
+
+
+def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
+    key = f"_serving_{name}"
+    st.session_state[key] = min(int(state.url_value(f"serving_{name}", str(default), WHOLE)), most)
+
+    def changed() -> None:
+        value = int(st.session_state[key])
+        put(**{name: None if value == default else str(value)})
+
+    return int(st.number_input(label, 1, most, step=1, key=key, on_change=changed, help=help, width=124))
+
+
+def _decimal(label: str, name: str, help: str) -> float | None:
+    """A positive number, or nothing."""
+    key = f"_serving_{name}"
+    text = state.url_value(f"serving_{name}", "", DECIMAL)
+    st.session_state[key] = float(text) if text else None
+
+    def changed() -> None:
+        value = st.session_state[key]
+        put(**{name: None if not value else f"{value:.4f}".rstrip("0").rstrip(".")})
+
+    value = st.number_input(
+        label, min_value=0.0, max_value=1e6, value=None, key=key, on_change=changed, help=help, placeholder="none",
+        format="%g", width=136,
+    )  # fmt: skip
+    return float(value) if value else None
+
+
+def _choices() -> dict[str, Any]:
+    """Which precisions and launch modes are tried."""
+    limits = {}
+    for name, label in LABELS.items():
+        options = [str(value) for value in CHOICES[name]]
+        default = [str(value) for value in DEFAULTS[name]]
+        known = re.compile("|".join(options) + "|" + ",".join(["(?:" + "|".join(options) + ")"] * 2)
+                           + "|" + ",".join(options))  # fmt: skip
+        key = f"_serving_{name}"
+        text = state.url_value(f"serving_{name}", ",".join(default), known)
+        st.session_state[key] = text.split(",")
+
+        def changed(name: str = name, key: str = key, options: list[str] = options, default: Any = default) -> None:
+            chosen = [value for value in options if value in st.session_state[key]]
+            put(**{name: None if chosen in ([], default) else ",".join(chosen)})
+
+        chosen = st.pills(label, options, key=key, selection_mode="multi", on_change=changed,
+                          format_func=lambda value: WORDS.get(value, value))  # fmt: skip
+        values = [value if name == "launch" else int(value) for value in (chosen or default)]
+        if sorted(map(str, values)) != sorted(default):
+            limits[name] = values
+    return limits

@@ -1,0 +1,120 @@
+"""Tables of the Serving page: deployments with their export, and why the others do not run."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import partial
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts import markup
+from dashboard.controls import choose, switch
+from dashboard.format import count, decimals_for, header, scale_for
+from dashboard.serving_inputs import WORDS, Inputs
+from engine.inference import HEADLINE, Found, by_name
+from engine.inference.reasons import by_code
+
+__all__ = ["deployments", "rejected"]
+
+SHOWN: Final = 500
+COLUMNS: Final = (
+    "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
+    *(column.name for column in HEADLINE if column.name not in ("memory_capacity", "memory_reserve")),
+)  # fmt: skip
+SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
+
+
+def deployments(question: Inputs, found: Found) -> None:
+    """The deployments that run, best first, with their download."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.html(markup.head("Deployments", f"{found.feasible:,} that run; all figures are modelled"))
+        by = choose("Best by", SORTS, "serving_by", default="tokens_per_s_per_processor", width=220)
+        only = switch("Frontier only", "serving_only", help="Those that none beats in output per GPU and per user.")
+        rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
+        for kind in ("csv", "parquet", "json"):
+            st.download_button(
+                kind.upper() if kind != "parquet" else "Parquet", data=partial(_file, question, found, kind),
+                file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving.{kind}",
+                key=f"serving_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
+            )  # fmt: skip
+    rows = (found.top(SHOWN, by) if rows is None else rows.head(SHOWN))[list(COLUMNS)]
+    shown, settings = _arranged(rows)
+    st.dataframe(
+        shown, hide_index=True, key="serving_table", column_config=settings, height=360, placeholder="–",
+        alt=f"{len(shown)} deployments, best {by_name(by).label} first.",
+    )  # fmt: skip
+    if len(rows) == SHOWN:
+        st.caption(f"The first {SHOWN:,}; a download has all {found.feasible:,}.")
+
+
+def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Rows as they are shown: one unit per column, headers and help from the register."""
+    shown: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    for name in rows.columns:
+        column, values = by_name(str(name)), rows[name]
+        help_text = f"{column.label}. {column.description}"
+        if column.dtype == "float64":
+            numbers = values.to_numpy(float)
+            scale = scale_for(column, numbers)
+            shown[column.name] = numbers / scale.factor
+            text = header(column, scale)
+            settings[column.name] = st.column_config.NumberColumn(
+                text, help=help_text, format=f"%.{decimals_for(numbers, scale, digits=4)}f",
+                width=max(84, 8 * len(text) + 26),
+            )  # fmt: skip
+        elif column.dtype == "str":
+            shown[column.name] = [WORDS.get(str(value), str(value)) for value in values]
+            settings[column.name] = st.column_config.TextColumn(column.short, help=help_text, width=104)
+        else:
+            shown[column.name] = values.to_numpy()
+            settings[column.name] = st.column_config.NumberColumn(column.short, help=help_text, format="%d", width=72)
+    return pd.DataFrame(shown), settings
+
+
+def _file(question: Inputs, found: Found, kind: str) -> bytes:
+    """Every deployment that runs, as a file; Parquet and JSON say what they hold."""
+    table = found.table.astype({"launch": "str"})
+    about = {
+        "format": "shardscape-deployments/1", "kind": "modelled", "model": found.model.name,
+        "system": found.system.name, "num_procs": found.space.num_procs, "prompt": question.prompt,
+        "output": question.output, "time_to_first_token": question.time_to_first_token,
+        "time_per_output_token": question.time_per_output_token, "limits": question.limits,
+        "columns": {name: {"unit": by_name(name).unit, "label": by_name(name).label,
+                           "description": by_name(name).description} for name in table.columns},
+    }  # fmt: skip
+    if kind == "csv":
+        names = {name: f"{name} [{by_name(name).unit}]" if by_name(name).unit else name for name in table.columns}
+        return bytes(table.rename(columns=names).to_csv(index=False).encode())
+    if kind == "json":
+        rows = json.loads(table.to_json(orient="records"))
+        return json.dumps({"about": about, "deployments": rows}).encode()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = io.BytesIO()
+    whole = pa.Table.from_pandas(table, preserve_index=False)
+    pq.write_table(whole.replace_schema_metadata({"shardscape": json.dumps(about)}), target)
+    return target.getvalue()
+
+
+def rejected(found: Found, *, nearest: bool = True) -> None:
+    """Why deployments do not run, with their numbers, and with `nearest` what misses least."""
+    gone = found.total - found.feasible
+    st.html(markup.head("Why deployments do not run", f"{count(gone)} of {count(found.total)}"))
+    if not gone:
+        st.caption("All of them run.")
+        return
+    rows = sorted(found.rejected.items(), key=lambda item: -item[1])
+    st.dataframe(
+        pd.DataFrame({"reason": [by_code(code).label for code, _ in rows], "count": [number for _, number in rows]}),
+        hide_index=True, key="serving_reasons", alt=f"{len(rows)} reasons why deployments do not run.",
+        column_config={"reason": st.column_config.TextColumn("Because", width=240),
+                       "count": st.column_config.NumberColumn("Deployments", format="%d", width=100)},
+    )  # fmt: skip
+    for code, number in found.nearest.items() if nearest else ():
+        row = found.evaluate_ids([number]).iloc[0]
+        st.caption(f"{by_code(code).label}, nearest: {row['reason_text']}")

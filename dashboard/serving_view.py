@@ -1,0 +1,206 @@
+"""The Serving page: the best way to serve a model, what users and processors get, where the memory goes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts import markup
+from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
+from dashboard.controls import show
+from dashboard.format import count, format_value, gibibytes, percent
+from dashboard.serving_data import changes, chips, curves, explored, per_degree, title
+from dashboard.serving_inputs import WORDS, Inputs, inputs, put
+from dashboard.serving_table import deployments, rejected
+from dashboard.text import literal
+from engine.inference import Found, by_name, not_represented
+
+__all__ = ["render"]
+
+ANY_ID: Final = re.compile(r"\d{1,9}")
+
+
+def render(mode: str) -> None:
+    """Draw the page."""
+    question = inputs()
+    try:
+        found = explored(question)
+    except ValueError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    if not found.feasible:
+        _nothing(question, found, mode)
+        return
+    chosen = _chosen(found)
+    _strip(found, chosen)
+    left, right = st.columns([1.6, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
+        show(serving_frontier(curves(found), mode, selected=int(chosen["id"])), "serving_plot", on_select=_pick,
+             selection_mode="points")  # fmt: skip
+        st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        _panel(found, chosen, mode)
+    left, right = st.columns([1.6, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
+        show(serving_memory(per_degree(found), mode), "serving_memory", on_select=_pick_bar, selection_mode="points")
+        st.html(markup.legend(MEMORY))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        rejected(found)
+    deployments(question, found)
+    _remarks(found)
+
+
+def _chosen(found: Found) -> dict[str, Any]:
+    """The deployment in view: the picked one if it runs, else the best."""
+    wanted = state.url_value("serving_id", "", ANY_ID)
+    if wanted and int(wanted) < found.total:
+        row = found.evaluate_ids([int(wanted)]).iloc[0]
+        if row["status"] == "ok":
+            return {str(name): value for name, value in row.items()}
+    assert found.best is not None
+    return found.best
+
+
+def _pick() -> None:
+    _picked("serving_plot")
+
+
+def _pick_bar() -> None:
+    _picked("serving_memory")
+
+
+def _picked(key: str) -> None:
+    points = st.session_state[key].selection.points
+    if points and points[0].get("customdata"):
+        put(id=str(int(points[0]["customdata"][0])))
+
+
+def _value(row: dict[str, Any], name: str) -> str:
+    return format_value(by_name(name), row[name])
+
+
+def _strip(found: Found, row: dict[str, Any]) -> None:
+    best = found.best
+    assert best is not None
+    is_best = int(best["id"]) == int(row["id"])
+    what = "Best" if is_best else "Chosen"
+    how = f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}, {WORDS[str(row['launch'])]}; modelled"
+    st.html(markup.head(f"{what}: {title(row)}", how))
+    recorded = "at the price given" if found.price is not None else "at the recorded price"
+    if pd.isna(row["cost_per_million_tokens"]):
+        recorded = "no price is recorded"
+    slack = [
+        f"limit {format_value(by_name(name), limit)}" if limit is not None else free
+        for name, limit, free in (
+            ("time_to_first_token", found.time_to_first_token, "no queue"),
+            ("time_per_output_token", found.time_per_output_token, "no limit"),
+        )
+    ]
+    formula = {name: by_name(name).description for name in row if name not in ("reason", "status")}
+    tiles = [
+        markup.Tile("Output per GPU", _value(row, "tokens_per_s_per_processor"), "every replica full",
+                    formula=formula["tokens_per_s_per_processor"]),
+        markup.Tile("Output per user", _value(row, "tokens_per_s_per_user"), "while it generates",
+                    formula=formula["tokens_per_s_per_user"]),
+        markup.Tile("Time to first token", _value(row, "time_to_first_token"), slack[0],
+                    formula=formula["time_to_first_token"]),
+        markup.Tile("Time per output token", _value(row, "time_per_output_token"), slack[1],
+                    formula=formula["time_per_output_token"]),
+        markup.Tile("Cost per million tokens", _value(row, "cost_per_million_tokens"), recorded,
+                    formula=formula["cost_per_million_tokens"]),
+        markup.Tile("Energy per token", _value(row, "energy_per_token"), "board power",
+                    formula=formula["energy_per_token"]),
+        markup.Tile("HBM needed", gibibytes(row["memory_total"]),
+                    f"{percent(row['memory_total'] / row['memory_capacity'], 0)} of "
+                    f"{gibibytes(row['memory_capacity'])}", formula=formula["memory_total"]),
+        markup.Tile("Deployments that run", f"{found.feasible:,}", f"of {count(found.total)}"),
+    ]  # fmt: skip
+    st.html(markup.figure_strip(tiles))
+
+
+def _panel(found: Found, row: dict[str, Any], mode: str) -> None:
+    """The chosen deployment in words, and what its decode step consists of."""
+    best = found.best
+    is_best = best is not None and int(best["id"]) == int(row["id"])
+    st.html(markup.head(title(row), "most output per GPU" if is_best else f"deployment {int(row['id']):,}"))
+    st.html(markup.chips(chips(row)))
+    st.html(
+        markup.facts([
+            ("all replicas", _value(row, "tokens_per_s")), ("requests", _value(row, "requests_per_s")),
+            ("a whole request", _value(row, "request_latency")),
+        ])
+        + markup.facts([
+            ("decode step", _value(row, "decode_step_time")), ("prefill, busy", _value(row, "prefill_time")),
+            ("largest batch", f"{int(row['largest_batch']):,}"),
+        ])
+    )  # fmt: skip
+    st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
+    show(decode_step(row, mode), "serving_step")
+    st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
+    show(request_time(row, mode), "serving_request")
+    if not is_best:
+        st.button("Show the best", icon=":material/star:", key="serving_best", on_click=put, kwargs={"id": None})
+
+
+def _nothing(question: Inputs, found: Found, mode: str) -> None:
+    """Why nothing runs, what is nearest, and which changes would help."""
+    name = question.model.title or question.model.name
+    rows = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
+    told = _why(question, found, rows)
+    st.warning(f"**{literal(name)} cannot be served like this.** {literal(told)}", icon=":material/block:")
+    possible = changes(question.key, question)
+    if possible:
+        st.html(markup.head("What would help", "each of these was tried"))
+        with st.container(horizontal=True, gap="small"):
+            for position, change in enumerate(possible):
+                st.button(
+                    f"{change.words} · {change.runs:,} would run", key=f"serving_change_{position}",
+                    icon=":material/auto_fix_high:", on_click=put, kwargs=change.values,
+                )  # fmt: skip
+    else:
+        st.caption("Neither other limits, weights in 4 bits, nor 64 times the GPUs would help.")
+    near = pd.DataFrame([{**row, "label": title(row)} for row in rows.values()])
+    left, right = st.columns([1.6, 1], gap="medium")
+    if len(near):
+        with left.container(border=True, gap="xsmall"):
+            st.html(markup.head("How far off the nearest are", "memory per GPU"))
+            show(serving_memory(near, mode), "serving_memory")
+            st.html(markup.legend(MEMORY))
+    with (right if len(near) else left).container(border=True, gap="xsmall"):
+        rejected(found, nearest=False)
+
+
+def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
+    """The reasons in a sentence or two, nearest miss first."""
+    late = [code for code in rows if code != "memory"]
+    if late:
+        texts = [f"{title(rows[code])}: {rows[code]['reason_text']}" for code in late]
+        return f"{found.total:,} deployments were tried. Nearest: {' '.join(texts)}"
+    if "memory" in rows:
+        return (
+            f"None of {found.total:,} deployments fits. The least demanding, {title(rows['memory'])}: "
+            f"{rows['memory']['reason_text']}"
+        )
+    if "context_too_long" in found.rejected:
+        assert question.model.architecture is not None
+        return (
+            f"Prompt and output have {question.prompt + question.output:,} tokens; its context ends at "
+            f"{question.model.architecture.max_seq:,}."
+        )
+    return f"None of {found.total:,} deployments matches the model: {', '.join(found.rejected) or 'none is listed'}."
+
+
+def _remarks(found: Found) -> None:
+    """What the figures rest on."""
+    words = [
+        "Modelled with the rates of the calibrated cost model, which rest on training runs; no measured serving run "
+        "was used. Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one.",
+        *not_represented(found.model),
+    ]  # fmt: skip
+    st.caption(literal(" ".join(words)))

@@ -1,0 +1,248 @@
+"""The Serving page shows what the engine finds, lets marks be picked, and says what would help where nothing runs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import frame
+from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
+from dashboard.format import format_value
+from dashboard.serving_data import curves, per_degree, title
+from dashboard.serving_inputs import Inputs, model_names
+from dashboard.serving_table import _file
+from engine import inference
+from engine.inference import MEMORY_PARTS, STEP_PARTS, Found, by_name
+from tests.dashboard.pages import ROOT, figure, html
+
+QUESTION = {"num_procs": 16, "prompt": 1000, "output": 200}
+LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "16",
+        "serving_prompt": "1000", "serving_output": "200"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    return inference.explore("llama-3-70B", "h100_80g_sxm", **QUESTION)
+
+
+def run(link: Mapping[str, str] | None = None) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "serving.py"), default_timeout=60)
+    app.session_state["_url"] = dict(link or {})
+    return again(app)
+
+
+def again(app: AppTest) -> AppTest:
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def url(app: AppTest) -> dict[str, str]:
+    return dict(app.session_state["_url"])
+
+
+def listed(app: AppTest) -> pd.DataFrame:
+    """The table of deployments."""
+    (found,) = [table.value for table in app.dataframe if "id" in table.value]
+    return found
+
+
+def captions(app: AppTest) -> str:
+    return " ".join(caption.value for caption in app.caption).replace("\\", "")
+
+
+def test_the_page_is_in_the_navigation_and_about_no_scenario():
+    (entry,) = [entry for entry in frame.PAGES if entry.name == "serving"]
+    assert frame.exists("serving")
+    assert not entry.about_scenario
+
+
+def test_it_starts_with_the_scenarios_model_and_system():
+    page = run()
+    assert page.selectbox(key="_serving_model").value == "gpt3-175B"
+    assert page.selectbox(key="_serving_system").value == "h100_80g_nvl8"
+    assert "modelled" in html(page)
+
+
+def test_tiles_are_the_best_deployment(found: Found):
+    page = run(LINK)
+    best = found.best
+    assert best is not None
+    text = html(page)
+    for name in ("tokens_per_s_per_processor", "tokens_per_s_per_user", "time_to_first_token", "time_per_output_token",
+                 "cost_per_million_tokens", "energy_per_token"):  # fmt: skip
+        column = by_name(name)
+        assert format_value(column, best[name]) in text, name
+    assert f"Best: {title(best)}" in text
+    assert f"Deployments that run {found.feasible:,}, of {found.total:,}" in text
+    assert "Modelled with the rates" in captions(page)
+
+
+def test_limits_of_the_link_are_the_engines(found: Found):
+    page = run({**LINK, "serving_ttft": "100", "serving_tpot": "25.5", "serving_price": "2",
+                "serving_weight_bits": "16,8,4", "serving_launch": "graphs"})  # fmt: skip
+    expected = inference.explore(
+        "llama-3-70B", "h100_80g_sxm", **QUESTION, time_to_first_token=0.1, time_per_output_token=0.0255, price=2.0,
+        limits={"weight_bits": [16, 8, 4], "launch": "graphs"},
+    )  # fmt: skip
+    assert 0 < expected.feasible != found.feasible
+    text = html(page)
+    assert f"Deployments that run {expected.feasible:,}, of {expected.total:,}" in text
+    assert format_value(by_name("cost_per_million_tokens"), expected.best["cost_per_million_tokens"]) in text
+    assert "at the price given" in text
+
+
+def test_marks_are_the_frontiers_of_every_degree(found: Found):
+    drawn = figure(run(LINK), "serving_plot")["data"]
+    assert [trace["name"] for trace in drawn] == [f"TP {t}" for t in sorted(found.table["tensor_par"].unique())]
+    table = found.table.set_index("id")
+    ids = [point[0] for trace in drawn for point in trace["customdata"]]
+    for trace in drawn:
+        rows = table.loc[[point[0] for point in trace["customdata"]]]
+        np.testing.assert_allclose(trace["x"], rows["tokens_per_s_per_user"])
+        np.testing.assert_allclose(trace["y"], rows["tokens_per_s_per_processor"])
+        assert (np.diff(trace["y"]) < 0).all()
+        assert len(set(rows["tensor_par"])) == 1
+    assert set(found.frontier["id"]) <= set(ids)
+    sizes = {point[0]: size for trace in drawn
+             for point, size in zip(trace["customdata"], trace["marker"]["size"], strict=True)}  # fmt: skip
+    large = {number for number, size in sizes.items() if size > 4}
+    assert large == set(found.frontier["id"]) | {found.best["id"]}
+
+
+def test_a_picked_deployment_is_shown_and_the_best_comes_back(found: Found):
+    other = int(found.frontier["id"].iloc[0])
+    page = run({**LINK, "serving_id": str(other)})
+    row = found.evaluate_ids([other]).iloc[0]
+    assert f"Chosen: {title(row)}" in html(page)
+    assert format_value(by_name("time_per_output_token"), row["time_per_output_token"]) in html(page)
+    page.button(key="serving_best").click()
+    again(page)
+    assert "serving_id" not in url(page)
+    assert "Best: " in html(page)
+
+
+def test_another_question_gives_up_what_was_picked(found: Found):
+    page = run({**LINK, "serving_id": str(int(found.frontier["id"].iloc[0]))})
+    page.number_input(key="_serving_procs").set_value(8)
+    again(page)
+    assert "serving_id" not in url(page)
+    expected = inference.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 8})
+    assert f"of {expected.total:,}" in html(page)
+
+
+def test_inputs_become_part_of_the_link():
+    page = run(LINK)
+    page.number_input(key="_serving_tpot").set_value(40.0)
+    again(page)
+    assert url(page)["serving_tpot"] == "40"
+    assert "limit 40 ms" in html(page)
+    page.number_input(key="_serving_tpot").set_value(None)
+    again(page)
+    assert "serving_tpot" not in url(page)
+    page.selectbox(key="_serving_model").set_value("llama-3-8B")
+    again(page)
+    assert url(page)["serving_model"] == "llama-3-8B"
+
+
+def test_nothing_fits_and_each_change_helps():
+    link = {**LINK, "serving_model": "deepseek-v3", "serving_procs": "4"}
+    page = run(link)
+    assert "cannot be served like this" in page.warning[0].value
+    assert "GiB too much" in page.warning[0].value.replace("\\", "")
+    changes = [button for button in page.button if str(button.key).startswith("serving_change_")]
+    assert changes
+    for position in range(len(changes)):
+        page = run(link)
+        page.button(key=f"serving_change_{position}").click()
+        again(page)
+        assert not page.warning
+        assert "Best: " in html(page)
+
+
+def test_limits_that_nothing_meets_name_the_nearest():
+    page = run({**LINK, "serving_tpot": "2"})
+    nearest = inference.explore("llama-3-70B", "h100_80g_sxm", **QUESTION).table["time_per_output_token"].min()
+    told = page.warning[0].value.replace("\\", "")
+    assert f"An output token takes {1e3 * nearest:,.4g} ms, more than the limit of 2 ms" in told
+    label = page.button(key="serving_change_0").label
+    assert label.startswith(f"Allow each token {np.ceil(1e4 * nearest) / 10:g} ms")
+    page.button(key="serving_change_0").click()
+    assert "Best: " in html(again(page))
+
+
+def test_a_prompt_beyond_the_context_can_be_shortened():
+    page = run({**LINK, "serving_prompt": "9000"})
+    assert "context ends at 8,192" in page.warning[0].value.replace("\\", "")
+    page.button(key="serving_change_0").click()
+    again(page)
+    assert int(url(page)["serving_prompt"]) + int(url(page).get("serving_output", 256)) <= 8192
+    assert "Best: " in html(page)
+
+
+def test_links_full_of_nonsense_show_the_defaults():
+    page = run({"serving_model": "x", "serving_system": "<b>", "serving_procs": "0", "serving_prompt": "-1",
+                "serving_ttft": "1e9", "serving_tpot": "0.0", "serving_weight_bits": "7", "serving_id": "99999999",
+                "serving_by": "speed", "serving_launch": "graphs,magic"})  # fmt: skip
+    assert "Best: " in html(page)
+    assert page.selectbox(key="_serving_model").value == "gpt3-175B"
+
+
+def test_the_table_is_sorted_and_can_be_the_frontier_only(found: Found):
+    page = run({**LINK, "serving_by": "time_to_first_token"})
+    shown = listed(page)
+    assert shown["id"].tolist() == found.top(500, "time_to_first_token")["id"].tolist()
+    page = run({**LINK, "serving_only": "on"})
+    assert set(listed(page)["id"]) == set(found.frontier["id"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_downloads_have_every_deployment(found: Found, kind: str):
+    question = Inputs(found.model, found.system, 16, 1000, 200, None, None, None, {})
+    data = _file(question, found, kind)
+    if kind == "csv":
+        rows = pd.read_csv(io.BytesIO(data))
+        assert "time_to_first_token [s]" in rows
+    elif kind == "json":
+        document = json.loads(data)
+        assert document["about"]["kind"] == "modelled"
+        rows = pd.DataFrame(document["deployments"])
+    else:
+        table = pq.read_table(io.BytesIO(data))
+        assert json.loads(table.schema.metadata[b"shardscape"])["columns"]["memory_total"]["unit"] == "bytes"
+        rows = table.to_pandas()
+    assert rows["id"].tolist() == found.table["id"].tolist()
+
+
+def test_bars_add_up(found: Found):
+    rows = per_degree(found)
+    drawn = serving_memory(rows).figure.data
+    assert [trace.name for trace in drawn] == [kind.name for kind in MEMORY]
+    assert [kind.key for kind in MEMORY] == list(MEMORY_PARTS)
+    total = np.sum([trace.x for trace in drawn], axis=0)
+    np.testing.assert_allclose(total, rows["memory_total"] / 2**30)
+    best: dict[str, Any] = dict(found.best or {})
+    assert sum(decode_step(best).figure.data[0].x) == pytest.approx(best["decode_step_time"], rel=0.01)
+    assert sum(best[name] for name in STEP_PARTS) == pytest.approx(best["decode_step_time"])
+    assert sum(request_time(best).figure.data[0].x) == pytest.approx(best["request_latency"], rel=0.01)
+    assert "modelled" in decode_step(best).alt
+
+
+def test_names_at_the_ends_of_curves_do_not_cover_each_other(found: Found):
+    notes = serving_frontier(curves(found)).figure.layout.annotations
+    assert {note.text for note in notes} == {f"TP {t}" for t in found.table["tensor_par"].unique()}
+    assert "No deployment" in serving_frontier(curves(found).head(0)).alt
+
+
+def test_all_models_can_be_chosen():
+    names = model_names()
+    assert {"deepseek-v3", "llama-3-70B", "gpt3-175B"} <= set(names)
+    assert len(set(names)) == len(names)
