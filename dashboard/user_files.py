@@ -1,7 +1,7 @@
-"""What people keep on a server: own models and systems, and saved scenarios, as files beside the result store.
+"""What people keep on a server: own models, systems and calibrations, and saved scenarios, as files beside the store.
 
     results.duckdb          the store
-    results.user/           models/ systems/ scenarios/, one JSON document per file
+    results.user/           models/ systems/ calibrations/ scenarios/, one JSON document per file
 
 A file is written beside its place and then moved there, so that no reader ever sees half of one. File names are made
 from a hash; nothing that a person types becomes part of a path. Everything here is shared by all who use the server.
@@ -27,7 +27,7 @@ import hardware
 import models
 from dashboard.untrusted import PROBLEMS, Refused, parse, scenario_of, sentence
 from engine import Scenario
-from hardware import System
+from hardware import Calibration, System
 from models import Model
 from models.documents import shown
 
@@ -68,6 +68,7 @@ class UserFiles:
         self.folder = folder
         self._models = _Kind(self._at("models"), _model)
         self._systems = _Kind(self._at("systems"), _system)
+        self._calibrations = _Kind(self._at("calibrations"), _calibration)
         self._saved = _Kind(self._at("scenarios"), _saved)
 
     def _at(self, name: str) -> Path | None:
@@ -76,7 +77,8 @@ class UserFiles:
     @property
     def problems(self) -> tuple[str, ...]:
         """A sentence per file that could not be read."""
-        return (*self._models.problems(), *self._systems.problems(), *self._saved.problems())
+        kinds = (self._models, self._systems, self._calibrations, self._saved)
+        return tuple(problem for kind in kinds for problem in kind.problems())
 
     def models(self) -> dict[str, Model]:
         """Own models by name."""
@@ -85,6 +87,10 @@ class UserFiles:
     def systems(self) -> dict[str, System]:
         """Own systems by name."""
         return {system.name: system for system in self._systems.all().values()}
+
+    def calibrations(self) -> dict[str, Calibration]:
+        """Own calibrations by name."""
+        return {found.name: found for found in self._calibrations.all().values()}
 
     def saved(self) -> list[Saved]:
         """Saved scenarios, newest first."""
@@ -101,6 +107,11 @@ class UserFiles:
         _free(system.name, hardware.names(with_variants=True), "system")
         self._systems.write(_ident(system.name), hardware.to_document(system))
 
+    def keep_calibration(self, calibration: Calibration) -> None:
+        """Keeps a calibration under its name, in place of an own one of that name. The library's names are taken."""
+        _free(calibration.name, hardware.calibration_names(), "calibration")
+        self._calibrations.write(_ident(calibration.name), hardware.calibration_document(calibration))
+
     def drop_model(self, name: str) -> None:
         """Deletes an own model."""
         self._models.delete(_ident(name))
@@ -108,6 +119,10 @@ class UserFiles:
     def drop_system(self, name: str) -> None:
         """Deletes an own system."""
         self._systems.delete(_ident(name))
+
+    def drop_calibration(self, name: str) -> None:
+        """Deletes an own calibration."""
+        self._calibrations.delete(_ident(name))
 
     def keep(self, title: str, scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
         """Saves a scenario under a title; returns its ident."""
@@ -253,6 +268,10 @@ def _model(document: Any, where: str) -> Model:
 
 def _system(document: Any, where: str) -> System:
     return hardware.load_document(document, where)
+
+
+def _calibration(document: Any, where: str) -> Calibration:
+    return hardware.load_calibration_document(document, where)
 
 
 def _saved(document: Any, where: str) -> Saved:

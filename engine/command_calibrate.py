@@ -22,7 +22,7 @@ __all__ = ["calibrate"]
 LISTED: Final = 20
 """Refused rows that are printed; JSON has all."""
 CANDIDATES: Final = 500
-SHOWN: Final = 5
+SHOWN: Final = 8
 
 
 def calibrate(
@@ -177,8 +177,6 @@ def _print(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> Non
     write(text_table(("error [%]", "runs", "mean", "median", "p90", "bias"), rows))
     write()
     write(outcome.verdict)
-    if outcome.known:
-        write(f"{outcome.known:,} of the runs the library's calibration was fitted on too; it has seen them before.")
     if ranked is not None:
         write()
         _print_ranked(ranked)
@@ -190,10 +188,10 @@ def _print_ranked(ranked: Reranked) -> None:
     rows = [
         [f"{row['rank_after']:.0f}", f"{row['rank_before']:.0f}", f"{row['rate_before']:.4g}",
          f"{row['rate_after']:.4g}",
-         *(f"{row[name]:.0f}" for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size"))]
-        for row in ranked.table.head(SHOWN).to_dict("records")
+         *(f"{row[name]:.0f}" for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "alike"))]
+        for row in ranked.distinct.head(SHOWN).to_dict("records")
     ]  # fmt: skip
-    head = ("rank", "before", "samples/s before", "after", "TP", "PP", "DP", "microbatch")
+    head = ("rank", "before", "samples/s before", "after", "TP", "PP", "DP", "microbatch", "alike")
     write(text_table(head, rows, left=()))
     told = "The best stays the best."
     if ranked.changed:

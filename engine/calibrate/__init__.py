@@ -7,6 +7,7 @@
 >>> found = calibrate.document(outcome)  # a hardware.Calibration
 """
 
+from engine.calibrate.choice import MOST as MOST_PARAMETERS
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable
 from engine.calibrate.document import document
 from engine.calibrate.fit import Estimate, Outcome, calibrate
@@ -18,6 +19,7 @@ from engine.calibrate.template import FIELDS, template
 __all__ = [
     "FIELDS",
     "MOST_BYTES",
+    "MOST_PARAMETERS",
     "MOST_RUNS",
     "Adjustable",
     "CalibrateError",

@@ -78,17 +78,11 @@ def _fitted_on(outcome: Outcome) -> str:
 
 def _notes(outcome: Outcome) -> list[str]:
     widths = ", ".join(f"{item.about.name} {100 * item.about.spread:.0f} %" for item in outcome.estimates)
-    notes = [
+    return [
         f"Most probable values under normal priors of the logarithms around {outcome.base.name!r}, standard "
         f"deviations: {widths}; rows with an error of {100 * HUBER:.0f} %, Huber loss beyond.",
         outcome.verdict,
     ]
-    if outcome.known:
-        notes.append(
-            f"{_runs(outcome.known).capitalize()} of these the library's calibration was fitted on as well, so its "
-            "error on them is no unseen one."
-        )
-    return notes
 
 
 def _value(value: float, around: tuple[float, float], outcome: Outcome, unit: str) -> dict[str, Any]:

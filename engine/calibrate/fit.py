@@ -88,7 +88,17 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """What the fit is worth, in a sentence or two."""
+        """What the fit is worth, in two or three sentences."""
+        if not self.known:
+            return self._worth
+        many = "All" if self.known == self.rows else f"{self.known:,}"
+        return (
+            f"{self._worth} {many} of these runs the library's calibration was fitted on itself, so its error on them "
+            "is not an unseen one."
+        )
+
+    @property
+    def _worth(self) -> str:
         before, after = self.errors_before["mean"], self.errors_after["mean"]
         if self.errors_unseen is None:
             return (

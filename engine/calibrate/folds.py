@@ -110,11 +110,11 @@ def held_out(kin: Kin) -> HeldOut:
         folds = min(MOST_FOLDS, many)
         told = f"{many} configurations of {models}, in {folds} parts; another model may be further off"
         return HeldOut(_spread(kin.configuration, folds), folds, told)
-    configurations = "1 configuration" if many == 1 else f"{many} configurations"
+    few = "1 configuration" if many == 1 else f"{many} configurations"
     return HeldOut(
         np.full(len(kin.group), -1, np.int64), 0,
-        f"{configurations} of {models} are too few to leave any out; it takes {FEWEST_CONFIGURATIONS} configurations "
-        f"or {FEWEST_GROUPS} models",
+        f"{few} of {models} {'is' if many == 1 else 'are'} too few to leave any out; it takes {FEWEST_CONFIGURATIONS} "
+        f"configurations or {FEWEST_GROUPS} models",
     )  # fmt: skip
 
 

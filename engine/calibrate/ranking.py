@@ -15,6 +15,7 @@ from models import Model
 
 __all__ = ["Reranked", "rerank"]
 
+DEGREES = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
 COMPARED = 500
 """Executions, from the best, whose order is compared."""
 
@@ -36,6 +37,19 @@ class Reranked:
     def changed(self) -> bool:
         """Whether another execution is best."""
         return bool(self.table["rank_before"].iloc[0] != 1)
+
+    @property
+    def distinct(self) -> pd.DataFrame:
+        """The table with one row for all that agree in degrees and both rates, and in `alike` how many those are.
+
+        Such executions differ in choices that cost nothing here, as the interleaving of a pipeline of one stage.
+        """
+        same = [name for name in (*DEGREES, "rate_before", "rate_after") if name in self.table]
+        rows = self.table.assign(**{name: self.table[name].astype(np.float64) for name in same})
+        rates = [f"rate_{when}" for when in ("before", "after")]
+        rows[rates] = rows[rates].map(lambda rate: float(f"{rate:.10g}"))
+        alike = rows.groupby(same, sort=False, dropna=False)["rank_after"].transform("size")
+        return self.table.assign(alike=alike)[~rows.duplicated(same)].reset_index(drop=True)
 
 
 def rerank(model: Model, system: System, executions: pd.DataFrame, before: Parameters, after: Parameters) -> Reranked:

@@ -7,8 +7,8 @@ unit must be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -93,24 +93,31 @@ def check(measured: Measured, system: System, start: Parameters) -> Checked:
     word = accelerator.name if accelerator is not None else system.name
     table = runs.table.assign(hardware=word)
     mapped = map_runs(Runs(table, runs.faults), {word: system})
+    # What is expected does not depend on what was measured, however far off that is.
+    unmeasured = table.assign(step_time_s=np.nan, tokens_per_s_per_gpu=np.nan)
+    expectable = map_runs(Runs(unmeasured, runs.faults), {word: system})
+    expected = np.where(expectable.supported, step_times(expectable.case, start).step, np.nan)
+    given_time = table["step_time_s"].to_numpy(np.float64)
+    seconds = measured_seconds(replace(expectable, table=table))
+    by_rate = measured_seconds(replace(expectable, table=table.assign(step_time_s=np.nan)))
     reason, text = mapped.reason.copy(), mapped.reason_text.copy()
 
-    def refuse(code: str, tell: Callable[[int], str], first: bool = False) -> None:
-        """Refuses the rows about which there is something to tell; `first`: whatever else is wrong with them."""
+    def refuse(code: str, tell: Callable[[int], str], over: Collection[str] = ("",)) -> None:
+        """Refuses the rows about which there is something to tell, in place of the reasons `over`."""
         for row in range(len(reason)):
-            if (first or reason[row] == "") and (told := tell(row)):
+            if (not over or reason[row] in over) and (told := tell(row)):
                 reason[row], text[row] = code, told
 
-    refuse("other_hardware", lambda row: _other(given[row], system), first=True)
-    refuse("example_row", lambda row: _example(str(table["id"].iloc[row])), first=True)
-    refuse("no_measurement", lambda row: _failed(str(table["status"].iloc[row])), first=True)
-    seconds = measured_seconds(mapped)
+    refuse("other_hardware", lambda row: _other(given[row], system), over=())
+    refuse("example_row", lambda row: _example(str(table["id"].iloc[row])), over=())
+    refuse("no_measurement", lambda row: _failed(str(table["status"].iloc[row])), over=())
     refuse("missing_field", lambda row: "" if seconds[row] == seconds[row] else _unmeasured(measured.remarks[row]))
-    expected = np.where(mapped.supported, step_times(mapped.case, start).step, np.nan)
-    rates = _seconds_by_rate(mapped)
-    refuse("contradiction", lambda row: _contradiction(float(seconds[row]), float(rates[row])))
-    by_rate = table["step_time_s"].isna().to_numpy(bool)
-    refuse("wrong_unit", lambda row: _wrong_unit(float(seconds[row]), float(expected[row]), bool(by_rate[row])))
+    refuse("contradiction", lambda row: _contradiction(float(given_time[row]), float(by_rate[row])))
+    refuse(
+        "wrong_unit",
+        lambda row: _wrong_unit(float(seconds[row]), float(expected[row]), bool(np.isnan(given_time[row]))),
+        over=("", "implausible_measurement"),
+    )
     return Checked(
         system, mapped, measured.labels, measured.remarks, seconds, expected, reason, text, _missing(table)
     )
@@ -148,16 +155,6 @@ def _unmeasured(remark: str) -> str:
     return f"{remark}." if remark.startswith("The log has no line") else (
         "Not given: step_time_s, nor tokens_per_s_per_gpu."
     )  # fmt: skip
-
-
-def _seconds_by_rate(mapped: Mapped) -> Floats:
-    """Seconds per step by the tokens per second of each row, NaN where not given [rows]."""
-    case = mapped.case
-    rate = mapped.table["tokens_per_s_per_gpu"].to_numpy(np.float64)
-    found: Floats = np.where(
-        mapped.supported, case.layout.batch_size * case.model.seq_size / case.processors / rate, np.nan
-    )
-    return found
 
 
 def _contradiction(seconds: float, by_rate: float) -> str:

@@ -1,0 +1,142 @@
+"""Measured runs of people and examples, and the calibrations fitted to them, computed once per content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import streamlit as st
+
+import hardware
+from dashboard.server import user_files
+from dashboard.untrusted import Refused, sentence
+from engine import calibrate
+from engine.calibrate import CalibrateError, Checked, Measured, Outcome
+from engine.calibrated import parameters_of
+from engine.calibrated.systems import calibrated, system_named
+from engine.validation.errors import source_family
+from engine.validation.reading import Runs, library_runs
+from engine.validation.selection import defective, headline
+from hardware import Calibration, System
+
+__all__ = [
+    "MOST_BYTES", "Example", "Prepared", "bases", "examples", "outcome_of", "prepared_example", "prepared_upload",
+    "systems",
+]  # fmt: skip
+
+MOST_BYTES: Final = 10_000_000
+"""Largest upload, all files together [bytes]."""
+FEWEST_EXAMPLES: Final = 4
+"""Runs that an example set has at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Published runs of one source on one accelerator."""
+
+    label: str
+    system: str
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Runs that were read and checked. Shared by sessions: nobody may change the tables. `key` tells contents apart."""
+
+    key: str
+    checked: Checked
+    base: Calibration
+    is_example: bool
+
+
+@st.cache_data(show_spinner=False, max_entries=1)
+def examples() -> dict[str, Example]:
+    """Sets of the package's runs that can be calibrated with, by key."""
+    table = library_runs().table
+    family = source_family(table["source"])
+    keep = headline(table) & ~defective(table)
+    found: dict[str, Example] = {}
+    for (source, accelerator), group in table[keep].groupby([family[keep], table["hardware"][keep]], sort=True):
+        system = system_named(str(accelerator))
+        if system is not None and calibrated(system) and len(group) >= FEWEST_EXAMPLES:
+            key = hashlib.sha256(f"{source}|{accelerator}".encode()).hexdigest()[:8]
+            label = f"{source}, {accelerator} ({len(group):,})"
+            found[key] = Example(label, system.name, tuple(int(row) for row in group.index))
+    return dict(sorted(found.items(), key=lambda item: ("torchtitan" not in item[1].label, item[1].label)))
+
+
+def systems() -> dict[str, System]:
+    """Systems that runs may be of: the library's with an accelerator, and own ones, by name."""
+    library = {name: hardware.load(name) for name in hardware.names()}
+    known = {name: system for name, system in library.items() if system.accelerator is not None}
+    return known | dict(sorted(user_files().systems().items()))
+
+
+def bases() -> dict[str, Calibration]:
+    """Calibrations that a fit may start from, by name: the library's, and own ones."""
+    return {"global": hardware.load_calibration("global")} | user_files().calibrations()
+
+
+def prepared_example(key: str, base: Calibration) -> Prepared:
+    """The runs of an example."""
+    return _example(key, _mark(base), base)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _example(key: str, mark: str, _base: Calibration) -> Prepared:
+    example, runs = examples()[key], library_runs()
+    index = np.array(example.rows)
+    taken = Runs(runs.table.iloc[index].reset_index(drop=True), runs.faults[index])
+    labels = tuple(f"row {row + 1}" for row in range(len(index)))
+    checked = calibrate.check(
+        Measured(taken, labels, ("",) * len(index)), hardware.load(example.system), parameters_of(_base)
+    )
+    return Prepared(f"{key}-{mark}", checked, _base, True)
+
+
+def prepared_upload(
+    contents: Mapping[str, bytes], system: System, given: Mapping[str, str], base: Calibration
+) -> Prepared:
+    """The runs of uploaded files. Raises `Refused` with one sentence."""
+    size = sum(map(len, contents.values()))
+    if size > MOST_BYTES:
+        raise Refused(f"The files have {size / 1e6:,.1f} MB; up to {MOST_BYTES / 1e6:,.0f} MB are read at once.")
+    digest = hashlib.sha256()
+    for name, content in contents.items():
+        digest.update(f"{len(name)} {name} {len(content)} ".encode("utf-8", "replace") + content)
+    digest.update(json.dumps([hardware.to_document(system), dict(given)], sort_keys=True).encode())
+    try:
+        return _upload(digest.hexdigest()[:16], _mark(base), dict(contents), system, dict(given), base)
+    except CalibrateError as problem:
+        raise Refused(sentence(problem)) from None
+
+
+@st.cache_resource(show_spinner="Reading the runs", max_entries=12)
+def _upload(
+    key: str, mark: str, _contents: dict[str, bytes], _system: System, _given: dict[str, str], _base: Calibration
+) -> Prepared:
+    measured = calibrate.read_contents(_contents, _given)
+    return Prepared(f"{key}-{mark}", calibrate.check(measured, _system, parameters_of(_base)), _base, False)
+
+
+def _mark(base: Calibration) -> str:
+    """What tells calibrations apart that may have the same name."""
+    document = json.dumps(hardware.calibration_document(base), sort_keys=True)
+    return hashlib.sha256(document.encode()).hexdigest()[:12]
+
+
+def outcome_of(prepared: Prepared, names: tuple[str, ...] | None) -> Outcome:
+    """The fit of some parameters, or of those that the runs suggest. Raises `Refused` with one sentence."""
+    try:
+        return _outcome(prepared.key, names, prepared)
+    except (CalibrateError, hardware.CalibrationFileError) as problem:
+        raise Refused(sentence(problem)) from None
+
+
+@st.cache_resource(show_spinner="Fitting the parameters", max_entries=48)
+def _outcome(key: str, names: tuple[str, ...] | None, _prepared: Prepared) -> Outcome:
+    return calibrate.calibrate(_prepared.checked, names, _prepared.base)

@@ -1,0 +1,171 @@
+"""Tables of the Calibrate page: every run with what became of it, the parameters, executions in their new order."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts import markup
+from dashboard.charts.calibration import Moved
+from dashboard.charts.template import degrees
+from dashboard.format import format_value, percent, plain, signed_percent
+from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
+from engine.calibrated import Parameters
+from engine.columns import by_name
+
+__all__ = ["moved", "offered", "order", "parameters", "runs", "template_fields"]
+
+LISTED: Final = 1_000
+ORDERED: Final = 50
+SHORT: Final = 9
+"""Rows up to which the table of runs is shown whole."""
+
+
+def _number(label: str, form: str, width: int, help_text: str = "") -> Any:
+    return st.column_config.NumberColumn(label, format=form, width=width, help=help_text or None)
+
+
+def runs(checked: Checked, outcome: Outcome | None) -> None:
+    """Every run: whether it is used, else why not; what it lacks and what was assumed for it."""
+    accepted = checked.accepted
+    refused = int((~accepted).sum())
+    many = f"{len(accepted):,} run{'s' if len(accepted) != 1 else ''}"
+    st.html(markup.head("Which runs are used", f"{many}, {refused:,} refused" if refused else f"{many}, none refused"))
+    nothing = np.full(len(accepted), np.nan)
+    before = nothing if outcome is None else outcome.predicted_before / checked.measured - 1
+    after = nothing if outcome is None else outcome.predicted_unseen / checked.measured - 1
+    fitted = nothing if outcome is None else outcome.predicted_after / checked.measured - 1
+    why = [
+        str(checked.reason_text[row]) if not accepted[row] else str(checked.remarks[row])
+        for row in range(len(accepted))
+    ]
+    shown = pd.DataFrame(
+        {
+            "run": list(checked.labels),
+            "used": np.where(accepted, "used", "refused"),
+            "why": why,
+            "missing": [", ".join(names) for names in checked.missing],
+            "model": checked.table["model"].where(checked.table["model"] != "", checked.table["id"]),
+            "measured": checked.measured,
+            "before": 100 * before,
+            "after": 100 * after,
+            "fitted": 100 * fitted,
+            "assumed": np.where(accepted, checked.mapped.assumptions, ""),
+        }
+    )
+    empty = [name for name in ("why", "missing", "assumed") if (shown[name] == "").all()]
+    shown = shown.drop(columns=[*empty, *(name for name in ("before", "after", "fitted") if shown[name].isna().all())])
+    # Refused runs come first: they are what a person has to mend.
+    shown = shown.iloc[np.argsort(accepted, kind="stable")]
+    st.dataframe(
+        shown.head(LISTED), hide_index=True, key="calibrate_runs", height="content" if len(shown) <= SHORT else 360,
+        placeholder="–",
+        alt=f"{many}, {refused:,} of them refused, with the reason of each.",
+        column_config={
+            "run": st.column_config.TextColumn("Run", width=110, help="Row below the header, from 1; or the log"),
+            "used": st.column_config.TextColumn("Used", width=70),
+            "why": st.column_config.TextColumn("Why not, or how it was read", width=420),
+            "missing": st.column_config.TextColumn("Missing", width=130, help="Needed fields that the run lacks"),
+            "model": st.column_config.TextColumn("Model", width=150),
+            "measured": _number("Measured, s", "%.3f", 94),
+            "before": _number("Before, %", "%+.1f", 80, "Predicted over measured, before the fit"),
+            "after": _number("Unseen, %", "%+.1f", 84, "Predicted over measured, by a fit that left the run out"),
+            "fitted": _number("Fitted, %", "%+.1f", 80, "Predicted over measured, by the fit to all runs"),
+            "assumed": st.column_config.TextColumn("Assumed", width=240, help="What the run does not say"),
+        },
+    )  # fmt: skip
+    if len(shown) > LISTED:
+        st.caption(f"The first {LISTED:,} of {len(shown):,}, refused ones first.")
+
+
+def _value(value: float, unit: str) -> str:
+    return format_value("total_time", value) if unit == "s" else plain(value)
+
+
+def moved(estimates: tuple[Estimate, ...]) -> list[Moved]:
+    """Estimates as the chart takes them."""
+    return [
+        Moved(
+            item.about.label, item.value / item.prior,
+            (item.prior_range[0] / item.prior, item.prior_range[1] / item.prior),
+            (item.value_range[0] / item.prior, item.value_range[1] / item.prior),
+            f"{_value(item.prior, item.about.unit)} before, {_value(item.value, item.about.unit)} after",
+        )
+        for item in estimates
+    ]  # fmt: skip
+
+
+def parameters(outcome: Outcome) -> None:
+    """What the fit did to each parameter."""
+    rows = [
+        {
+            "parameter": item.about.label,
+            "before": _value(item.prior, item.about.unit),
+            "after": _value(item.value, item.about.unit),
+            "change": signed_percent(item.value / item.prior - 1),
+            "range": " to ".join(_value(end, item.about.unit) for end in item.value_range),
+            "learned": percent(item.learned, 0),
+            "meaning": item.about.meaning,
+        }
+        for item in outcome.estimates
+    ]
+    texts = {
+        "parameter": ("Parameter", 160, None), "before": ("Before", 74, "The calibration that the fit starts from"),
+        "after": ("After", 74, None), "change": ("Change", 70, None),
+        "range": ("90 % range", 130, "Holds the value with 90 % probability, if errors are independent"),
+        "learned": ("From runs", 76, "Share of the uncertainty beforehand that the runs took away"),
+        "meaning": ("What it is", 300, None),
+    }  # fmt: skip
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, key="calibrate_values", height="content",
+        alt=f"{len(rows)} fitted parameters, before and after.",
+        column_config={name: st.column_config.TextColumn(label, width=width, help=told)
+                       for name, (label, width, told) in texts.items()},
+    )  # fmt: skip
+
+
+def order(ranked: Reranked) -> None:
+    """The best executions in their new order."""
+    table = ranked.distinct.head(ORDERED)
+    shown = pd.DataFrame(
+        {
+            "rank": table["rank_after"], "was": table["rank_before"],
+            "execution": [degrees(row["tensor_par"], row["pipeline_par"], row["data_par"])
+                          for row in table.to_dict("records")],
+            "microbatch": table["microbatch_size"], "before": table["rate_before"], "after": table["rate_after"],
+            "step_before": table["step_before"], "step": table["step_after"], "alike": table["alike"],
+        }
+    )  # fmt: skip
+    rate = by_name("sample_rate").label
+    st.dataframe(
+        shown, hide_index=True, key="calibrate_order", height=260,
+        alt=f"The best {len(shown)} executions by the new calibration, with their rank before.",
+        column_config={
+            "rank": _number("Rank", "%d", 60), "was": _number("Was", "%d", 60, "Rank before the fit"),
+            "execution": st.column_config.TextColumn("Execution", width=200),
+            "microbatch": _number("Microbatch", "%d", 90),
+            "before": _number("Before, 1/s", "%.4g", 96, f"{rate} before the fit"),
+            "after": _number("After, 1/s", "%.4g", 96, f"{rate} after the fit"),
+            "step_before": _number("Step before, s", "%.4g", 110),
+            "step": _number("Step after, s", "%.4g", 110),
+            "alike": _number("Alike", "%d", 70, "Executions of these degrees with the same rates, shown as one"),
+        },
+    )  # fmt: skip
+
+
+def template_fields(fields: dict[str, str]) -> None:
+    """What each column of the template is."""
+    st.dataframe(
+        pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}), hide_index=True, height=240,
+        key="calibrate_fields", alt=f"{len(fields)} fields of a run, and what each is.",
+        column_config={"field": st.column_config.TextColumn("Field", width=150),
+                       "meaning": st.column_config.TextColumn("What it is", width=380)},
+    )  # fmt: skip
+
+
+def offered(checked: Checked, start: Parameters) -> dict[str, str]:
+    """Names and labels of the parameters that may be chosen."""
+    return {name: one.label for name, one in adjustable(checked.system, start).items()}

@@ -1,0 +1,201 @@
+"""The Calibrate page: measured runs in, a calibration of the system out, and what it changes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard import calibrate_data as data
+from dashboard import calibrate_tables as tables
+from dashboard import state
+from dashboard.calibrate_rank import ranking
+from dashboard.calibrate_use import offer
+from dashboard.charts import markup
+from dashboard.charts.calibration import before_and_after, parameters_moved
+from dashboard.controls import choose, show
+from dashboard.format import signed_percent
+from dashboard.text import literal
+from dashboard.untrusted import Refused, sentence
+from engine import calibrate
+from engine.calibrate import CalibrateError, Outcome
+from engine.calibrated import parameters_of
+from hardware import CalibrationFileError
+
+__all__ = ["render"]
+
+MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
+UNSEEN: Final = "left out of the fit"
+FITTED: Final = "the fitted runs"
+_NAMES: Final = re.compile(r"[a-z0-9_]+(?:-[a-z0-9_]+){0,5}")
+
+
+def render(mode: str) -> None:
+    """Draw the page."""
+    bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
+    try:
+        prepared = _prepared(bar)
+    except Refused as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    names = _parameters(prepared, bar)
+    outcome: Outcome | None = None
+    if prepared.checked.accepted.any():
+        try:
+            outcome = data.outcome_of(prepared, names)
+        except Refused as problem:
+            st.error(literal(str(problem)), icon=":material/error:")
+    _strip(prepared, outcome)
+    if outcome is None:
+        st.warning("None of these runs can be used, so nothing is fitted; the table says why.", icon=":material/rule:")
+        tables.runs(prepared.checked, None)
+        return
+    _verdict(outcome, prepared)
+    left, right = st.columns([1.45, 1], gap="medium")
+    with left:
+        st.html(markup.head("Predicted against measured, before and after", "step time; one line per run"))
+        after = UNSEEN if outcome.errors_unseen is not None else FITTED
+        show(before_and_after(_rows(outcome), after, mode), "calibrate_errors")
+    with right.container(border=True, gap="xsmall"):
+        st.html(markup.head("What the fit changes", "90 % ranges, over the value before"))
+        show(parameters_moved(tables.moved(outcome.estimates), mode), "calibrate_moved")
+        offer(outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
+    tables.parameters(outcome)
+    tables.runs(prepared.checked, outcome)
+    ranking(outcome)
+
+
+def _prepared(bar: Any) -> data.Prepared:
+    """The runs: uploaded ones, else an example's; draws what chooses them. Raises `Refused`."""
+    examples, systems, bases = data.examples(), data.systems(), data.bases()
+    with bar.popover("Bring runs", icon=":material/upload_file:", help="Measured runs of your own cluster."):
+        files, given = _upload()
+    with bar:
+        if files:
+            now = state.current_scenario().system.name
+            options = {name: name for name in sorted(systems)}
+            name = choose("System of the runs", options, "calibrate_system", width=230,
+                          default=now if now in options else "h100_80g_sxm")  # fmt: skip
+        else:
+            labels = {key: example.label for key, example in examples.items()}
+            key = choose("Example runs, published", labels, "calibrate_example", width=430)
+        start = choose(
+            "Start from", {name: name for name in bases}, "calibrate_base", width=190,
+            help="The calibration whose values the fit starts from; it leaves them for a reason only.",
+        )  # fmt: skip
+    base = bases[start]
+    try:
+        parameters_of(base)
+        if not files:
+            return data.prepared_example(key, base)
+        fields = calibrate.parse_given(given.replace(",", " ").split())
+    except (CalibrateError, CalibrationFileError) as problem:
+        raise Refused(sentence(problem)) from None
+    contents = {f"{place} {file.name}" if len(files) > 1 else file.name: file.getvalue()
+                for place, file in enumerate(files, 1)}  # fmt: skip
+    return data.prepared_upload(contents, systems[name], fields, base)
+
+
+def _upload() -> tuple[list[Any], str]:
+    """The uploaded files and what is to fill gaps; draws the template and the upload."""
+    st.caption(
+        f"A CSV file with the columns of the template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan "
+        f"with the arguments that they print, one run per log; up to {MOST_MEGABYTES} MB and "
+        f"{calibrate.MOST_RUNS:,} runs. Files stay on this server while this page is open."
+    )
+    st.download_button(
+        "Template", calibrate.template(), file_name="runs-template.csv", mime="text/csv", key="calibrate_template",
+        icon=":material/download:", help="A table to fill in: a header and one example row.",
+    )  # fmt: skip
+    files = st.file_uploader(
+        "Measured runs", type=["csv", "log", "txt", "out"], accept_multiple_files=True, key="calibrate_upload",
+        max_upload_size=MOST_MEGABYTES,
+    )  # fmt: skip
+    given = st.text_input(
+        "Where a run does not say", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
+        help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
+    )  # fmt: skip
+    tables.template_fields(dict(calibrate.FIELDS))
+    return list(files or []), str(given or "")
+
+
+def _parameters(prepared: data.Prepared, bar: Any) -> tuple[str, ...] | None:
+    """The parameters to fit; None for those that the runs suggest."""
+    labels = tables.offered(prepared.checked, parameters_of(prepared.base))
+    chosen = state.url_value("calibrate_parameters", "", _NAMES)
+    known = tuple(name for name in chosen.split("-") if name in labels)
+    key = f"_calibrate_parameters_{prepared.checked.system.name}"
+    st.session_state[key] = list(known)
+
+    def changed() -> None:
+        state.set_url_value("calibrate_parameters", "-".join(st.session_state[key]) or None)
+
+    with bar:
+        st.multiselect(
+            "Parameters to fit", list(labels), format_func=lambda name: labels[name], key=key, on_change=changed,
+            placeholder="those that the runs tell most about", max_selections=calibrate.MOST_PARAMETERS, width=420,
+            help="One to six; left empty, the three to six that these runs tell most about.",
+        )  # fmt: skip
+    return known or None
+
+
+def _strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
+    """The headline figures."""
+    checked = prepared.checked
+    refused = int((~checked.accepted).sum())
+    used = f"{int(checked.accepted.sum()):,} of {len(checked.labels):,}"
+    tiles = [markup.Tile("Runs used", used, f"{refused:,} refused" if refused else "none refused")]
+    if outcome is not None:
+        before, unseen, fitted = outcome.errors_before, outcome.errors_unseen, outcome.errors_after
+        seen = "the library has seen them" if outcome.known else "not fitted"
+        tone = "" if outcome.helps is None else "better" if outcome.helps else "worse"
+        tiles += [
+            markup.Tile("Mean error before", f"{before['mean']:.1f} %", seen,
+                        formula="mean of |predicted / measured − 1|"),
+            markup.Tile("Mean error, unseen", "–" if unseen is None else f"{unseen['mean']:.1f} %",
+                        "too few runs" if unseen is None else f"{outcome.held_out.folds} parts left out by turns", tone,
+                        formula="each run predicted by a fit that left it out"),
+            markup.Tile("Mean error, fitted", f"{fitted['mean']:.1f} %", "runs that it was fitted to"),
+            markup.Tile("Bias before", signed_percent(before["bias"] / 100), "of the step time, median"),
+            markup.Tile("Bias, unseen" if unseen is not None else "Bias, fitted",
+                        signed_percent((unseen or fitted)["bias"] / 100), "of the step time, median"),
+            markup.Tile("Parameters fitted", f"{len(outcome.estimates)}", f"{outcome.configurations:,} configurations"),
+        ]  # fmt: skip
+    st.html(markup.figure_strip(tiles))
+
+
+def _verdict(outcome: Outcome, prepared: data.Prepared) -> None:
+    """What the fit is worth, and what to know about it."""
+    told = literal(outcome.verdict)
+    if outcome.helps is None:
+        st.info(told, icon=":material/info:")
+    elif outcome.helps:
+        st.caption(told)
+    else:
+        st.warning(told, icon=":material/warning:")
+    if not prepared.checked.accepted.all():
+        refused = np.flatnonzero(~prepared.checked.accepted)
+        checked = prepared.checked
+        first = "; ".join(f"{checked.labels[row]}: {checked.reason_text[row]}" for row in refused[:2])
+        more = f" and {len(refused) - 2:,} more in the table below." if len(refused) > 2 else ""
+        many = "1 run is refused." if len(refused) == 1 else f"{len(refused):,} runs are refused."
+        st.warning(f"{many} {literal(first[:500])}{more}", icon=":material/rule:")
+
+
+def _rows(outcome: Outcome) -> pd.DataFrame:
+    """Accepted runs as the chart takes them."""
+    checked = outcome.checked
+    accepted = checked.accepted
+    after = outcome.predicted_after if outcome.errors_unseen is None else outcome.predicted_unseen
+    rows = pd.DataFrame(
+        {
+            "row": np.arange(1, len(accepted) + 1), "label": list(checked.labels), "model": checked.table["model"],
+            "measured": checked.measured, "before": outcome.predicted_before / checked.measured - 1,
+            "after": after / checked.measured - 1,
+        }
+    )  # fmt: skip
+    found: pd.DataFrame = rows[accepted].reset_index(drop=True)
+    return found

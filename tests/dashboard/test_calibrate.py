@@ -1,0 +1,296 @@
+"""The Calibrate page shows what the engine fits, says what is wrong with each run, and takes strangers' files apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import engine
+import hardware
+from dashboard import calibrate_data, frame
+from dashboard.calibrate_rank import reranked
+from dashboard.charts.calibration import Moved, before_and_after, parameters_moved
+from dashboard.untrusted import Refused
+from dashboard.user_files import UserFiles
+from engine import calibrate
+from engine.calibrated import library_calibration, parameters
+from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
+from tests.calibrate.test_reading import megatron
+from tests.dashboard.pages import ROOT, SMALL, figure, html
+
+TRUTH = parameters().model_copy(update={"sustained_hopper": 0.58})
+SYSTEM = {"calibrate_system": "h100_80g_sxm"}
+
+
+class File:
+    """What Streamlit gives for an uploaded file."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.name = name
+        self._content = content
+
+    def getvalue(self) -> bytes:
+        return self._content
+
+
+@pytest.fixture(autouse=True)
+def own_files(tmp_path: Path) -> Iterator[UserFiles]:
+    """User files of their own for every test."""
+    kept = UserFiles(tmp_path / "user")
+    names = ("dashboard.calibrate_data.user_files", "dashboard.calibrate_use.user_files")
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(patch(name, return_value=kept))
+        yield kept
+
+
+def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), given: str = "") -> AppTest:
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "calibrate.py"), default_timeout=90)
+    app.session_state["_url"] = dict(link or {})
+    return again(app, files, given)
+
+
+def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTest:
+    with (
+        patch("dashboard.calibrate_view._upload", return_value=(list(files), given)),
+        patch("dashboard.frame.exists", return_value=False),
+    ):
+        app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def said(page: AppTest) -> str:
+    parts = [*page.caption, *page.info, *page.warning, *page.error]
+    return " ".join(part.value for part in parts).replace("\\", "")
+
+
+def shown_in(page: AppTest, column: str) -> pd.DataFrame:
+    """The one table of the page that has a column."""
+    (found,) = [table.value for table in page.dataframe if column in table.value]
+    return found
+
+
+def content(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False).encode()
+
+
+def test_the_page_is_in_the_navigation_between_validation_and_library() -> None:
+    names = [entry.name for entry in frame.PAGES]
+    assert names[names.index("calibrate") - 1] == "validation"
+    assert names[names.index("calibrate") + 1] == "library"
+    (entry,) = [entry for entry in frame.PAGES if entry.name == "calibrate"]
+    assert frame.exists("calibrate")
+    assert not entry.about_scenario
+
+
+def test_uploaded_runs_are_fitted_as_the_engine_does() -> None:
+    table = timed(plans(), TRUTH)
+    page = run(SYSTEM, (File("runs.csv", content(table)),))
+    expected = calibrate.calibrate(checked(table))
+    assert expected.errors_unseen is not None
+    text = html(page)
+    assert f"Runs used {len(table)} of {len(table)}" in text
+    assert f"Mean error before {expected.errors_before['mean']:.1f} %" in text
+    assert f"Mean error, unseen {expected.errors_unseen['mean']:.1f} %" in text
+    assert f"Mean error, fitted {expected.errors_after['mean']:.1f} %" in text
+    assert expected.verdict in said(page)
+    values = shown_in(page, "learned")
+    assert len(values) == len(expected.estimates)
+    drawn = figure(page, "calibrate_errors")["data"]
+    before, after = drawn[1], drawn[2]
+    order = np.argsort(before["x"])
+    np.testing.assert_allclose(np.sort(before["x"]), np.sort(table["step_time_s"]), rtol=1e-6)
+    wanted = 100 * (expected.predicted_before / table["step_time_s"] - 1).to_numpy()
+    np.testing.assert_allclose(np.array(before["y"])[order], wanted[np.argsort(table["step_time_s"])], atol=1e-6)
+    wanted = 100 * (expected.predicted_unseen / table["step_time_s"] - 1).to_numpy()
+    np.testing.assert_allclose(np.array(after["y"])[order], wanted[np.argsort(table["step_time_s"])], atol=1e-6)
+    assert after["name"] == "left out of the fit"
+
+
+def test_bad_rows_are_told_by_row_and_come_first() -> None:
+    table = timed(plans(), TRUTH).astype(object)
+    table.loc[3, "step_time_s"] = -2
+    table.loc[5, "num_gpus"] = 12
+    table.loc[7, "vocab"] = ""
+    table.loc[7, "model"] = "<img src=x onerror=alert(1)>"
+    page = run({**SYSTEM, "calibrate_parameters": "sustained_hopper"}, (File("runs.csv", content(table)),))
+    rows = shown_in(page, "used")
+    assert rows["run"].tolist()[:4] == ["row 4", "row 6", "row 8", "row 1"]
+    assert rows["used"].tolist()[:4] == ["refused", "refused", "refused", "used"]
+    assert "step_time_s is -2" in rows["why"].iloc[0]
+    assert rows["missing"].iloc[2] == "vocab"
+    assert "3 runs are refused. row 4: step_time_s is -2" in said(page)
+    assert "<img" not in html(page)
+    assert len(shown_in(page, "learned")) == 1
+
+
+def test_a_log_is_fitted_once_what_it_lacks_is_given() -> None:
+    log = File("run.log", megatron([4_300.0] * 10).replace("new size", "size now").encode())
+    page = run(SYSTEM, (log,))
+    assert "None of these runs can be used" in said(page)
+    assert "vocab" in shown_in(page, "used")["missing"].iloc[0]
+    page = run(SYSTEM, (log,), "vocab=128256")
+    assert "Runs used 1 of 1" in html(page)
+    assert "too few" in said(page)
+    assert figure(page, "calibrate_errors")["data"][2]["name"] == "the fitted runs"
+    page = run(SYSTEM, (log,), "wheels=4")
+    assert "gives no field of a run" in said(page)
+
+
+def test_examples_are_published_runs_and_say_that_the_library_knows_them() -> None:
+    examples = calibrate_data.examples()
+    assert len(examples) > 10
+    page = run()
+    assert "torchtitan" in next(iter(examples.values())).label
+    assert "the library's calibration was fitted on itself" in said(page)
+    assert "goes from 1" in said(page)
+    for key, example in examples.items():
+        prepared = calibrate_data.prepared_example(key, library_calibration())
+        assert prepared.checked.accepted.sum() >= 3, example.label
+
+
+def test_parameters_may_be_chosen_and_nonsense_in_a_link_is_not() -> None:
+    table = timed(plans(), TRUTH)
+    page = run({**SYSTEM, "calibrate_parameters": "launch-attention"}, (File("runs.csv", content(table)),))
+    chosen = shown_in(page, "learned")["parameter"].tolist()
+    assert chosen == ["Host time per kernel", "Attention rate"]
+    for link in ({"calibrate_parameters": "speed"}, {"calibrate_parameters": "%"}, {"calibrate_system": "abacus"},
+                 {"calibrate_example": "../.."}, {"calibrate_base": "x"}):  # fmt: skip
+        page = run({**SYSTEM, **link}, (File("runs.csv", content(table)),))
+        assert len(shown_in(page, "used")) == len(table)
+
+
+def test_a_fit_is_kept_used_and_given_up(own_files: UserFiles) -> None:
+    files = (File("runs.csv", content(timed(plans(), TRUTH))),)
+    page = run(SYSTEM, files)
+    name = page.text_input[0].value
+    page.text_input[0].set_value("our <b>cluster</b>")
+    page = again(page, files)
+    page.button(key="calibrate_keep").click()
+    page = again(page, files)
+    kept = own_files.calibrations()
+    assert list(kept) == ["our <b>cluster</b>"]
+    assert name.startswith("h100_80g_sxm-")
+    found = kept["our <b>cluster</b>"]
+    assert found.system == "h100_80g_sxm"
+    assert found.parameters["sustained_hopper"].value == pytest.approx(
+        calibrate.calibrate(checked(timed(plans(), TRUTH))).after.sustained_hopper, rel=1e-4
+    )
+    page.button(key="calibrate_use").click()
+    page = again(page, files)
+    assert page.session_state["_calibration_in_use"] == found
+    assert "In use: **our <b>cluster</b>**" in said(page)
+    page.button(key="calibrate_drop").click()
+    page = again(page, files)
+    assert "_calibration_in_use" not in page.session_state
+    # A kept one may be started from.
+    page = run({**SYSTEM, "calibrate_base": "our <b>cluster</b>"}, files)
+    assert "our <b>cluster</b>" in page.selectbox[1].value
+
+
+def test_kept_calibrations_are_checked_and_library_names_are_taken(own_files: UserFiles) -> None:
+    with pytest.raises(Refused, match="library has a calibration"):
+        own_files.keep_calibration(library_calibration())
+    mine = library_calibration().model_copy(update={"name": "mine"})
+    own_files.keep_calibration(mine)
+    assert own_files.calibrations() == {"mine": mine}
+    assert own_files.folder is not None
+    (path,) = (own_files.folder / "calibrations").iterdir()
+    document = json.loads(path.read_text())
+    document["parameters"]["launch"]["value"] = "fast"
+    path.write_text(json.dumps(document))
+    assert own_files.calibrations() == {}
+    (problem,) = own_files.problems
+    assert "launch" in problem
+    own_files.drop_calibration("mine")
+    assert own_files.problems == ()
+
+
+def test_a_kept_calibration_of_another_cost_model_is_a_sentence(own_files: UserFiles) -> None:
+    document = hardware.calibration_document(library_calibration())
+    del document["parameters"]["launch"]
+    own_files.keep_calibration(hardware.load_calibration_document({**document, "name": "old"}))
+    page = run({**SYSTEM, "calibrate_base": "old"}, (File("runs.csv", content(timed(plans(), TRUTH))),))
+    assert "launch" in said(page)
+
+
+def test_a_scenario_is_ranked_again_by_the_fit() -> None:
+    exploration = engine.explore("gpt3-13B", "h100_80g_sxm", **{**SMALL, "datatype": "bfloat16"})
+    files = (File("runs.csv", content(timed(plans(), TRUTH))),)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "calibrate.py"), default_timeout=90)
+    app.session_state["_url"] = {**SYSTEM, "calibrate_rank": "on"}
+    with (
+        patch("dashboard.state.require_exploration", return_value=exploration),
+        patch("dashboard.state.current_scenario", return_value=exploration.scenario),
+    ):
+        page = again(app, files)
+    shown = shown_in(page, "alike")
+    assert shown["rank"].is_monotonic_increasing
+    assert shown["rank"].iloc[0] == 1
+    assert shown["after"].is_monotonic_decreasing
+    assert (shown["after"] < shown["before"]).all()  # the machine of the runs is slower than the library's
+    expected = reranked(exploration, calibrate.calibrate(checked(timed(plans(), TRUTH))))
+    assert shown["after"].iloc[0] == pytest.approx(expected.table["rate_after"].iloc[0])
+    assert "Kendall's tau" in said(page)
+
+
+def test_a_scenario_on_another_machine_is_not_ranked() -> None:
+    page = run()  # A100; the default scenario is on H100
+    assert "choose that system in the scenario" in said(page)
+
+
+HOSTILE = [
+    (b"", "is empty"),
+    (bytes(range(256)) * 99, "not text"),
+    (b"a,b\n1,2\n", "neither a table of runs"),
+    (b"hidden,layers,heads,tp\n" + b"4096,32,32,2\n" * 600_000, "more than 5,000 runs"),
+    (b"x" * 10_000_001, "MB"),
+]
+
+
+@pytest.mark.parametrize(("data", "told"), HOSTILE)
+def test_hostile_uploads_are_one_sentence(data: bytes, told: str) -> None:
+    page = run(SYSTEM, (File("<script>alert(1)</script>.csv", data),))
+    (error,) = page.error
+    assert told in error.value.replace("\\", "")
+    assert "\n" not in error.value
+    assert "<script>" not in html(page)
+
+
+def test_charts_escape_names_and_state_their_finding() -> None:
+    rows = pd.DataFrame({
+        "row": [1, 2], "label": ["<i>x", "row 2"], "model": ["<img src=x>", "b"], "measured": [1.0, 20.0],
+        "before": [0.2, -3.0], "after": [0.1, np.nan],
+    })  # fmt: skip
+    drawn = before_and_after(rows, "left out of the fit")
+    assert "<img" not in drawn.figure.to_json()
+    assert "<i>x" not in drawn.figure.to_json()
+    assert drawn.alt == "2 runs: mean error before the fit 160.0 %, left out of the fit 10.0 %."
+    # Far errors are drawn at the edge; a run without an error after has no line.
+    assert min(drawn.figure.data[1].y) > -113
+    assert list(drawn.figure.data[0].x) == [1.0, 1.0, None]
+    assert before_and_after(rows.iloc[:0], "x").alt == "No run can be used."
+    moved = [Moved("A", 1.1, (0.9, 1.2), (1.05, 1.15), "1 before, 1.1 after"),
+             Moved("B", 0.5, (0.4, 2.0), (0.45, 0.6), "2 before, 1 after")]  # fmt: skip
+    chart = parameters_moved(moved)
+    assert "B moved most: 2 before, 1 after" in chart.alt
+    assert list(chart.figure.data[2].x) == pytest.approx([10.0, -50.0])
+    assert parameters_moved([]).alt == "No parameter was fitted."
+
+
+def test_one_run_draws() -> None:
+    table = timed(plans((LLAMA,), LAYOUTS[:1]), TRUTH)
+    page = run(SYSTEM, (File("runs.csv", content(table)),))
+    assert "1 configuration of 1 model is too few" in said(page)
+    assert len(figure(page, "calibrate_errors")["data"][1]["x"]) == 1
+
+
