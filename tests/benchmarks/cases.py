@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from engine.explore import slabs
 from engine.cost_models import evaluate_rows, prepare
+from engine.explore import slabs
 from engine.reductions import Reductions
 from engine.steps import chunks_of
 from engine.store import Store
@@ -25,6 +25,12 @@ LARGE: Final = ("gpt3-175B", "h100_80g_nvl8", 512, 512, "float16")
 
 SMALL: Final = ("gpt3-13B", "h100_80g_nvl8", 32, 32, "float8")
 """710,752 executions, of which 499,620 are feasible."""
+
+WIDE: Final = {"attention_kernel": ["unfused", "flash1", "flash2", "native"], "launch": ["fused", "graphs"]}
+"""Limits that widen a calibrated space to the size of the exact one."""
+
+CALIBRATED: Final = ("gpt3-175B", "h100_80g_sxm", 512, 512, "bfloat16")
+"""807,296 executions of the calibrated cost model, 6,919,680 with `WIDE`."""
 
 COUNTS: Final = {LARGE: (6_582_816, 1_248_070), SMALL: (710_752, 499_620)}
 
@@ -86,6 +92,39 @@ def _split(space: tuple[str, str, int, int, str]) -> dict[str, float]:
     return spent
 
 
+def calibrated(repeats: int) -> Document:
+    """The same with the calibrated cost model, over a space of the same size and over what it tries by itself."""
+
+    def scenario(limits: Mapping[str, Any] | None) -> engine.Scenario:
+        model, system, procs, batch, datatype = CALIBRATED
+        return engine.Scenario.of(
+            model, system, num_procs=procs, max_batch_size=batch, datatype=datatype, limits=limits,
+            cost_model="calibrated",
+        )  # fmt: skip
+
+    wide, found = repeated(lambda: engine.explore_scenario(scenario(WIDE), workers=1), repeats)
+    narrow, default = repeated(lambda: engine.explore_scenario(scenario(None), workers=1), repeats)
+    best, optimum = repeated(lambda: engine.best_of(scenario(WIDE)), repeats)
+    explored = found.best
+    assert explored is not None
+    assert (optimum["id"], optimum["sample_rate"]) == (explored["id"], explored["sample_rate"])
+    peak = peak_memory()
+    table = found.scenario.space.table(np.random.default_rng(1).integers(0, found.total, ROWS))
+    table = table[(found.scenario.evaluate(table)["status"] == "ok").to_numpy()]
+    statistics_times, rows = repeated(lambda: found.scenario.evaluate(table), repeats)
+    return {
+        "seconds": wide.to_document(),
+        "total": found.total,
+        "feasible": found.feasible,
+        "default_seconds": narrow.to_document(),
+        "default_total": default.total,
+        "best_seconds": best.to_document(),
+        "rows_seconds": statistics_times.to_document(),
+        "rows": len(rows),
+        "peak_memory": peak,
+    }
+
+
 def store(repeats: int) -> Document:
     """Explore and store every feasible execution with its headline figures; then find it again."""
     stored, opened = [], []
@@ -141,4 +180,5 @@ CASES: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = {
     "store": store,
     "statistics": statistics,
     "optimum": optimum,
+    "calibrated": calibrated,
 }
