@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.command_output import (
+    EXTENSION_NAMES,
+    CalibrationOption,
+    CostModelOption,
     ExitCode,
     ModelArgument,
     SystemArgument,
     as_json,
+    calibration_of,
+    evaluated_by,
     executions_table,
     statistics_list,
     text_table,
@@ -23,6 +28,9 @@ from engine.command_output import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from hardware import Calibration, System
+    from models import Model
 
 __all__ = ["evaluate", "layers"]
 
@@ -35,63 +43,89 @@ def evaluate(
     model: ModelArgument,
     system: SystemArgument,
     executions: Annotated[
-        Path, typer.Argument(metavar="EXECUTIONS", help="Table with the 23 fields: .csv, .parquet or .json.")
+        Path,
+        typer.Argument(
+            metavar="EXECUTIONS",
+            help="Table with the 23 fields: .csv, .parquet or .json. The cost model calibrated also reads "
+            f"{EXTENSION_NAMES} where the table has them.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Results with all statistics: .csv or .parquet.")
     ] = None,
+    cost_model: CostModelOption = None,
+    calibration: CalibrationOption = None,
 ) -> None:
     """Evaluate executions that a file lists.
 
     A JSON file holds one execution, as Calculon's files do, or a list of them. Every row comes back in its place, with
-    its status, the reason where it cannot run, and 96 statistics. Without --out, the first 20 are printed; a single one
-    with all its statistics.
+    its status, the reason where it cannot run, and all statistics of the cost model. Without --out, the first 20 are
+    printed; a single one with all its statistics.
 
     \b
     Examples:
       shardscape evaluate gpt3-175B a100_80g execution.json
       shardscape evaluate my-model.json h100_80g_nvl8 executions.csv --out results.parquet
+      shardscape evaluate llama-3-70B h100_80g_sxm executions.csv --calibration ours.json --out results.parquet
 
     Exit code 1 when none of the executions can run.
     """
+    import hardware
+    import models
+    from engine.cost_model_names import chosen_cost_model
     from engine.table_files import ResultWriter, read_executions
 
+    machine, values = hardware.load(system), calibration_of(calibration)
+    by = _By(models.load(model), machine, chosen_cost_model(cost_model, machine, values), values)
     counts = dict.fromkeys(("ok", "infeasible", "invalid"), 0)
     start = time.perf_counter()
     if out is None:
         first: pd.DataFrame | None = None
-        for results in _evaluated(model, system, read_executions(executions), counts):
+        for results in by.evaluated(read_executions(executions), counts):
             first = results.head(ROWS_PRINTED) if first is None else first
         assert first is not None, "a file has at least one table, if only an empty one"
         _print_results(first, sum(counts.values()))
     else:
-        with ResultWriter(out) as writer:
-            for results in _evaluated(model, system, read_executions(executions), counts):
+        with ResultWriter(out, by.cost_model, by.calibration_name) as writer:
+            for results in by.evaluated(read_executions(executions), counts):
                 writer.write(results)
     total, seconds = sum(counts.values()), time.perf_counter() - start
     write(
         f"{total:,} executions in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
-        f"{counts['invalid']:,} are invalid.",
+        f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model, by.calibration_name)}).",
         stream=sys.stderr,
     )
+    if by.unread:
+        write(f"The cost model {by.cost_model} does not read {', '.join(by.unread)}.", stream=sys.stderr)
     if not counts["ok"]:
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _evaluated(
-    model: str, system: str, tables: Iterable[pd.DataFrame], counts: dict[str, int]
-) -> Iterator[pd.DataFrame]:
-    """Results of table after table; `counts` is kept up to date."""
-    import engine
-    import hardware
-    import models
+class _By:
+    """What executions are evaluated by. `unread` are the fields of their tables that the cost model does not have."""
 
-    loaded = models.load(model), hardware.load(system)
-    for table in tables:
-        results = engine.evaluate(*loaded, table)
-        for status, count in results["status"].value_counts().items():
-            counts[str(status)] += int(count)
-        yield results
+    def __init__(self, model: Model, system: System, cost_model: str, calibration: Calibration | None) -> None:
+        from engine.calibrated import library_calibration
+
+        self.model, self.system, self.cost_model, self.calibration = model, system, cost_model, calibration
+        used = calibration or library_calibration()
+        self.calibration_name = None if cost_model == "calculon" else used.name
+        self.unread: list[str] = []
+
+    def evaluated(self, tables: Iterable[pd.DataFrame], counts: dict[str, int]) -> Iterator[pd.DataFrame]:
+        """Results of table after table; `counts` is kept up to date."""
+        import engine
+        from engine.columns import fields_of
+
+        read = {column.name for column in fields_of(self.cost_model)}
+        for table in tables:
+            self.unread = [str(name) for name in table.columns if name not in read]
+            results = engine.evaluate(
+                self.model, self.system, table, cost_model=self.cost_model, calibration=self.calibration
+            )
+            for status, count in results["status"].value_counts().items():
+                counts[str(status)] += int(count)
+            yield results
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

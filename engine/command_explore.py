@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.command_exploration import scenario_document, scenario_line, scenario_of, write_reasons
 from engine.command_output import (
+    CalibrationOption,
+    CostModelOption,
+    DatatypeOption,
     ExitCode,
+    LimitOption,
+    MaxBatchOption,
     ModelArgument,
+    ProcsOption,
     ProgressLine,
     SystemArgument,
     as_json,
     executions_table,
     rate,
-    text_table,
     write,
 )
 
@@ -37,16 +43,12 @@ __all__ = ["explore"]
 def explore(
     model: ModelArgument,
     system: SystemArgument,
-    procs: Annotated[int, typer.Option("--procs", metavar="N", help="Processors; every execution uses all of them.")],
-    max_batch: Annotated[
-        int,
-        typer.Option("--max-batch", metavar="B", help="Largest batch [samples]; each DP uses its largest multiple."),
-    ],
-    datatype: Annotated[str, typer.Option("--datatype", metavar="D", help="Datatype, such as float16 or float8.")],
-    limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="FIELD=VALUES", help="What a field may be; see above. May be repeated."),
-    ] = None,
+    procs: ProcsOption,
+    max_batch: MaxBatchOption,
+    datatype: DatatypeOption,
+    limit: LimitOption = None,
+    cost_model: CostModelOption = None,
+    calibration: CalibrationOption = None,
     store: Annotated[
         Path | None, typer.Option("--store", metavar="FILE", help="Result store (.duckdb), made if it is missing.")
     ] = None,
@@ -70,29 +72,30 @@ def explore(
       --limit batch_size=256,512        these batches instead of the largest
       --limit attention_type=multihead,multiquery
       --limit uneven_pipelines=on       pipelines that do not divide the blocks, too
+      --limit context_par=1,2,4         a field of the cost model calibrated
 
     \b
     Examples:
       shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16 --store results.duckdb
       shardscape explore gpt3-13B h100_80g_nvl8 --procs 32 --max-batch 32 --datatype float8 --top 3 --json
       shardscape explore gpt3-13B a100_80g --procs 64 --max-batch 64 --datatype float16 --by proc_mem_tier1_cap_req
+      shardscape explore llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --limit launch=graphs
 
     \b
-    JSON: model, system, num_procs, max_batch_size, datatype, limits, total, feasible, infeasible_by_reason (a number
-    per reason), best (the highest sample rate: fields and 96 statistics), top (a list of such), seconds,
-    executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for an infinite requirement.
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
+    feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics), top (a
+    list of such), seconds, executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for
+    an infinite requirement, and for what the cost model does not have.
 
     Exit code 1 when nothing is feasible.
     """
     import engine
-    from engine.columns import HEADLINE, UnknownColumn
-    from engine.command_limits import parse_limits
+    from engine.columns import UnknownColumn, headline_of
 
-    if by not in [column.name for column in HEADLINE]:
-        raise UnknownColumn(f"--by cannot be {by!r}; it is one of {', '.join(column.name for column in HEADLINE)}.")
-    scenario = engine.Scenario.of(
-        model, system, num_procs=procs, max_batch_size=max_batch, datatype=datatype, limits=parse_limits(limit or [])
-    )
+    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
+    metrics = [column.name for column in headline_of(scenario.cost_model)]
+    if by not in metrics:
+        raise UnknownColumn(f"--by cannot be {by!r}; it is one of {', '.join(metrics)}.")
     if export is not None:
         _check_export(export)
     line = ProgressLine(sys.stderr)
@@ -151,14 +154,8 @@ class _Interruptible:
 
 
 def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, again: bool) -> dict[str, Any]:
-    scenario = found.scenario
     return {
-        "model": scenario.model.name,
-        "system": scenario.system.name,
-        "num_procs": scenario.num_procs,
-        "max_batch_size": scenario.max_batch_size,
-        "datatype": scenario.datatype,
-        "limits": dict(scenario.limits),
+        **scenario_document(found.scenario),
         "total": found.total,
         "feasible": found.feasible,
         "infeasible_by_reason": found.infeasible_by_reason,
@@ -172,22 +169,14 @@ def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, aga
 
 def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, seconds: float, again: bool) -> None:
     from engine.columns import by_name
-    from engine.reasons import BY_CODE
 
-    scenario = found.scenario
-    write(
-        f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
-        f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, {scenario.datatype}"
-    )
+    write(scenario_line(found.scenario))
     speed = f"{seconds:.2f} s, {rate(found.total / seconds)}" if seconds > 0 else "0 s"
     write(
         f"{found.total:,} executions, {found.feasible:,} of them feasible "
         f"({'remembered; evaluated in ' if again else ''}{speed})"
     )
-    reasons = sorted(found.infeasible_by_reason.items(), key=lambda item: -item[1])
-    if reasons:
-        write()
-        write(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
+    write_reasons(found.infeasible_by_reason)
     if best is not None and len(best):
         write()
         write(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")

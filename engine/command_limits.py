@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from engine.columns import FIELDS
+from engine.columns import ALL_FIELDS
 from engine.limits import OPTIONS, LimitError
 
 __all__ = ["parse_limits"]
 
 _FLAGS = dict.fromkeys(("true", "on", "yes"), True) | dict.fromkeys(("false", "off", "no"), False)
-_BOOLEAN = {column.name for column in FIELDS if column.dtype == "bool"} | set(OPTIONS)
-_WHOLE = {column.name for column in FIELDS if column.dtype == "int64"}
+_BOOLEAN = {column.name for column in ALL_FIELDS if column.dtype == "bool"} | set(OPTIONS)
+_WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"}
 
 
 def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from engine.command_best import best
 from engine.command_calibrate import calibrate
 from engine.command_cost import cost
 from engine.command_evaluate import evaluate, layers
@@ -43,6 +44,7 @@ OVERVIEW: Final = f"""Every way to run a large language model on a cluster: eval
 Examples:
   shardscape serve
   shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
+  shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
@@ -103,7 +105,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, evaluate, layers, inference, cost, validate, calibrate, measure):
+for command in (serve, explore, best, evaluate, layers, inference, cost, validate, calibrate, measure):
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")

@@ -13,18 +13,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
+from engine.columns_fields import EXTENSION_ROWS
+from engine.cost_model_names import COST_MODELS
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from engine.columns import Column
     from engine.explore import Progress
+    from hardware import Calibration
 
 __all__ = [
+    "EXTENSION_NAMES",
+    "CalibrationOption",
+    "CostModelOption",
+    "DatatypeOption",
     "ExitCode",
+    "LimitOption",
+    "MaxBatchOption",
     "ModelArgument",
+    "ProcsOption",
     "ProgressLine",
     "SystemArgument",
     "as_json",
+    "calibration_of",
+    "evaluated_by",
     "executions_table",
     "quantity",
     "rate",
@@ -36,6 +49,39 @@ __all__ = [
 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Library name or JSON file of the model.")]
 SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="Library name or JSON file of the system.")]
+
+EXTENSION_NAMES: Final = ", ".join(row[0] for row in EXTENSION_ROWS)
+"""The fields that only the calibrated cost model has, for help."""
+
+ProcsOption = Annotated[int, typer.Option("--procs", metavar="N", help="Processors; every execution uses all of them.")]
+MaxBatchOption = Annotated[
+    int, typer.Option("--max-batch", metavar="B", help="Largest batch [samples]; each DP uses its largest multiple.")
+]
+DatatypeOption = Annotated[str, typer.Option("--datatype", metavar="D", help="Datatype, such as float16 or float8.")]
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="FIELD=VALUES",
+        help=f"What a field may be; see above. May be repeated. The cost model calibrated has further fields: "
+        f"{EXTENSION_NAMES}.",
+    ),
+]
+CostModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cost-model",
+        metavar="|".join(COST_MODELS),
+        help="calibrated predicts measured runs, calculon is exact against Calculon; by default calibrated, but "
+        "calculon for systems that are Calculon's own descriptions.",
+    ),
+]
+CalibrationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration", metavar="FILE|NAME", help="Values for the cost model calibrated; the library's by default."
+    ),
+]
 
 
 class ExitCode(IntEnum):
@@ -68,6 +114,9 @@ SUMMARY: Final = (
 )
 """Statistics that a table of executions shows."""
 
+WHERE_PRESENT: Final = ("cp_comm_exposed_time", "ep_comm_exposed_time")
+"""Further ones that it shows where any of its executions has them, before memory."""
+
 ALWAYS: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving")
 """Fields that a table of executions shows even where all rows agree."""
 
@@ -79,6 +128,18 @@ def write(text: str = "", *, stream: TextIO | None = None) -> None:
 
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def calibration_of(name_or_path: str | None) -> Calibration | None:
+    """The calibration asked for, None where none is. Raises `hardware.CalibrationFileError`."""
+    import hardware
+
+    return None if name_or_path is None else hardware.load_calibration(name_or_path)
+
+
+def evaluated_by(cost_model: str, calibration: str | None) -> str:
+    """The cost model and the name of its calibration in words, for people who read the figures."""
+    return f"cost model {cost_model}" + ("" if calibration is None else f", calibration {calibration}")
 
 
 def unit_of(column: Column) -> str:
@@ -132,12 +193,15 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: I
 
 def executions_table(table: pd.DataFrame) -> str:
     """Executions with what distinguishes them and what comes of them; what all of them share is told once below."""
-    from engine.columns import FIELDS, by_name, choice_label
+    from engine.columns import ALL_FIELDS, by_name, choice_label
 
     several = len(table) > 1
-    varying = {column.name for column in FIELDS if several and table[column.name].astype(str).nunique() > 1}
-    shown = [column for column in FIELDS if column.name in ALWAYS or column.name in varying]
-    columns = [*([by_name("id")] if "id" in table else []), *shown, *(by_name(name) for name in SUMMARY)]
+    fields = [column for column in ALL_FIELDS if column.name in table]
+    varying = {column.name for column in fields if several and table[column.name].astype(str).nunique() > 1}
+    shown = [column for column in fields if column.name in ALWAYS or column.name in varying]
+    present = [name for name in WHERE_PRESENT if name in table and (table[name] > 0).any()]
+    summary = [*SUMMARY[:-2], *present, *SUMMARY[-2:]]
+    columns = [*([by_name("id")] if "id" in table else []), *shown, *(by_name(name) for name in summary)]
     headers = [
         f"{column.short} [{unit}]" if (unit := unit_of(column)) not in ("", column.short) else column.short
         for column in columns
@@ -153,7 +217,7 @@ def executions_table(table: pd.DataFrame) -> str:
     if len(table):
         same = [
             f"{column.short} {choice_label(column, table[column.name].iloc[0])}"
-            for column in FIELDS
+            for column in fields
             if column not in shown
         ]
         text += f"\n{'all' if several else 'with'}: {', '.join(same)}"
@@ -161,14 +225,16 @@ def executions_table(table: pd.DataFrame) -> str:
 
 
 def statistics_list(row: Mapping[str, Any]) -> str:
-    """All statistics of one execution, by group, with units and names."""
-    from engine.columns import STATISTICS
+    """All statistics that one execution has, by group, with units and names; those not a number are left out."""
+    from engine.columns import EXTENSION_STATISTICS, STATISTICS
 
     lines: list[str] = []
-    wide = max(len(column.label) for column in STATISTICS)
-    for group in dict.fromkeys(column.group for column in STATISTICS):
+    every = (*STATISTICS, *EXTENSION_STATISTICS)
+    there = [column for column in every if column.name in row and not math.isnan(row[column.name])]
+    wide = max(len(column.label) for column in there)
+    for group in dict.fromkeys(column.group for column in there):
         lines += ["", group]
-        for column in STATISTICS:
+        for column in there:
             if column.group == group:
                 value = f"{quantity(column, row[column.name]):>12} {unit_of(column)}".rstrip()
                 lines.append(f"  {column.label:<{wide}}  {value}")

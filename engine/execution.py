@@ -113,7 +113,8 @@ def parse_columns(
 ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], list[Malformed]]:
     """Reads columns of a table: arrays [rows] by name, the reason number of each row, and what is malformed.
 
-    `datatypes` are the words of the field datatype. A column among `optional` that is not there is left out.
+    `datatypes` are the words of the field datatype. A column among `optional` that is not there is left out, and one
+    that has no value in a row is no fault of the row.
     Raises `ExecutionTableError` as `parse` does.
     """
     if not isinstance(table, pd.DataFrame):
@@ -133,6 +134,7 @@ def parse_columns(
     reason = np.zeros(len(table), np.int16)
     malformed: list[Malformed] = []
     arrays: dict[str, npt.NDArray[Any]] = {}
+    nothing = reasons.number_of("missing_value")
     for column in wanted:
         if column.name not in names:
             continue
@@ -140,6 +142,8 @@ def parse_columns(
         words = words_of(column, datatypes)
         arrays[column.name], faults = _parse_column(column, series, words)
         for number, rows, values in faults:
+            if number == nothing and column.name in optional:
+                continue
             new = rows[reason[rows] == reasons.FITS]
             if len(new):
                 reason[new] = number

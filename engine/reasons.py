@@ -390,9 +390,9 @@ def _as_text(value: object, rows: int) -> pa.Array | pa.Scalar:
     if isinstance(value, Sequence):
         return pa.array([str(item) for item in value], pa.string())
     array = np.asarray(value)
+    # Gibibytes to three decimals, as the reference prints them.
     if array.ndim == 0:
-        return pa.scalar(str(array.item()))
+        return pa.scalar(str(round(array.item(), 3) if array.dtype.kind == "f" else array.item()))
     if array.dtype.kind == "f":
-        # Gibibytes to three decimals, as the reference prints them.
         return pc.cast(pc.round(pa.array(array), ndigits=3), pa.string())
     return pc.cast(pa.array(array), pa.string())

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from engine.columns import FIELDS, OUTCOME, STATISTICS, Column
+from engine.columns import ALL_FIELDS, FIELDS, OUTCOME, Column, by_name, fields_of, statistics_of
 
 __all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWriteError", "read_executions"]
 
@@ -38,7 +38,7 @@ LARGEST_JSON: Final = 200_000_000
 """Largest JSON file that is read [bytes], as it has to be in memory whole; some 300,000 executions."""
 
 NAMES: Final = tuple(column.name for column in FIELDS)
-RESULTS: Final = (*FIELDS, *OUTCOME, *STATISTICS)
+ALL_NAMES: Final = tuple(column.name for column in ALL_FIELDS)
 
 
 class TableFileError(ValueError):
@@ -52,8 +52,9 @@ class TableWriteError(TableFileError, OSError):
 def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
     """The executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least one.
 
-    A `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Columns beyond the
-    23 fields are left out. Cells of a `.csv` file become what the register says their field is, where they can.
+    Fields of the calibrated cost model beyond the 23 come where the file has them; other columns are left out. A
+    `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Cells of a `.csv` file
+    become what the register says their field is, where they can.
 
     Raises `TableFileError` for a file that cannot be read or lacks a field.
     """
@@ -94,22 +95,29 @@ def _check_columns(file: Path, names: list[str]) -> None:
     if missing:
         shown = ", ".join(missing) if len(missing) < len(NAMES) else "execution fields at all"
         raise TableFileError(f"{file} has no {shown}; executions need the 23 columns {', '.join(NAMES)}.")
-    repeated = sorted({name for name in names if name in NAMES and names.count(name) > 1})
+    repeated = sorted({name for name in names if name in ALL_NAMES and names.count(name) > 1})
     if repeated:
         raise TableFileError(f"{file} has more than one column {', '.join(repeated)}; each may appear once.")
+
+
+def _found(names: Iterable[str]) -> list[str]:
+    """The fields among the columns of a file, in the order of the register."""
+    there = set(names)
+    return [name for name in ALL_NAMES if name in there]
 
 
 def _read_csv(file: Path) -> Iterator[pd.DataFrame]:
     with pa.csv.open_csv(file) as header:
         _check_columns(file, header.schema.names)
+        names = _found(header.schema.names)
     options = pa.csv.ConvertOptions(
-        include_columns=list(NAMES), column_types=dict.fromkeys(NAMES, pa.string()), strings_can_be_null=False
+        include_columns=names, column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
     with pa.csv.open_csv(file, convert_options=options) as reader:
-        yield from _pieces(reader)
+        yield from _pieces(reader, [by_name(name) for name in names])
 
 
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+def _pieces(batches: Iterator[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[pd.DataFrame]:
     """Batches of text joined into pieces, each column typed; an empty piece where there is no row at all."""
     kept: list[pa.RecordBatch] = []
     rows = 0
@@ -118,17 +126,17 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
         kept.append(batch)
         rows += batch.num_rows
         if rows >= ROWS_PER_PIECE:
-            yield _typed(pa.Table.from_batches(kept))
+            yield _typed(pa.Table.from_batches(kept), columns)
             kept, rows, given = [], 0, True
     if rows:
-        yield _typed(pa.Table.from_batches(kept))
+        yield _typed(pa.Table.from_batches(kept), columns)
     elif not given:
-        yield pd.DataFrame({column.name: pd.Series([], dtype=column.dtype) for column in FIELDS})
+        yield pd.DataFrame({column.name: pd.Series([], dtype=column.dtype) for column in columns})
 
 
-def _typed(table: pa.Table) -> pd.DataFrame:
+def _typed(table: pa.Table, wanted: Sequence[Column]) -> pd.DataFrame:
     columns = {}
-    for column in FIELDS:
+    for column in wanted:
         encoded = table[column.name].combine_chunks().dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
@@ -166,12 +174,13 @@ def _series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> p
 def _read_parquet(file: Path) -> Iterator[pd.DataFrame]:
     with pq.ParquetFile(file) as source:
         _check_columns(file, list(source.schema_arrow.names))
+        names = _found(source.schema_arrow.names)
         given = False
-        for batch in source.iter_batches(ROWS_PER_PIECE, columns=list(NAMES)):
+        for batch in source.iter_batches(ROWS_PER_PIECE, columns=names):
             yield batch.to_pandas()
             given = True
         if not given:
-            yield source.schema_arrow.empty_table().select(list(NAMES)).to_pandas()
+            yield source.schema_arrow.empty_table().select(names).to_pandas()
 
 
 def _read_json(file: Path) -> Iterator[pd.DataFrame]:
@@ -190,21 +199,26 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
     records = [document] if isinstance(document, Mapping) else document
     if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
         raise TableFileError(f"{file} holds no execution; it must be an object with the 23 fields, or a list of such.")
+    names = list(NAMES)
     if records:
-        _check_columns(file, [name for name in NAMES if any(name in record for record in records)])
+        names = _found(name for record in records for name in record)
+        _check_columns(file, names)
     for start in range(0, max(len(records), 1), ROWS_PER_PIECE):
         part = records[start : start + ROWS_PER_PIECE]
-        yield pd.DataFrame({name: [record.get(name) for record in part] for name in NAMES})
+        yield pd.DataFrame({name: [record.get(name) for record in part] for name in names})
 
 
 class ResultWriter:
     """Writes tables of results one after another into a `.csv` or `.parquet` file, which appears when it is whole.
 
+    Columns are those of a cost model. A Parquet file names it, and its calibration, in the metadata of its schema.
     Statistics of executions that do not run are empty (null). A field whose value is of the wrong type is empty in
     Parquet, where a column has one type; `reason_text` quotes the value. Use as a context manager.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], cost_model: str = "calculon", calibration: str | None = None
+    ) -> None:
         """Raises `TableWriteError` where `path` cannot be written, before anything has been computed."""
         self.path = Path(path)
         self.rows = 0
@@ -214,7 +228,9 @@ class ResultWriter:
         if self.path.is_dir():
             raise TableWriteError(f"{self.path} is a folder; results are written to a file.")
         self._as_text = suffix == ".csv"
-        self._schema = _schema(self._as_text)
+        self._columns = (*fields_of(cost_model), *OUTCOME, *statistics_of(cost_model))
+        named = {"cost_model": cost_model} | ({} if calibration is None else {"calibration": calibration})
+        self._schema = _schema(self._columns, self._as_text).with_metadata(named)
         self._temporary = self.path.with_name(f".{uuid.uuid4().hex}{suffix}.tmp")
         try:
             self._writer = (
@@ -244,7 +260,7 @@ class ResultWriter:
 
     def write(self, results: pd.DataFrame) -> None:
         """Adds results of `engine.evaluate`. Raises `TableWriteError`."""
-        arrays = [_array(results[column.name], column, as_text=self._as_text) for column in RESULTS]
+        arrays = [_array(results[column.name], column, as_text=self._as_text) for column in self._columns]
         try:
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
         except (pa.ArrowException, OSError) as error:
@@ -262,7 +278,7 @@ class ResultWriter:
 _CSV_OPTIONS: Final = pa.csv.WriteOptions(quoting_style="needed")
 
 
-def _schema(as_text: bool) -> pa.Schema:
+def _schema(columns: Sequence[Column], as_text: bool) -> pa.Schema:
     types = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
     return pa.schema(
         [
@@ -271,7 +287,7 @@ def _schema(as_text: bool) -> pa.Schema:
                 pa.string() if as_text and column.kind == "field" else types[column.dtype],
                 metadata={"unit": column.unit, "label": column.label},
             )
-            for column in RESULTS
+            for column in columns
         ]
     )
 

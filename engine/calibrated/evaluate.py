@@ -97,16 +97,19 @@ def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Pa
 
 
 def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
-    """The fields as given, with the extensions that were not."""
+    """The fields as given, with what extensions are where they were not."""
     added = defaults(system, found)
     columns: dict[str, Any] = {}
     for column in ALL_FIELDS:
-        if column.name in table.columns:
+        if column.name not in added:
             columns[column.name] = table[column.name]
-        elif column.choices:
-            columns[column.name] = pd.array(np.array(column.choices, object)[added[column.name]], dtype="str")
-        else:
-            columns[column.name] = added[column.name]
+            continue
+        default: Any = added[column.name]
+        if column.choices:
+            default = pd.array(np.array(column.choices, object)[default], dtype="str")
+        default = pd.Series(default, index=table.index)
+        given = table[column.name] if column.name in table.columns else default
+        columns[column.name] = given.where(given.notna(), default) if given.isna().any() else given
     return pd.DataFrame(columns, index=table.index)
 
 

@@ -3,7 +3,7 @@
 The 23 keep their meaning. Some of them say what this cost model decides otherwise and are taken as given: the three
 networks (ranks are placed innermost first: tensor, context, data, pipeline), `fused_activation` and `seq_par_ag_redo`
 (kernels are fused, and gathers are repeated rather than kept). `attention_type` has to agree with the model.
-An extension that a table does not have is what `defaults` says.
+An extension that a table does not have, or has no value of in a row, is what `defaults` says.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FULLY_SHARDED = 3
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
-    """What extensions are where a table does not say: one of every degree, the stage that `optimizer_sharding` implies,
+    """What extensions are where a table says nothing: one of every degree, the stage that `optimizer_sharding` implies,
     and the software of a current Megatron-style stack."""
     ampere = system.accelerator is not None and system.accelerator.generation == "ampere"
     sharded = np.asarray(table["optimizer_sharding"], np.int64)
@@ -79,8 +79,10 @@ def read(model: Model, system: System, table: pd.DataFrame) -> tuple[Fields, Num
     optional = {column.name for column in EXTENSIONS}
     found, reason, malformed = parse_columns(table, ALL_FIELDS, DATATYPES, optional)
     base = {name: array for name, array in found.items() if name not in optional}
-    context = found.get("context_par", np.ones(len(table), np.int64))
-    fields = {**base, **defaults(system, base), **{name: found[name] for name in optional if name in found}}
+    fields = {**base, **defaults(system, base)}
+    for name in optional & set(found):
+        fields[name] = np.where(pd.isna(table[name]), fields[name], found[name])
+    context = fields["context_par"]
     _check_plain(base, context, reason)
     check(model, system, fields, reason)
     return fields, reason, malformed

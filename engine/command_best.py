@@ -1,0 +1,83 @@
+"""The command `best`: the proven best executions of a space, without evaluating all of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from engine.command_exploration import scenario_document, scenario_line, scenario_of
+from engine.command_output import (
+    CalibrationOption,
+    CostModelOption,
+    DatatypeOption,
+    ExitCode,
+    LimitOption,
+    MaxBatchOption,
+    ModelArgument,
+    ProcsOption,
+    SystemArgument,
+    as_json,
+    executions_table,
+    write,
+)
+
+__all__ = ["best"]
+
+
+def best(
+    model: ModelArgument,
+    system: SystemArgument,
+    procs: ProcsOption,
+    max_batch: MaxBatchOption,
+    datatype: DatatypeOption,
+    limit: LimitOption = None,
+    cost_model: CostModelOption = None,
+    calibration: CalibrationOption = None,
+    top: Annotated[int, typer.Option("--top", metavar="K", min=1, max=10_000, help="Best executions to find.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the execution with the highest throughput, proven, without evaluating them all.
+
+    The same executions as `shardscape explore` shows first; limits are written as there. Most executions are proven no
+    better by a bound instead of being evaluated.
+
+    \b
+    Examples:
+      shardscape best gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
+      shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --top 5
+      shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype float8 --limit context_par=1,2
+
+    \b
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
+    feasible, evaluated, top (best first: id, fields and statistics), seconds.
+
+    Exit code 1 when nothing is feasible.
+    """
+    import engine
+
+    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
+    start = time.perf_counter()
+    found = engine.best_of(scenario, k=top)
+    seconds = time.perf_counter() - start
+    ids = found.top["id"].to_numpy()
+    table = scenario.evaluate(scenario.space.table(ids))
+    table.insert(0, "id", ids)
+    if json:
+        counts = {"total": found.total, "feasible": found.feasible, "evaluated": found.evaluated}
+        write(as_json({**scenario_document(scenario), **counts, "top": table.to_dict("records"), "seconds": seconds}))
+    else:
+        write(scenario_line(scenario))
+        write(
+            f"{found.total:,} executions, {found.feasible:,} of them feasible, {found.evaluated:,} evaluated "
+            f"({seconds:.2f} s)"
+        )
+        if len(ids):
+            write()
+            write("Best by throughput, proven" if len(ids) > 1 else "Best throughput, proven")
+            write(executions_table(table))
+        else:
+            write("No execution is within the limits." if not found.total else "Nothing is feasible.")
+    if not found.feasible:
+        raise typer.Exit(ExitCode.NOTHING)
