@@ -13,7 +13,7 @@ from dashboard.derived import Metric
 from dashboard.filters import Filter
 from dashboard.memory_needs import needs_of
 from engine import Exploration, reasons
-from engine.columns import by_name
+from engine.columns import EXTENSIONS, by_name
 from engine.store import Condition
 
 __all__ = [
@@ -27,13 +27,15 @@ BINS: Final = 48
 _NETWORKS: Final = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 _OF_CELLS: Final = {
     "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
-    "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings",
+    "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings", "context_par": "context_par",
+    "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par",
 }  # fmt: skip
 """Fields that the cells of a space tell -> the attribute that holds them."""
 CHOICES: Final = (
     "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
     "microbatch_size", "pipeline_interleaving", "weight_offload", "activations_offload", "optimizer_offload",
     "seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "attention_type",
+    *(column.name for column in EXTENSIONS),
 )  # fmt: skip
 """The fields that the map hides, in the order in which their cost is shown."""
 
@@ -154,9 +156,12 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
         return sorted({value for one in found for value in (one if np.iterable(one) else [one])})
     present: set[Any] = set()
     for modes in space.modes:
-        present |= set(modes.fields[field].tolist())
-    words = by_name(field).choices
-    return [words[int(value)] if words else bool(value) for value in sorted(present, reverse=not words)]
+        if field in modes.fields:  # an extension is absent where the cost model does not have it
+            present |= set(modes.fields[field].tolist())
+    column = by_name(field)
+    if column.dtype == "bool":
+        return [bool(value) for value in sorted(present, reverse=True)]
+    return [column.choices[int(value)] if column.choices else int(value) for value in sorted(present)]
 
 
 def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str, int]:

@@ -18,14 +18,14 @@ from typing import Any, Final
 from dashboard.derived import Metric, metrics
 from dashboard.format import format_value
 from engine import Scenario
-from engine.columns import STORED, Column, choice_label
+from engine.columns import STORED, Column, choice_label, stored_of
 from engine.execution import DATATYPES
 from engine.store import Condition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "conditions", "derived_of", "parse", "text"]
 
-FILTERABLE: Final[dict[str, Column]] = {column.name: column for column in STORED}
-"""The columns that a filter may be on: those stored for every feasible execution."""
+FILTERABLE: Final[dict[str, Column]] = {column.name: column for column in (*STORED, *stored_of("calibrated"))}
+"""The columns that a filter may be on: those stored for every feasible execution, whatever the cost model."""
 PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")
 """Everything that a filter in a link may consist of."""
 _MOST: Final = 24
@@ -99,7 +99,7 @@ class Filter:
             listed = ("on" if v is True else "off" if v is False else str(v) for v in self.values)
             return f"{self.column.name}:{','.join(listed)}"
         whole = self.column.dtype == "int64"
-        ends = ("" if end is None else repr(int(end)) if whole and end == int(end) else repr(end)
+        ends = ("" if end is None else repr(int(end)) if whole and abs(end) < 1e15 and end == int(end) else repr(end)
                 for end in (self.low, self.high))  # fmt: skip
         return f"{self.column.name}:{'..'.join(ends)}"
 

@@ -14,7 +14,7 @@ from dashboard.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, te
 from dashboard.format import count, format_value, scale_for
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import choice_label
+from engine.columns import choice_label, stored_of
 
 __all__ = ["NAME", "active", "bar", "cell_in_force", "ignore_cell", "in_link", "relax"]
 
@@ -123,7 +123,8 @@ def _clear() -> None:
 def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
     """Choose a column, then values or a range."""
     derived = derived_of(exploration.scenario)
-    columns = {**FILTERABLE, **{name: metric.column for name, metric in derived.items()}}
+    columns = {column.name: column for column in stored_of(exploration.scenario.cost_model)}
+    columns |= {name: metric.column for name, metric in derived.items()}
     names = list(columns)
     name = st.selectbox(
         "Field or result", names, key=_PICKED, index=names.index("tensor_par"),

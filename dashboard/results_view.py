@@ -97,7 +97,7 @@ class _Register(NamedTuple):
 
 
 def _register(exploration: Exploration) -> _Register:
-    model = getattr(exploration.scenario, "cost_model", "calculon")
+    model = exploration.scenario.cost_model
     return _Register(fields_of(model), statistics_of(model), stored_of(model))
 
 

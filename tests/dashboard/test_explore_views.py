@@ -16,6 +16,7 @@ from dashboard.explore_axes import Axes, cells_for
 from dashboard.explore_filter import where_of
 from dashboard.filters import parse
 from dashboard.format import count, format_value, percent
+from engine import explore
 from engine.columns import by_name
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, figure, html, run
@@ -342,3 +343,22 @@ def test_maps_of_cells_too_small_for_numbers_still_read(cells: int, facets: int,
         assert any(best in title and (facets == 1 or f"Microbatch {facet}" in title) for title in titles)
     assert sum(title.startswith("★") for title in titles) == 1
     assert format_value("sample_rate", table["value"].max()) in chart.alt
+
+
+def test_the_calibrated_model_s_own_fields_can_be_filtered_by_and_are_weighed() -> None:
+    found = explore(
+        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=16, datatype="float16", cost_model="calibrated",
+        limits={"tensor_par": [4], "pipeline_par": [1]},
+    )  # fmt: skip
+    rows = found.rows.table(["zero_stage", "sample_rate"]).to_pandas()
+    stages = sorted(int(stage) for stage in rows["zero_stage"].unique())
+    assert len(stages) > 1
+    assert set(stages) <= set(explore_data.options_of(found, "zero_stage"))
+    app = run("explore", found, {"results_where": f"zero_stage:{stages[-1]}"})
+    left = int((rows["zero_stage"] == stages[-1]).sum())
+    assert f'aria-label="Meet the filters {count(left)}' in html(app)
+    costs = explore_data.choice_costs(found, found.key, "sample_rate", 1.0)
+    weighed = costs[costs["field"] == "zero_stage"].dropna().set_index("choice")["value"]
+    assert weighed.to_dict() == rows.groupby("zero_stage")["sample_rate"].max().to_dict()
+    for page in ("results", "pareto"):
+        run(page, found)
