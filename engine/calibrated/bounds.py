@@ -40,5 +40,5 @@ def calibrated_candidates(plan: CalibratedPlan) -> CalibratedCandidates:
 def calibrated_bounds(plan: CalibratedPlan, rows: CalibratedCandidates) -> npt.NDArray[np.float64]:
     """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
     once = (plan.once.optimizer + plan.once.tied).reshape(len(plan.sites.cell), -1).min(axis=1)
-    running = plan.flow.running[rows.flow] * (1.0 + plan.straggling[rows.place])
-    return np.asarray(plan.batch[rows.place] / (running + once[rows.place] + plan.parameters.step_constant))
+    running = plan.running[rows.flow] * (1.0 + plan.straggling[rows.place])
+    return np.asarray(plan.layout.batch[rows.place] / (running + once[rows.place] + plan.parameters.step_constant))

@@ -22,7 +22,7 @@ from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
 from engine.calibrated.figures import FlowPart, flow_part, offload_repeats
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
-from engine.calibrated.offload import BlockMoves, tiers
+from engine.calibrated.offload import tiers
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
 from engine.calibrated.step import (
@@ -30,6 +30,7 @@ from engine.calibrated.step import (
     Update,
     block_level,
     pipeline_level,
+    running_seconds,
     straggling,
     update_level,
 )
@@ -47,7 +48,7 @@ from engine.sites import (
     step_modes,
 )
 
-__all__ = ["CalibratedPlan", "prepare_calibrated"]
+__all__ = ["CalibratedLayout", "CalibratedPlan", "lay_out_calibrated", "plan_calibrated", "prepare_calibrated"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -69,104 +70,175 @@ TABLE_CHUNK = 16_384
 
 
 @dataclass(slots=True)
+class CalibratedLayout:
+    """Cells laid out: what of a plan depends neither on rates nor on capacities.
+
+    It does depend on the generation of the processors (which attention kernel), and on whether there is a second memory
+    tier. `site` are the fields that a site decides [sites]. `weights`, `activations` and `state` are what offloading
+    moves, by stage kind `stage_of` [memory modes]: bytes [sites x stage kinds]. `needs` are the memory needed of either
+    tier [memory modes, sites] [bytes], and `first_tier`, `second_tier` the same with sites first.
+    """
+
+    cells: CellColumns
+    sites: Sites
+    modes: StepModes
+    site: dict[str, Ints]
+    stage_of: Ints
+    stage_kinds: int
+    weights: Floats
+    activations: Floats
+    state: Floats
+    needs: tuple[Floats, Floats]
+    first_tier: Floats
+    second_tier: Floats
+    repeats: Floats
+    batch: Floats
+
+
+@dataclass(slots=True)
+class _Levels:
+    """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines]."""
+
+    blocks: BlockLevel
+    block_row: Ints
+    mode: Ints
+    place: Ints
+
+
+@dataclass(slots=True)
 class CalibratedPlan:
     """Cells made ready: tables of figures that exist once, and the rows to evaluate.
 
-    `flow` are the pipelines of the (site, time mode) pairs that anything fits for, `flow_row` [sites, time modes] where
-    (-1 without), `once` the updates [sites x update modes]. `moves` is what offloading moves, by stage kind `stage_of`
-    [memory modes]: bytes [sites x stage kinds], a block's computation like `flow`. `first_tier` and `second_tier` are
-    the memory needed [sites, memory modes] [bytes], `fits` [memory modes, sites] whether there is that much.
-
-    Rows ascend by site, so tables that rows gather from have sites first.
+    There is a pipeline for each (site, time mode) that anything fits for; `flow_row` [sites, time modes] says which
+    (-1 without), `running` [s] how long it runs. `once` are the updates [sites x update modes]. `fits` [memory modes,
+    sites] says what there is memory for. Rows ascend by site, so tables that rows gather from have sites first.
     """
 
     space: CalibratedSpace
     parameters: Parameters
-    cells: CellColumns
-    sites: Sites
-    modes: StepModes
-    flow: FlowPart
+    layout: CalibratedLayout
+    levels: _Levels
+    running: Floats
+    flow: tuple[FlowPart, Floats, Floats] | None
     flow_row: Ints
     once: Update
-    moves: BlockMoves
-    stage_of: Ints
-    stage_kinds: int
-    repeats: Floats
     straggling: Floats
     perfect: Floats
-    batch: Floats
     rate: float
-    first_tier: Floats
-    second_tier: Floats
     fits: Flags
     groups: list[Group]
     rejected: Rejected
     feasible: int
 
+    @property
+    def cells(self) -> CellColumns:
+        """The cells of the plan."""
+        return self.layout.cells
+
+    @property
+    def sites(self) -> Sites:
+        """The sites of the plan."""
+        return self.layout.sites
+
+    @property
+    def modes(self) -> StepModes:
+        """The modes of the plan."""
+        return self.layout.modes
+
+    def pipelines(self, rows: Ints) -> tuple[FlowPart, Floats, Floats]:
+        """The figures of these pipelines [rows], and a block's computation in them, forward and backward [s]."""
+        if self.flow is not None:
+            part, forward, backward = self.flow
+            return take(part, rows), forward.take(rows), backward.take(rows)
+        wanted, which = np.unique(rows, return_inverse=True)
+        part, forward, backward = _flow_part(self.space, self.parameters, self.layout, self.levels, wanted)
+        return take(part, which), forward.take(which), backward.take(which)
+
 
 def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedPlan:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
-    Without `rows` the groups list no rows: for callers that choose them.
+    Without `rows` the groups list no rows, for callers that choose them, and pipelines are told when asked for.
     """
-    p = space.parameters
+    return plan_calibrated(space, lay_out_calibrated(space, numbers), rows=rows)
+
+
+def lay_out_calibrated(space: CalibratedSpace, numbers: range) -> CalibratedLayout:
+    """Lays out these cells of a space, with the memory that everything in them needs."""
     modes = step_modes(space.modes, GRAINS)
     cells = cell_columns(space, numbers)
     cells.possible[:] = 1
     sites, _ = sites_of(space, cells, np.ones(len(cells.number), bool))
-    site = _site_fields(space, cells, sites)
+    site = _site_fields(cells, sites)
+    stages, stage_of = _stages(space, site, modes)
+    needs = _needs(modes, stages, stage_of, len(sites.cell))
+    batch = cells.batch_size[sites.cell].astype(np.float64)
+    first = stages[0]
+    blocks = np.maximum(first.blocks, 1.0)
+    return CalibratedLayout(
+        cells=cells,
+        sites=sites,
+        modes=modes,
+        site=site,
+        stage_of=stage_of,
+        stage_kinds=len(blocks),
+        weights=(first.weights / blocks).T.ravel(),
+        activations=(first.activations / (blocks * np.maximum(first.flying, 1e-30))).T.ravel(),
+        state=(first.gradients + first.optimizer).T.ravel(),
+        needs=needs,
+        first_tier=np.ascontiguousarray(needs[0].T),
+        second_tier=np.ascontiguousarray(needs[1].T),
+        repeats=np.broadcast_to(offload_repeats(_case(space, site, {}), first.blocks[0]), batch.shape),
+        batch=batch,
+    )
+
+
+def plan_calibrated(space: CalibratedSpace, layout: CalibratedLayout, *, rows: bool = True) -> CalibratedPlan:
+    """The plan of a layout at the rates and capacities of the space's system; see `prepare_calibrated`."""
+    p, cells, sites, modes = space.parameters, layout.cells, layout.sites, layout.modes
     rejected = Rejected(
         np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
         (np.full(len(cells.number), np.inf), np.full(len(cells.number), np.inf)),
     )
-    stages, stage_of = _stages(space, site, modes)
-    needs = _needs(modes, stages, stage_of, len(sites.cell))
-    fits = _reject(space, cells, sites, modes, needs, rejected)
-    flow, flow_row, forward, backward = _flow(space, p, site, sites, modes, fits)
-    once_case = _case(space, site, modes.optimizer_modes)
-    once = _sites_first(update_level(once_case, p), (len(modes.optimizer_modes["launch"]), len(sites.cell)))
-    batch = cells.batch_size[sites.cell].astype(np.float64)
-    plain = _case(space, site, {})
-    first = stages[0]
-    blocks = np.maximum(first.blocks, 1.0)
-    group = _group(space, cells, sites)
+    fits = _reject(space, cells, sites, modes, layout.needs, rejected)
+    levels, flow_row = _levels(space, p, layout, fits)
+    chunks = [
+        np.arange(start, min(start + TABLE_CHUNK, len(levels.mode)))
+        for start in range(0, len(levels.mode), TABLE_CHUNK)
+    ]
+    flow = None
+    if rows:
+        parts = [_flow_part(space, p, layout, levels, chunk) for chunk in chunks]
+        flow = _joined(parts)
+        running = flow[0].running
+    else:
+        times = [running_seconds(*_flow_case(space, layout, levels, chunk), p) for chunk in chunks]
+        running = np.concatenate([np.zeros(0), *times])
+    group = _group(space, sites)
     if rows:
         found = fitting(sites, modes, fits, group.site)
         group.place, group.mode = np.nonzero(np.ascontiguousarray(found.T))
-    count = mode_counts(space, modes)
+    once = update_level(_case(space, layout.site, modes.optimizer_modes), p)
     return CalibratedPlan(
         space=space,
         parameters=p,
-        cells=cells,
-        sites=sites,
-        modes=modes,
+        layout=layout,
+        levels=levels,
+        running=running,
         flow=flow,
         flow_row=flow_row,
-        once=once,
-        moves=BlockMoves(
-            (first.weights / blocks).T.ravel(),
-            (first.activations / (blocks * np.maximum(first.flying, 1e-30))).T.ravel(),
-            (first.gradients + first.optimizer).T.ravel(),
-            forward,
-            backward,
-        ),
-        stage_of=stage_of,
-        stage_kinds=len(blocks),
-        repeats=np.broadcast_to(offload_repeats(plain, first.blocks[0]), batch.shape),
-        straggling=np.broadcast_to(straggling(plain, p), batch.shape),
-        perfect=perfect_seconds(space.model, space.system, space.datatype) * batch / space.num_procs,
-        batch=batch,
+        once=_sites_first(once, (len(modes.optimizer_modes["launch"]), len(sites.cell))),
+        straggling=np.broadcast_to(straggling(_case(space, layout.site, {}), p), layout.batch.shape),
+        perfect=perfect_seconds(space.model, space.system, space.datatype) * layout.batch / space.num_procs,
         rate=link_rate(space.system, p),
-        first_tier=np.ascontiguousarray(needs[0].T),
-        second_tier=np.ascontiguousarray(needs[1].T),
         fits=fits,
         groups=[group],
         rejected=rejected,
-        feasible=int(executions(fits, count, cells, sites).sum()),
+        feasible=int(executions(fits, mode_counts(space, modes), cells, sites).sum()),
     )
 
 
-def _site_fields(space: CalibratedSpace, cells: CellColumns, sites: Sites) -> dict[str, Ints]:
+def _site_fields(cells: CellColumns, sites: Sites) -> dict[str, Ints]:
     """The fields that a site decides [sites]."""
     names = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par", "expert_tensor_par")
     found: dict[str, Ints] = {name: getattr(cells, name)[sites.cell] for name in names}
@@ -268,18 +340,13 @@ def _reject(
     return fits
 
 
-def _flow(
-    space: CalibratedSpace,
-    p: Parameters,
-    site: Mapping[str, Ints],
-    sites: Sites,
-    modes: StepModes,
-    fits: Flags,
-) -> tuple[FlowPart, Ints, Floats, Floats]:
-    """Pipelines of the (time mode, site) pairs that anything fits for, where each is, and a block's computation."""
-    tm = modes.time_modes
+def _levels(
+    space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, fits: Flags
+) -> tuple[_Levels, Ints]:
+    """The pipelines of all (site, time mode) pairs that anything fits for, and which one each pair has."""
+    sites, modes = layout.sites, layout.modes
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
-    possible = np.zeros((len(sites.cell), len(tm["launch"])), bool)
+    possible = np.zeros((len(sites.cell), len(modes.time_modes["launch"])), bool)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
         partners = np.zeros((len(fits), possible.shape[1]), np.float32)
@@ -289,41 +356,42 @@ def _flow(
     place, mode = np.nonzero(possible)
     row = np.full(possible.shape, -1)
     row[place, mode] = np.arange(len(mode))
-    blocks, block_row = _blocks(space, p, site, tm)
-    parts = [
-        _flow_part(space, p, site, tm, blocks, block_row, mode[start : start + TABLE_CHUNK],
-                   place[start : start + TABLE_CHUNK])
-        for start in range(0, len(mode), TABLE_CHUNK)
-    ]  # fmt: skip
-    if not parts:
-        none = np.zeros(0)
-        return FlowPart(*(none for _ in fields(FlowPart))), row, none, none
-    flow = FlowPart(*(np.concatenate([getattr(part[0], item.name) for part in parts]) for item in fields(FlowPart)))
-    return flow, row, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+    return _Levels(*_blocks(space, p, layout.site, modes.time_modes), mode, place), row
 
 
-def _flow_part(
-    space: CalibratedSpace,
-    p: Parameters,
-    site: Mapping[str, Ints],
-    tm: Mapping[str, npt.NDArray[Any]],
-    blocks: BlockLevel,
-    block_row: Ints,
-    mode: Ints,
-    place: Ints,
-) -> tuple[FlowPart, Floats, Floats]:
-    level = blocks.take(block_row[mode, place])
-    values = {name: array[place] for name, array in site.items()}
+def _flow_case(
+    space: CalibratedSpace, layout: CalibratedLayout, levels: _Levels, rows: Ints
+) -> tuple[Case, BlockLevel]:
+    """The case of these pipelines, and the figures of their blocks."""
+    mode, place = levels.mode[rows], levels.place[rows]
+    tm = layout.modes.time_modes
+    values = {name: array[place] for name, array in layout.site.items()}
     values |= {name: array[mode] for name, array in tm.items() if name not in ("fully_sharded", "training")}
     sharded = tm["fully_sharded"][mode]
     values |= {"zero_stage": np.where(sharded, FULLY_SHARDED, 0), "data_par_overlap": sharded}
-    case = _case(space, values, {})
+    return _case(space, values, {}), levels.blocks.take(levels.block_row[mode, place])
+
+
+def _flow_part(
+    space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, levels: _Levels, rows: Ints
+) -> tuple[FlowPart, Floats, Floats]:
+    """The figures of these pipelines, and a block's computation in them, forward and backward [s]."""
+    case, level = _flow_case(space, layout, levels, rows)
     routed = case.model.experts > 0
     return (
         flow_part(pipeline_level(case, level, p)),
         np.where(routed, level.sparse.forward, level.dense.forward),
         np.where(routed, level.sparse.backward, level.dense.backward),
     )
+
+
+def _joined(parts: list[tuple[FlowPart, Floats, Floats]]) -> tuple[FlowPart, Floats, Floats]:
+    none = np.zeros(0)
+    flow = FlowPart(
+        *(np.concatenate([none, *(getattr(part[0], item.name) for part in parts)]) for item in fields(FlowPart))
+    )
+    rest = [np.concatenate([none, *(part[position] for part in parts)]) for position in (1, 2)]
+    return flow, rest[0], rest[1]
 
 
 def _blocks(
@@ -350,7 +418,7 @@ def _blocks(
     return level, mode_of[:, None] * count + shape_of[None, :]
 
 
-def _group(space: CalibratedSpace, cells: CellColumns, sites: Sites) -> Group:
+def _group(space: CalibratedSpace, sites: Sites) -> Group:
     """All sites, as one group: the cost model does not choose among networks."""
     nets = next((table[0] for table in space.assignments if len(table)), np.zeros(3, np.int64))
     everywhere = np.arange(len(sites.cell))

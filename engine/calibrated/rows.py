@@ -23,38 +23,37 @@ VARIANT_NAMES = (
 
 def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
-    modes, sites = plan.modes, plan.sites
+    layout, modes, sites = plan.layout, plan.modes, plan.sites
     mode, site = group.mode[part], group.site[group.place[part]]
     memory = modes.memory[mode]
     flow_row = plan.flow_row.ravel().take(site * plan.flow_row.shape[1] + modes.time[mode])
-    flow = take(plan.flow, flow_row)
+    flow, forward, backward = plan.pipelines(flow_row)
     once: Update = take(plan.once, site * len(modes.optimizer_modes["launch"]) + modes.optimizer[mode])
     moved = None
     if plan.rate:
-        held = site * plan.stage_kinds + plan.stage_of[memory]
+        held = site * layout.stage_kinds + layout.stage_of[memory]
         moves = BlockMoves(
-            plan.moves.weights.take(held), plan.moves.activations.take(held), plan.moves.state.take(held),
-            plan.moves.forward.take(flow_row), plan.moves.backward.take(flow_row),
-        )  # fmt: skip
+            layout.weights.take(held), layout.activations.take(held), layout.state.take(held), forward, backward
+        )
         moved = exposed(
             moves,
             rate=plan.rate,
             weights=modes.offloaded["weight_offload"][mode],
             activations=modes.offloaded["activations_offload"][mode],
             state=modes.offloaded["optimizer_offload"][mode],
-            repeats=plan.repeats[site],
+            repeats=layout.repeats[site],
             optimizer=once.optimizer,
         )
     perfect = plan.perfect[site]
     step = step_part(flow, once, moved, perfect)
-    need = site * plan.first_tier.shape[1] + memory
+    need = site * layout.first_tier.shape[1] + memory
     metrics = step.metrics | {
-        "proc_mem_tier1_cap_req": plan.first_tier.ravel().take(need),
-        "proc_mem_tier2_cap_req": plan.second_tier.ravel().take(need),
+        "proc_mem_tier1_cap_req": layout.first_tier.ravel().take(need),
+        "proc_mem_tier2_cap_req": layout.second_tier.ravel().take(need),
     }
     rows = RowChunk(group=group, site=site, mode=mode, cell=sites.cell[site], metrics=metrics, variants=[])
     first, stride, kind = sites.first[site], sites.stride[site], sites.kind[site]
-    waiting, batch = plan.straggling[site], plan.batch[site]
+    waiting, batch = plan.straggling[site], layout.batch[site]
     for overlapped, table in enumerate(modes.position):
         position = table.ravel().take(kind * table.shape[1] + mode)
         chosen = None if (position >= 0).all() else np.flatnonzero(position >= 0)

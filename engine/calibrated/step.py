@@ -34,7 +34,7 @@ from engine.calibrated.weights import local_weights
 
 __all__ = [
     "BLOCK_FIELDS", "BlockLevel", "PipelineLevel", "StepTimes", "Update", "batch_level", "block_level",
-    "pipeline_level", "step_seconds", "step_times", "straggling", "update_level",
+    "pipeline_level", "running_seconds", "step_seconds", "step_times", "straggling", "update_level",
 ]  # fmt: skip
 
 BLOCK_FIELDS = (
@@ -180,6 +180,11 @@ def step_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:
     data = exposed_exchange(once.exchange, case.software.overlap_data, window, p)
     straggler = (flow.running + data) * straggling(case, p)
     return flow.running + data + straggler + once.optimizer + once.tied + p.step_constant
+
+
+def running_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:
+    """Seconds of all microbatches of every row through the pipeline [s]; `pipeline_level` without the parts."""
+    return _flow(case, level, p).running
 
 
 def straggling(case: Case, p: Parameters) -> Floats:
