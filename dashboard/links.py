@@ -18,8 +18,9 @@ import hardware
 import models
 from dashboard.packing import packed, unpacked
 from dashboard.untrusted import Refused, checked, sentence
-from engine import LimitError, Scenario, ScenarioError, SpaceError
+from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import by_name
+from engine.cost_model_names import COST_MODELS, chosen_cost_model
 from engine.execution import LARGEST
 from engine.limits import OPTIONS, normalise
 
@@ -41,8 +42,10 @@ DEFAULT: Final[Mapping[str, str]] = {
     "batch": "512",
     "type": "float16",
     "limits": "",
+    "cost": "",
+    "calibration": "",
 }
-"""The scenario of a link that says nothing: 6,582,816 executions."""
+"""The scenario of a link that says nothing: 6,582,816 executions. Without `cost` it is the system's cost model."""
 
 NAMES: Final = (*DEFAULT, "scenario")
 """Every parameter that tells scenarios apart."""
@@ -50,6 +53,9 @@ NAMES: Final = (*DEFAULT, "scenario")
 LONGEST_LIMITS: Final = 4_000
 """Characters of limits that are looked at."""
 
+_INSTEAD: Final[Mapping[str, str]] = {
+    "limits": "every choice", "cost": "the cost model of the system", "calibration": "the library's calibration",
+}  # fmt: skip
 _SHOWN: Final = 60
 _RANGE: Final = re.compile(r"(\d{0,12})\.\.(\d{0,12})")
 _NUMBER: Final = re.compile(r"\d{1,12}")
@@ -84,8 +90,10 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         text = parameters.get(name, DEFAULT[name])
         try:
             return read(text)
-        except (LinkError, LimitError, models.ModelFileError, hardware.SystemFileError) as problem:
-            instead = f"{name} {DEFAULT[name]}" if DEFAULT[name] else "every choice"
+        except (
+            LinkError, LimitError, models.ModelFileError, hardware.SystemFileError, hardware.CalibrationFileError,
+        ) as problem:  # fmt: skip
+            instead = _INSTEAD.get(name) or f"{name} {DEFAULT[name]}"
             problems.append(f"{sentence(problem)} Showing {instead} instead.")
             return read(DEFAULT[name])
 
@@ -93,13 +101,19 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         if "scenario" in parameters:
             found = unpacked(parameters["scenario"])
             return Reading(found.scenario, (found.problem,) if found.problem else ())
+        model, system = part("model", _model), part("system", _system)
+        calibration = part("calibration", _calibration)
+        cost_model = part("cost", _cost_model) or ("calibrated" if model.block is None or calibration else None)
+        cost_model = chosen_cost_model(cost_model, system, calibration)
         scenario = Scenario.of(
-            part("model", _model),
-            part("system", _system),
+            model,
+            system,
             num_procs=part("procs", lambda text: _whole("procs", text)),
             max_batch_size=part("batch", lambda text: _whole("batch", text)),
             datatype=parameters.get("type", DEFAULT["type"]),
-            limits=part("limits", limits_from_text),
+            limits=part("limits", lambda text: limits_from_text(text, cost_model)),
+            cost_model=cost_model,
+            calibration=calibration,
         )
         if scenario.datatype not in scenario.system.matrix:
             first = next(iter(scenario.system.matrix))
@@ -116,10 +130,13 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
                 max_batch_size=scenario.max_batch_size,
                 datatype=first,
                 limits=scenario.limits,
+                cost_model=cost_model,
+                calibration=calibration,
             )
         return Reading(checked(scenario), tuple(problems))
     except (
-        LinkError, Refused, LimitError, SpaceError, ScenarioError, models.ModelFileError, hardware.SystemFileError,
+        LinkError, Refused, LimitError, SpaceError, ScenarioError, CostModelError, models.ModelFileError,
+        hardware.SystemFileError,
     ) as problem:  # fmt: skip
         problems.append(f"{sentence(problem)} Showing the default scenario instead.")
         return Reading(_default(), tuple(problems))
@@ -138,7 +155,9 @@ def _default() -> Scenario:
 
 def parameters_of(scenario: Scenario) -> dict[str, str]:
     """The parameters of a link to a scenario; reading them gives an equal scenario."""
+    calibration = scenario.calibration
     named = _in_library(models.load, scenario.model) and _in_library(hardware.load, scenario.system)
+    named = named and (calibration is None or _in_library(hardware.load_calibration, calibration))
     if not named:
         return {"scenario": packed(scenario)}
     result = {
@@ -150,6 +169,11 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
     }
     if scenario.limits:
         result["limits"] = limits_to_text(scenario.limits)
+    # Links to Calculon's own systems stay as they always were.
+    if scenario.cost_model == "calibrated" or scenario.system.cost_model == "calibrated":
+        result["cost"] = scenario.cost_model
+    if calibration is not None:
+        result["calibration"] = calibration.name
     return result
 
 
@@ -165,8 +189,8 @@ def _limit_to_text(limit: Any) -> str:
     return ",".join("on" if value is True else "off" if value is False else str(value) for value in values)
 
 
-def limits_from_text(text: str) -> dict[str, Any]:
-    """Normalised limits from compact text. Raises `LinkError` or `engine.LimitError`."""
+def limits_from_text(text: str, cost_model: str = "calculon") -> dict[str, Any]:
+    """Normalised limits on the fields of a cost model from compact text. Raises `LinkError` or `engine.LimitError`."""
     if len(text) > LONGEST_LIMITS:
         raise LinkError(f"The limits have {len(text):,} characters; up to {LONGEST_LIMITS:,} are read.")
     limits: dict[str, Any] = {}
@@ -178,7 +202,7 @@ def limits_from_text(text: str) -> dict[str, Any]:
                 "each field once."
             )
         limits[name] = _limit_from_text(name, values)
-    return normalise(limits)
+    return normalise(limits, cost_model)
 
 
 def _limit_from_text(name: str, text: str) -> Any:
@@ -208,6 +232,16 @@ def _system(name: str) -> hardware.System:
     return hardware.load(_name("system", name))
 
 
+def _cost_model(text: str) -> str:
+    if text and text not in COST_MODELS:
+        raise LinkError(f"The cost model {_short(text)} does not exist; there are {' and '.join(COST_MODELS)}.")
+    return text
+
+
+def _calibration(text: str) -> hardware.Calibration | None:
+    return hardware.load_calibration(_name("calibration", text)) if text else None
+
+
 def _name(what: str, text: str) -> str:
     """A text that can only be a library name: a link must not make the server open files."""
     if re.fullmatch(r"[\w][\w.+@-]{0,80}", text) is None or text.endswith(".json"):
@@ -225,7 +259,7 @@ def _in_library(load: Callable[[str], Any], thing: Any) -> bool:
     """Whether a library holds exactly this under its name."""
     try:
         return bool(load(_name("document", thing.name)) == thing)
-    except (LinkError, models.ModelFileError, hardware.SystemFileError):
+    except (LinkError, models.ModelFileError, hardware.SystemFileError, hardware.CalibrationFileError):
         return False
 
 

@@ -83,6 +83,10 @@ def packed(scenario: Scenario) -> str:
         document["key"] = scenario.key[:8]
     document |= {"model": model, "num_procs": scenario.num_procs, "max_batch_size": scenario.max_batch_size}
     document |= {"datatype": scenario.datatype, "limits": dict(scenario.limits), "system": system}
+    if scenario.cost_model != "calculon":
+        document["cost_model"] = scenario.cost_model
+    if scenario.calibration is not None:
+        document["calibration"] = _short_calibration(scenario.calibration)
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, _PRESET)
     data = press.compress(text.encode()) + press.flush()
@@ -104,6 +108,42 @@ def _short(
         return short if _built(short, load, edited) == thing else document
     except (DocumentError, Refused):
         return document
+
+
+def _short_calibration(calibration: hardware.Calibration) -> dict[str, Any]:
+    """A calibration without the values that it shares with the library's one it was made from."""
+    if found := _named(calibration.name, hardware.load_calibration, calibration):
+        return found
+    document = hardware.calibration_document(calibration)
+    base = _parameters(calibration.derived_from)
+    own = {name: value for name, value in document["parameters"].items() if base.get(name) != value}
+    shared = base.keys() - document["parameters"].keys()
+    return document if not base or shared else {**document, "parameters": own, "rest": calibration.derived_from}
+
+
+def _parameters(name: str) -> dict[str, Any]:
+    """The values of a calibration of the library; none where there is no such."""
+    if _NAME.fullmatch(name) is None or name.endswith(".json"):
+        return {}
+    try:
+        found: dict[str, Any] = hardware.calibration_document(hardware.load_calibration(name))["parameters"]
+        return found
+    except DocumentError:
+        return {}
+
+
+def _whole_calibration(short: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document that a short one stands for. Raises a `DocumentError`, or `Refused`."""
+    if "of" in short:
+        name = short["of"]
+        if len(short) > 1 or not isinstance(name, str) or _NAME.fullmatch(name) is None or name.endswith(".json"):
+            raise Refused(f"{_WHERE} names {shown(name)}, which is not a name of a library.")
+        return hardware.calibration_document(hardware.load_calibration(name))
+    own, rest = short.get("parameters"), short.get("rest")
+    if rest is None or not isinstance(own, Mapping):
+        return short
+    document = {name: value for name, value in short.items() if name != "rest"}
+    return {**document, "parameters": {**_parameters(rest if isinstance(rest, str) else ""), **own}}
 
 
 def _named(name: str, load: Callable[[str], Any], thing: Any) -> dict[str, Any] | None:
@@ -155,6 +195,8 @@ def unpacked(text: str) -> Unpacked:
             document["model"] = models.to_document(_built(model, models.load, models.edited))
         if isinstance(system, dict) and "of" in system:
             document["system"] = hardware.to_document(_built(system, hardware.load, hardware.edited))
+        if isinstance(document.get("calibration"), dict):
+            document["calibration"] = _whole_calibration(document["calibration"])
     except PROBLEMS as problem:
         raise Refused(sentence(f"{_WHERE}: {problem}")) from None
     scenario = scenario_of(document, _WHERE)

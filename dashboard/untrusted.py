@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import hardware
 import models
-from engine import LimitError, Scenario, ScenarioError, SpaceError
+from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
 
@@ -30,7 +30,8 @@ LONGEST_SENTENCE: Final = 400
 Kind = Literal["scenario", "model", "system"]
 
 PROBLEMS: Final = (
-    DocumentError, LimitError, ScenarioError, SpaceError, models.ModelFileError, hardware.SystemFileError,
+    DocumentError, LimitError, ScenarioError, SpaceError, CostModelError, models.ModelFileError,
+    hardware.SystemFileError,
 )  # fmt: skip
 """Everything that reading a document may raise, each with a sentence."""
 

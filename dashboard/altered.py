@@ -1,0 +1,61 @@
+"""A scenario with something changed and everything else kept: which cost model goes along, and what of the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engine import Scenario
+from engine.columns import fields_of
+from engine.limits import OPTIONS
+from hardware import Calibration, System
+from models import Model
+
+__all__ = ["altered"]
+
+_KEPT: Final = "kept"
+
+
+def altered(
+    scenario: Scenario,
+    *,
+    model: Model | None = None,
+    system: System | None = None,
+    num_procs: int | None = None,
+    max_batch_size: int | None = None,
+    datatype: str | None = None,
+    limits: Mapping[str, Any] | None = None,
+    cost_model: str | None = None,
+    calibration: Calibration | str | None = _KEPT,
+) -> Scenario:
+    """The scenario with what is given in place of what it has.
+
+    Unless one is asked for, the cost model stays; where it is the one that the old system's figures are meant for, it
+    becomes the one of the new system, and a model without Calculon's block takes the calibrated one. Limits on fields
+    that the cost model lacks go. A calibration stays with the calibrated cost model, and goes when the system becomes
+    another than the one it was fitted for.
+
+    Raises what `Scenario.of` raises.
+    """
+    model, system = model or scenario.model, system or scenario.system
+    if cost_model is None:
+        plain = scenario.cost_model == scenario.system.cost_model
+        cost_model = system.cost_model if plain else scenario.cost_model
+        if model.block is None:
+            cost_model = "calibrated"
+    found = scenario.calibration if isinstance(calibration, str) else calibration
+    moved = isinstance(calibration, str) and found is not None and found.system not in ("", system.name)
+    if cost_model == "calculon" or (moved and system.name != scenario.system.name):
+        found = None
+    names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
+    held = scenario.limits if limits is None else limits
+    return Scenario.of(
+        model,
+        system,
+        num_procs=num_procs or scenario.num_procs,
+        max_batch_size=max_batch_size or scenario.max_batch_size,
+        datatype=datatype or scenario.datatype,
+        limits={name: limit for name, limit in held.items() if name in names},
+        cost_model=cost_model,
+        calibration=found,
+    )
