@@ -1,6 +1,7 @@
 """How fast the dashboard is: a real server and a real browser, targets beside what was measured.
 
-`python -m tests.benchmarks browser`. Takes some minutes and stops its servers by itself.
+`python -m tests.benchmarks browser`. Takes less than five minutes, however slow what it measures is: every part stops
+at its own time, and says how much of what it meant to do it has done. Stops its servers by itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SESSIONS: Final = 20
 PAUSE: Final = (2.0, 5.0)
 """How long a session looks at a page before it does something [s]."""
 CHANGES: Final = 200
+LONGEST: Final = {"page": 100.0, "sweep": 20.0, "sessions": 25.0, "memory": 85.0}
+"""After how long a part begins nothing more [s]; starting and stopping come on top."""
 
 ROWS: Final = (
     ("warm page", "warm page to drawn map", 2.0),
@@ -54,8 +57,9 @@ def run(repeats: int, file: Path | None, parts: frozenset[str]) -> None:
     if not parts or "sweep" in parts:
         _say("sweep")
         command = [sys.executable, "-m", "tests.benchmarks.browser_sweep"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+        done = subprocess.run([*command, str(LONGEST["sweep"])], stdout=subprocess.PIPE, check=True, text=True)
         found["sweep"] = json.loads(done.stdout)["seconds"]
+        notes.append(f"Sweep: {len(found['sweep'])} of 3 runs.")
     if not parts or "sessions" in parts:
         document["sessions"] = _sessions(found, notes)
     if not parts or "memory" in parts:
@@ -78,22 +82,29 @@ def _page(repeats: int, notes: list[str]) -> dict[str, list[float]]:
         return {}
     _say("pages in the browser")
     with running() as server:
-        found = measured(server.address, repeats)
-        notes += [f"The server's log: {line}" for line in server.faults()]
-    return found
+        found = measured(server.address, repeats, LONGEST["page"])
+        faults = server.faults()
+    done = sum(len(times) for name, times in found.seconds.items() if name != "what-if, everything")
+    meant = done + found.skipped + len(found.problems)
+    notes.append(
+        f"In the browser: {done} of {meant} actions measured; {found.skipped} left out for want of time, "
+        f"{len(found.problems)} without the expected change."
+    )
+    notes += [f"  {problem}" for problem in found.problems[:5]] + [f"  The server's log: {line}" for line in faults[:5]]
+    return found.seconds
 
 
 def _sessions(found: dict[str, list[float]], notes: list[str]) -> dict[str, Any]:
     _say(f"{SESSIONS} sessions")
     with running(agents=True) as server:
         load.sessions(server, 1, 2.0, (0.1, 0.2))  # the first visitor waits for imports
-        seen = load.sessions(server, SESSIONS, 30.0, PAUSE)
+        seen = load.sessions(server, SESSIONS, LONGEST["sessions"], PAUSE)
         seen.problems += server.faults()
     found["sessions"] = [each for times in seen.seconds.values() for each in times]
     found.update({f"sessions: {what}": times for what, times in seen.seconds.items()})
     notes.append(
         f"{SESSIONS} sessions, each pausing {PAUSE[0]:g} to {PAUSE[1]:g} s before an action: {len(found['sessions'])} "
-        f"actions in {seen.wall:.0f} s, {len(seen.problems)} errors."
+        f"actions in {seen.wall:.0f} s, {len(seen.problems)} errors; load average {os.getloadavg()[0]:.1f}."
     )
     notes += [f"  {problem}" for problem in seen.problems[:5]]
     return asdict(seen)
@@ -102,12 +113,17 @@ def _sessions(found: dict[str, list[float]], notes: list[str]) -> dict[str, Any]
 def _memory(notes: list[str]) -> dict[str, Any]:
     _say(f"memory over {CHANGES} scenarios")
     with running(agents=True) as server:
-        seen = load.memory(server, CHANGES)
+        seen = load.memory(server, CHANGES, longest=LONGEST["memory"])
+    if len(seen.changes) < 3:
+        notes.append(f"Memory: only {len(seen.seconds)} of {CHANGES} scenario changes, too few to tell.")
+        return asdict(seen)
     notes.append(
-        f"Memory of the server: {seen.resident[0]:.0f} MiB after the first page, {seen.resident[-1]:.0f} MiB after "
-        f"{seen.changes[-1]} scenario changes; {seen.slope:+.1f} MiB per 100 changes from the {seen.warm}th on "
-        f"(median {statistics.median(seen.seconds):.2f} s a change)."
+        f"Memory of the server: {seen.changes[-1]} of {CHANGES} scenario changes (median "
+        f"{statistics.median(seen.seconds):.2f} s each); {seen.resident[0]:.0f} MiB after the first page, "
+        f"{seen.resident[-1]:.0f} MiB at the end, {seen.slope:+.1f} MiB per 100 changes from the {seen.warm}th on."
     )
+    points = [f"{change}: {size:.0f}" for change, size in zip(seen.changes, seen.resident, strict=True)]
+    notes.append(f"  MiB after changes: {', '.join(points[:: max(1, len(points) // 10)])}")
     return asdict(seen)
 
 

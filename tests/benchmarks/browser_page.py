@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, sync_playwright
 
-__all__ = ["measured"]
+__all__ = ["Measured", "measured"]
 
 CHROMIUM: Final = Path("/usr/bin/chromium")
 MAP: Final = ".st-key-explore_map"
@@ -64,27 +64,65 @@ new MutationObserver((_, observer) => {
 """
 
 
-def measured(address: str, repeats: int) -> dict[str, list[float]]:
-    """Times of every case in the browser by name [s]."""
+class Measured:
+    """What was measured, within a time that does not depend on how slow it is."""
+
+    def __init__(self, longest: float) -> None:
+        """longest: of everything [s]."""
+        self.seconds: dict[str, list[float]] = {}
+        """Times by case [s]."""
+        self.problems: list[str] = []
+        self.skipped = 0
+        """Actions that there was no time for."""
+        self._start, self._longest = time.monotonic(), longest
+        self._until = self._start
+
+    def share(self, part: float) -> None:
+        """What follows may last until this part of the time is over, at the most."""
+        self._until = self._start + part * self._longest
+
+    def take(self, *names: str, action: Callable[[], Sequence[float]]) -> None:
+        """Does something and notes its times under these names, unless time is up. What goes wrong is told."""
+        if time.monotonic() > self._until:
+            self.skipped += 1
+            return
+        try:
+            times = action()
+        except (RuntimeError, Error) as problem:
+            self.problems.append(f"{names[0]}: {str(problem).splitlines()[0]}")
+            return
+        for name, seconds in zip(names, times, strict=True):
+            self.seconds.setdefault(name, []).append(seconds)
+
+
+def measured(address: str, repeats: int, longest: float) -> Measured:
+    """Times of every case in the browser by name, measured for at most so long [s]."""
+    found = Measured(longest)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
         try:
-            return _all(browser, address, repeats)
+            _all(browser, address, repeats, found)
+        except (RuntimeError, Error) as problem:  # a page that does not open ends it, and the others are told
+            found.problems.append(str(problem).splitlines()[0])
         finally:
             browser.close()
+    return found
 
 
-def _all(browser: Browser, address: str, repeats: int) -> dict[str, list[float]]:
+def _all(browser: Browser, address: str, repeats: int, found: Measured) -> None:
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     context.add_init_script(_OBSERVE + _DRAWN)
-    found = {"warm page": _pages(context, address, repeats)}
+    found.share(0.25)
+    _pages(context, address, repeats, found)
     page = _opened(context, f"{address}/")
-    found["metric, first time"], found["metric, again"] = _metrics(page)
-    found["cell, first time"] = _cells(page, range(0, 35, 3))
-    found["cell, again"] = _cells(page, range(0, 35, 3))
+    found.share(0.5)
+    _metrics(page, found)
+    found.share(0.75)
+    for name in ("cell, first time", "cell, again"):
+        _cells(page, range(0, 35, 5), name, found)
     page.close()
-    found["what-if, figures"], found["what-if, everything"] = _sliders(context, f"{address}/whatif", repeats)
-    return found
+    found.share(1.0)
+    _sliders(context, f"{address}/whatif", repeats, found)
 
 
 def _opened(context: BrowserContext, address: str) -> Page:
@@ -107,18 +145,23 @@ def _settle(page: Page) -> None:
             before, since = now, time.monotonic()
 
 
-def _pages(context: BrowserContext, address: str, repeats: int) -> list[float]:
+def _pages(context: BrowserContext, address: str, repeats: int, found: Measured) -> None:
     """From the start of navigation to the painted map, scripts cached and the exploration stored."""
-    times = []
-    for number in range(repeats + 2):
+
+    def visit() -> list[float]:
         page = context.new_page()
-        page.goto(f"{address}/")
-        page.wait_for_function("window.drawn", timeout=60_000)
-        if number >= 2:  # the first explores and fills the caches
-            times.append(float(page.evaluate("window.drawn")) / 1000)
-        page.wait_for_selector(f"{PANEL} .ss-head")
-        page.close()
-    return times
+        try:
+            page.goto(f"{address}/")
+            page.wait_for_function("window.drawn", timeout=40_000)
+            page.wait_for_selector(f"{PANEL} .ss-head")
+            return [float(page.evaluate("window.drawn")) / 1000]
+        finally:
+            page.close()
+
+    for _ in range(2):  # the first explores and fills the caches
+        visit()
+    for _ in range(repeats):
+        found.take("warm page", action=visit)
 
 
 def _timed(page: Page, event: str, selectors: Sequence[str], press: Callable[[], None]) -> list[float]:
@@ -133,24 +176,22 @@ def _timed(page: Page, event: str, selectors: Sequence[str], press: Callable[[],
     return times
 
 
-def _metrics(page: Page) -> tuple[list[float], list[float]]:
+def _metrics(page: Page, found: Measured) -> None:
     """From pressing a metric's button to the redrawn map: every metric for the first time, and twice more."""
     buttons = page.locator(".st-key-explore_toolbar [role=radio]:visible")
     count = buttons.count()
-    rounds = []
-    for _ in range(3):
-        times = []
+    for name in ("metric, first time", "metric, again", "metric, again"):
         for number in [*range(1, count), 0]:
             label = buttons.nth(number)
-            times += _timed(page, "pointerdown", [MAP], lambda label=label: label.click())  # type: ignore[misc]
-        rounds.append(times)
-    return rounds[0], rounds[1] + rounds[2]
+            found.take(
+                name, action=lambda label=label: _timed(page, "pointerdown", [MAP], lambda: label.click())  # type: ignore[misc]
+            )  # fmt: skip
 
 
-def _cells(page: Page, numbers: range) -> list[float]:
+def _cells(page: Page, numbers: range, name: str, found: Measured) -> None:
     """From pressing a cell of the map to its panel. The pointer rests on the cell first, as a person's does."""
-    times = []
-    for number in numbers:
+
+    def visit(number: int) -> list[float]:
         box = page.locator(f"{MAP} .barlayer .point path").nth(number).bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
@@ -159,25 +200,28 @@ def _cells(page: Page, numbers: range) -> list[float]:
         def press(x: float = box["x"] + box["width"] / 2, y: float = box["y"] + box["height"] / 2) -> None:
             page.mouse.click(x, y)
 
-        times += _timed(page, "pointerdown", [PANEL], press)
-    return times
+        return _timed(page, "pointerdown", [PANEL], press)
+
+    for number in numbers:
+        found.take(name, action=lambda number=number: visit(number))  # type: ignore[misc]
 
 
-def _sliders(context: BrowserContext, address: str, repeats: int) -> tuple[list[float], list[float]]:
+def _sliders(context: BrowserContext, address: str, repeats: int, found: Measured) -> None:
     """From moving a slider by a step to the figures of the new optimum, and to all of the answer."""
     page = context.new_page()
     page.goto(address)
-    page.wait_for_selector(f"{WHY} .plotly .barlayer path", timeout=60_000)
-    page.wait_for_function("!document.querySelector('[data-testid=stProgress]')", timeout=60_000)
+    page.wait_for_selector(f"{WHY} .plotly .barlayer path", timeout=40_000)
+    page.wait_for_function("!document.querySelector('[data-testid=stProgress]')", timeout=40_000)
     _settle(page)
-    figures, everything = [], []
+
+    def move(thumb: Locator) -> list[float]:
+        thumb.focus()
+        first, whole = _timed(page, "keydown", [STRIP, WHY], lambda: page.keyboard.press("ArrowRight"))
+        return [first, max(first, whole)]
+
     names = [name for name in page.get_by_role("slider").all() if name.is_visible()]
     chosen = [thumb for thumb in names if any(word in (thumb.get_attribute("aria-label") or "") for word in SLIDERS)]
     for thumb in chosen or names[:3]:
         for _ in range(max(2, repeats // 2)):
-            thumb.focus()
-            first, whole = _timed(page, "keydown", [STRIP, WHY], lambda: page.keyboard.press("ArrowRight"))
-            figures.append(first)
-            everything.append(max(first, whole))
+            found.take("what-if, figures", "what-if, everything", action=lambda thumb=thumb: move(thumb))  # type: ignore[misc]
     page.close()
-    return figures, everything

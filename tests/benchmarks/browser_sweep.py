@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 from engine import whatif
@@ -12,12 +13,19 @@ from tests.benchmarks.measure import pin
 SIDE = 20
 
 
-def main(repeats: int = 3) -> None:
-    """Measures, in a process of its own, and prints the seconds of each run and the number of points."""
+def main(repeats: int = 3, longest: float = 60.0) -> None:
+    """Measures, in a process of its own, and prints the seconds of each run and the number of points.
+
+    After `longest` [s] no further run begins.
+    """
     pin()
     ratios = [4 ** (2 * index / (SIDE - 1) - 1) for index in range(SIDE)]
-    seconds, points = [], 0
+    seconds: list[float] = []
+    points = 0
+    began = time.perf_counter()
     for run in range(repeats):
+        if seconds and time.perf_counter() - began > longest:
+            break
         scenario = scenario_of(SMALL)
         values = {which.name: which.value for which in whatif.parameters(scenario)}
         x, y = "hbm_capacity", "hbm_bandwidth"
@@ -30,4 +38,4 @@ def main(repeats: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(longest=float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)

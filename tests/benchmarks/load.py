@@ -24,7 +24,7 @@ __all__ = ["Load", "Memory", "memory", "sessions"]
 READY: Final = '"explore_map"'
 """In the answer of a page that shows its map."""
 BAD: Final = ('"status":"error"', '"type":"exception"', "explorations are waiting already")
-LONGEST: Final = 30.0
+LONGEST: Final = 20.0
 """Longest wait for one map [s]."""
 METRICS: Final = ("total_time", "mfu", "proc_mem_tier1_cap_req", "sample_rate")
 
@@ -70,7 +70,7 @@ class Visitor:
         text = self._post(request)
         while READY not in text:
             if time.monotonic() > latest:
-                raise RuntimeError("no map within 30 s")
+                raise RuntimeError(f"no map within {LONGEST:g} s")
             time.sleep(0.2)
             text = self._post({})
 
@@ -80,7 +80,7 @@ class Visitor:
             f"{self.server.address}/_stcore/agent/interact", body, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(call, timeout=LONGEST + 10) as answer:
+            with urllib.request.urlopen(call, timeout=LONGEST) as answer:
                 text = str(answer.read().decode())
         except urllib.error.HTTPError as problem:
             raise RuntimeError(f"{problem.code}: {problem.read().decode()[:300]}") from problem
