@@ -15,7 +15,7 @@ from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
 from engine.whatif_parameters import changed
-from engine.whatif_space import SPACES_KEPT, ReadySpace, layout_key, ready
+from engine.whatif_space import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
 __all__ = ["Best", "Point", "Searcher", "searcher_of", "transferred"]
 
@@ -120,7 +120,7 @@ class Searcher:
         kept = found.kept if same else self._kept_elsewhere(scenario)
         return Best(found.id, found.rate, kept, execution, found.feasible, found.evaluated)
 
-    def _execution(self, scenario: Scenario, space: ReadySpace, number: int) -> dict[str, Any]:
+    def _execution(self, scenario: Scenario, space: AnyReadySpace, number: int) -> dict[str, Any]:
         if space is not self.space:
             return _fields(scenario, number)
         if number not in self._executions:

@@ -19,6 +19,11 @@ import numpy.typing as npt
 import models
 from engine.block import block_times
 from engine.bounds import Candidates, candidates
+from engine.calibrated.bounds import calibrated_candidates
+from engine.calibrated.plan import lay_out_calibrated, plan_calibrated
+from engine.calibrated.space import CalibratedSpace
+from engine.calibrated.systems import generation_of
+from engine.cost_models import AnyCandidates, AnyPlan, evaluate_rows
 from engine.explore import slabs
 from engine.optimizer import optimizer_times
 from engine.plan import Layout, Plan, lay_out, plan_of
@@ -27,10 +32,9 @@ from engine.rejection import listed, memory_needs
 from engine.scenario import Scenario
 from engine.search import Search
 from engine.space import Space
-from engine.steps import evaluate_exact_rows
-from hardware import System
+from hardware import System, calibration_document
 
-__all__ = ["SPACES_KEPT", "Found", "ReadySpace", "layout_key", "ready"]
+__all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadyCalibratedSpace", "ReadySpace", "layout_key", "ready"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -38,6 +42,9 @@ Flags = npt.NDArray[np.bool_]
 
 LARGEST_KEPT = 24_000_000
 """(memory mode, site) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
+
+LARGEST_CALIBRATED = 12_000_000
+"""The same of a calibrated space, where they take 32 bytes each."""
 
 ROWS_KEPT = 800_000
 """Candidates kept with the masks that gave them, per run of cells; some 120 MiB."""
@@ -125,14 +132,40 @@ class ReadySpace:
                 if kept is not None and (found := _locate(plan, rows, kept)) is not None:
                     hints, kept_rate = found
                 search.look(plan, rows, hints)
-        top, _ = search.result()
-        if not len(top):
-            return Found(None, float("nan"), 0, 0, kept_rate)
-        first = top.iloc[0]
-        return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate)
+        return _found(search, kept_rate)
 
 
-def _locate(plan: Plan, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
+class ReadyCalibratedSpace:
+    """The same for the calibrated cost model: executions and their memory laid out once."""
+
+    def __init__(self, space: CalibratedSpace, key: str) -> None:
+        self.space, self.key = space, key
+        self._parts = [lay_out_calibrated(space, numbers) for numbers in slabs(space)]
+
+    def best(self, system: System, kept: int | None = None) -> Found:
+        """The proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
+        space = self.space.on(system)
+        search = Search(space, 1, False)
+        kept_rate = float("nan")
+        for layout in self._parts:
+            plan = plan_calibrated(space, layout, rows=False)
+            rows = calibrated_candidates(plan)
+            hints = None
+            if kept is not None and (found := _locate(plan, rows, kept)) is not None:
+                hints, kept_rate = found
+            search.look(plan, rows, hints)
+        return _found(search, kept_rate)
+
+
+def _found(search: Search, kept_rate: float) -> Found:
+    top, _ = search.result()
+    if not len(top):
+        return Found(None, float("nan"), 0, 0, kept_rate)
+    first = top.iloc[0]
+    return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate)
+
+
+def _locate(plan: AnyPlan, rows: AnyCandidates, execution: int) -> tuple[Ints, float] | None:
     """(position of the candidate of an execution, its sample rate); None where the plan has it not, or not fitting."""
     sites, modes = plan.sites, plan.modes
     rest = execution - sites.first
@@ -158,7 +191,7 @@ def _locate(plan: Plan, rows: Candidates, execution: int) -> tuple[Ints, float] 
         nets = [net for net in group.data_nets if group.assignment[net][place[0]] == assignment[site]]
         if not nets:
             continue
-        chunk = evaluate_exact_rows(plan, replace(group, place=place, mode=np.array([mode])), slice(None))
+        chunk = evaluate_rows(plan, replace(group, place=place, mode=np.array([mode])), slice(None))
         rate = next(
             float(variant.metrics["sample_rate"][0])
             for variant in chunk.variants
@@ -169,27 +202,28 @@ def _locate(plan: Plan, rows: Candidates, execution: int) -> tuple[Ints, float] 
     return None
 
 
-_kept: OrderedDict[str, ReadySpace] = OrderedDict()
+AnyReadySpace = ReadySpace | ReadyCalibratedSpace
+
+_kept: OrderedDict[str, AnyReadySpace] = OrderedDict()
 _lock = threading.Lock()
 
 
-def ready(scenario: Scenario) -> ReadySpace | None:
+def ready(scenario: Scenario) -> AnyReadySpace | None:
     """The space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
 
-    None for spaces too large to be kept, and for the calibrated cost model, whose spaces are small enough to be
-    searched anew. Raises what `Scenario.space` raises.
+    None for spaces too large to be kept. Raises what `Scenario.space` raises.
     """
-    if scenario.cost_model != "calculon":
-        return None
     key = layout_key(scenario)
     with _lock:
         if key in _kept:
             _kept.move_to_end(key)
             return _kept[key]
     space = scenario.space
-    if _pairs(space) > LARGEST_KEPT:
+    calibrated = isinstance(space, CalibratedSpace)
+    if _pairs(space) > (LARGEST_CALIBRATED if calibrated else LARGEST_KEPT):
         return None
-    made = ReadySpace(space, key)
+    made: AnyReadySpace
+    made = ReadyCalibratedSpace(space, key) if isinstance(space, CalibratedSpace) else ReadySpace(space, key)
     with _lock:
         _kept[key] = made
         if len(_kept) > SPACES_KEPT:
@@ -200,16 +234,23 @@ def ready(scenario: Scenario) -> ReadySpace | None:
 def layout_key(scenario: Scenario) -> str:
     """What the layout of a scenario's space depends on, as text."""
     system = scenario.system
+    exact = scenario.cost_model == "calculon"
     content: dict[str, Any] = {
-        "cost_model": scenario.cost_model,
-        "model": models.to_calculon(scenario.model) if scenario.cost_model == "calculon" else scenario.key,
+        "model": models.to_calculon(scenario.model) if exact else models.to_document(scenario.model),
         "num_procs": scenario.num_procs,
         "max_batch_size": scenario.max_batch_size,
         "datatype": scenario.datatype,
         "limits": dict(scenario.limits),
-        "networks": [[network.size, network.must_be_filled] for network in system.networks],
         "second tier": system.mem2.capacity_gib > 0,
     }
+    if exact:
+        content["networks"] = [[network.size, network.must_be_filled] for network in system.networks]
+    else:
+        content |= {
+            "generation": generation_of(system),
+            "datatypes": list(system.matrix),
+            "calibration": calibration_document(scenario.used_calibration),
+        }
     return json.dumps(content, sort_keys=True)
 
 

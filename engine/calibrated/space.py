@@ -7,6 +7,7 @@ model cannot tell apart.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product
@@ -89,6 +90,12 @@ class CalibratedSpace(Space):
         super().__init__(
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
         )
+
+    def on(self, system: System) -> CalibratedSpace:
+        """The same executions on a system with other rates or capacities of the same generation and tiers."""
+        other = copy.copy(self)
+        other.system = system
+        return other
 
     @property
     def num_blocks(self) -> int:
