@@ -1,0 +1,115 @@
+"""Small spaces of the calibrated cost model, every kind of model and machine among them, and all that is said of them.
+
+Memory is cut down so that some executions of each fit and some do not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import engine
+import hardware
+import models
+from hardware import System
+from models import Model
+
+LLAMA: dict[str, Any] = {
+    "hidden": 1024, "ffn": 2816, "layers": 6, "heads": 8, "kv_heads": 4, "head_dim": 128, "gated_mlp": True,
+    "vocab": 32000, "vocab_padded": 32000, "tied_embeddings": False, "positions": "rotary", "max_seq": 8192,
+    "norm": "RMSNorm",
+}  # fmt: skip
+EXPERTS: dict[str, Any] = {**LLAMA, "layers": 8, "experts": {"routed": 4, "top_k": 2, "ffn": 2816}}
+
+
+def model_of(architecture: dict[str, Any], seq_size: int = 8192) -> Model:
+    """A model with an architecture."""
+    document = {"format": "shardscape-model/1", "name": "small", "source": "made up", "seq_size": seq_size}
+    return models.load_document({**document, "architecture": architecture}, "small")
+
+
+def plain_model() -> Model:
+    """A model of which only Calculon's six numbers are known."""
+    shape = {"hidden": 1024, "feedforward": 4096, "seq_size": 2048, "attn_heads": 8, "attn_size": 128, "num_blocks": 8}
+    return models.load_document(shape, "small")
+
+
+def system_of(name: str, *, first: float, second: float, **changes: Any) -> System:
+    """A system of the library with memory of `first` and `second` [GiB], and other keys replaced."""
+    document = hardware.to_document(hardware.load(name))
+    for tier, capacity in (("mem1", first), ("mem2", second)):
+        document[tier] = {**document[tier], "capacity_gib": capacity}
+    return hardware.load_document({**document, **changes}, "small")
+
+
+def scenario(
+    model: Model,
+    system: System,
+    limits: dict[str, Any] | None = None,
+    *,
+    num_procs: int = 8,
+    max_batch_size: int = 4,
+    datatype: str = "bfloat16",
+    **further: Any,
+) -> engine.Scenario:
+    """A scenario of the calibrated cost model."""
+    return engine.Scenario.of(
+        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
+        cost_model="calibrated", **further,
+    )  # fmt: skip
+
+
+NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software")
+
+
+@cache
+def named(name: str) -> engine.Scenario:
+    """One of the small scenarios."""
+    if name == "dense":
+        return scenario(model_of(LLAMA), system_of("h100_80g_sxm", first=2.8, second=0.8), {"pipeline_par": [1, 2, 4]})
+    if name == "experts":
+        limits = {"activation_recompute": ["none", "attn_only"], "activations_offload": False, "tensor_par": [1, 2]}
+        return scenario(model_of(EXPERTS, 4096), system_of("b200_180g_sxm", first=3.5, second=1.0), limits)
+    if name == "plain":
+        return scenario(
+            plain_model(), system_of("a100_80g_sxm", first=1.5, second=0.5), {"uneven_pipelines": True},
+            num_procs=12, max_batch_size=12, datatype="float16",
+        )  # fmt: skip
+    if name == "one tier":
+        model = model_of({**LLAMA, "layers": 14, "tied_embeddings": True}, 4096)
+        return scenario(model, system_of("tpu7x_192g", first=5.0, second=0.0), num_procs=16, max_batch_size=32)
+    if name == "widened":
+        limits = {
+            "context_par": {"max": 4}, "attention_kernel": ["unfused", "flash2", "native"],
+            "launch": ["eager", "fused", "compiled", "graphs"], "gradient_datatype": ["float32", "bfloat16"],
+            "expert_overlap": [False, True], "pipeline_overlap": [False, True], "expert_par": [2], "data_par": [1, 2],
+            "expert_tensor_par": 1, "activation_recompute": ["attn_only"], "tensor_par_overlap": ["none"],
+            "selective_recompute": ["attention", "modules", "half"], "weight_offload": False, "tensor_par": 2,
+            "activations_offload": False, "optimizer_offload": [False, True], "tensor_par_comm_type": ["rs_ag"],
+        }  # fmt: skip
+        return scenario(model_of(EXPERTS, 2048), system_of("h200_141g_sxm", first=2.7, second=1.0), limits)
+    assert name == "old software"
+    limits = {
+        "attention_kernel": "flash1", "launch": "eager", "activation_recompute": ["attn_only", "full"],
+        "selective_recompute": ["operators", "save_projections", "save_dots"], "weight_offload": False,
+        "batch_size": [4, 8],
+    }  # fmt: skip
+    model = model_of({**LLAMA, "sliding_window": 512, "full_attention_every": 2}, 4096)
+    machine = system_of("h100_80g_sxm", first=2.5, second=0.6)
+    return scenario(model, machine, limits, max_batch_size=8, datatype="float8")
+
+
+@cache
+def evaluated(name: str) -> pd.DataFrame:
+    """Every execution of a small scenario, evaluated one by one; the position is the id."""
+    chosen = named(name)
+    return chosen.evaluate(chosen.space.table(np.arange(chosen.space.total)))
+
+
+@cache
+def explored(name: str) -> engine.Exploration:
+    """A small scenario, explored in memory."""
+    return engine.explore_scenario(named(name))

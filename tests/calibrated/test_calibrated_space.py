@@ -1,0 +1,268 @@
+"""Exploring the calibrated cost model says what evaluating every execution says, and `best` what exploring says."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import engine
+from engine import best_of, explore_scenario, reasons
+from engine.calibrated.fields import NOT_READ
+from engine.calibrated.space import COVERED
+from engine.columns import ALL_FIELDS, by_name, headline_of
+from engine.store import Store
+from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
+
+FIELDS = [column.name for column in ALL_FIELDS]
+HEADLINE = headline_of("calibrated")
+CELL = ["tensor_par", "pipeline_par", "data_par", "batch_size"]
+MEMORY = {"memory_tier1", "memory_tier2"}
+
+
+def rows_of(found: engine.Exploration) -> pd.DataFrame:
+    """The feasible executions by id, words as text."""
+    table = found.rows.table().to_pandas().set_index("id").sort_index()
+    return table.astype({name: str for name, kind in table.dtypes.items() if kind == "category"})
+
+
+def assert_same_best(found: engine.Exploration, expected: engine.Exploration) -> None:
+    pd.testing.assert_series_equal(pd.Series(found.best), pd.Series(expected.best), check_exact=True)
+
+
+def assert_close(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    """Headline figures agree to 1e-12; times among their sum, since a part may be what is left of larger ones."""
+    step = expected["total_time"].to_numpy()
+    for column in HEADLINE:
+        one, other = found[column.name].to_numpy(), expected[column.name].to_numpy()
+        scale = step if column.unit == "s" else np.where(np.isfinite(other), np.abs(other), 0.0)
+        differs = ~((one == other) | (np.abs(one - other) <= 1e-12 * scale))
+        assert not differs.any(), (column.name, one[differs][:3], other[differs][:3])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exploring_is_evaluating_every_execution(name: str) -> None:
+    table, found = evaluated(name), explored(name)
+    runs = table[table["status"] == "ok"]
+    rows = rows_of(found)
+    assert rows.index.tolist() == runs.index.tolist()
+    for column in ALL_FIELDS:
+        assert (rows[column.name].astype(object).to_numpy() == runs[column.name].astype(object).to_numpy()).all(), (
+            column.name
+        )
+    assert_close(rows, runs)
+    counts = Counter(table["reason"])
+    assert found.total == len(table)
+    assert found.feasible == counts.pop("")
+    assert found.infeasible_by_reason == dict(counts)
+    assert len(rows) > 1000
+    assert set(counts) >= ({"memory_tier1"} if name == "one tier" else MEMORY)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_best_is_the_first_of_all(name: str) -> None:
+    rows = rows_of(explored(name))
+    order = np.lexsort((rows.index, -rows["sample_rate"]))
+    found = best_of(named(name), k=50, by_cell=True)
+    assert found.top["id"].tolist() == rows.index[order[:50]].tolist()
+    assert found.top["sample_rate"].tolist() == rows["sample_rate"].iloc[order[:50]].tolist()
+    assert found["id"] == explored(name).best["id"] == rows.index[order[0]]
+    assert found["total_time"] == pytest.approx(rows["total_time"].iloc[order[0]], rel=1e-12)
+    assert (found.total, found.feasible) == (named(name).space.total, len(rows))
+    assert found.evaluated < found.feasible
+    cells = found.by_cell
+    for row, cell in zip(cells.to_dict("records"), named(name).space.cells, strict=True):
+        degrees = {**dict.fromkeys(CELL), "context_par": 0, "expert_par": 0, "expert_tensor_par": 0}
+        inside = rows
+        for field in degrees:
+            inside = inside[inside[field] == getattr(cell, field)]
+        assert [row[field] for field in CELL] == [getattr(cell, field) for field in CELL]
+        if inside.empty:
+            assert row["id"] == -1
+            assert row["sample_rate"] != row["sample_rate"]
+            continue
+        assert row["sample_rate"] == inside["sample_rate"].max()
+        assert row["id"] == inside["sample_rate"].idxmax()
+
+
+@pytest.mark.parametrize("name", ["dense", "experts"])
+def test_cells_hold_the_best_of_every_figure(name: str) -> None:
+    rows, table, cells = rows_of(explored(name)), evaluated(name), named(name).space.cells
+    starts = [*named(name).space.first_ids.tolist(), len(table)]
+    for metric in ("sample_rate", "proc_mem_tier1_cap_req", "ep_comm_exposed_time", "overhead_time"):
+        found = explored(name).by_cell(metric)
+        assert len(found) == len(cells)
+        for position, row in enumerate(found.to_dict("records")):
+            inside = rows.loc[starts[position] : starts[position + 1] - 1]
+            everything = table.loc[starts[position] : starts[position + 1] - 1]
+            assert (row["total"], row["feasible"]) == (len(everything), len(inside))
+            if inside.empty:
+                assert row["reason"] == (
+                    "memory_tier2" if "memory_tier2" in set(everything["reason"]) else "memory_tier1"
+                )
+                continue
+            values = inside[metric]
+            assert row["value"] == (values.max() if by_name(metric).better == "higher" else values.min())
+            assert values[row["id"]] == row["value"]
+
+
+def test_top_by_any_figure() -> None:
+    rows = rows_of(explored("experts"))
+    for metric in ("total_time", "proc_mem_tier1_cap_req", "cp_comm_exposed_time"):
+        order = np.lexsort((rows.index, rows[metric]))[:20]
+        found = explored("experts").top(20, metric)
+        assert found["id"].tolist() == rows.index[order].tolist()
+        assert found[metric].to_numpy() == pytest.approx(rows[metric].iloc[order].to_numpy(), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", ["experts", "one tier"])
+def test_a_stored_exploration_is_the_one_in_memory(name: str, tmp_path: Path) -> None:
+    expected, calls = explored(name), []
+    with Store(tmp_path / "results.duckdb") as store:
+        for again in (False, True):
+            found = explore_scenario(named(name), store=store, progress=calls.append)
+            assert bool(calls) != again
+            calls.clear()
+            pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_exact=True)
+            assert found.infeasible_by_reason == expected.infeasible_by_reason
+            assert_same_best(found, expected)
+            for metric in (column.name for column in HEADLINE):
+                pd.testing.assert_frame_equal(found.by_cell(metric), expected.by_cell(metric), check_exact=True)
+        record = store.find(named(name).key)
+        assert record is not None
+        assert record.engine_version == named(name).physics == "calibrated/1, global"
+
+
+def test_pieces_and_processes_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = explored("dense")
+    monkeypatch.setattr(sys.modules["engine.explore"], "SITES_PER_PLAN", 5)
+    for workers in (1, 2):
+        found = explore_scenario(named("dense"), workers=workers)
+        np.testing.assert_array_equal(found.reductions.value, expected.reductions.value)
+        np.testing.assert_array_equal(found.reductions.spread, expected.reductions.spread)
+        assert found.infeasible_by_reason == expected.infeasible_by_reason
+        assert_same_best(found, expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_tried_breaks_no_rule_and_nothing_is_tried_twice(name: str) -> None:
+    table = evaluated(name)
+    assert set(table["reason"]) <= {"", "offload_needs_three_blocks", *MEMORY}
+    read = [field for field in FIELDS if field not in NOT_READ]
+    assert not table.duplicated(read).any()
+
+
+def test_limits_leave_what_they_allow() -> None:
+    """A limit that only narrows a field leaves the executions that it allows, with their figures."""
+    everything, space = rows_of(explored("dense")), named("dense")
+    for limits in (
+        {"zero_stage": [0, 3]}, {"context_par": 2, "tensor_par_comm_type": ["ar", "rs_ag"]},
+        {"activation_recompute": "full", "weight_offload": True}, {"microbatch_size": {"max": 2}, "data_par": [1, 2]},
+        {"selective_recompute": "modules", "activation_recompute": "attn_only"}, {"pipeline_interleaving": {"min": 3}},
+        {"tensor_par_net": 1}, {"data_par_overlap": False},
+    ):  # fmt: skip
+        found = rows_of(explore_scenario(engine.Scenario.of(
+            space.model, space.system, num_procs=8, max_batch_size=4, datatype="bfloat16",
+            limits={**space.limits, **limits}, cost_model="calibrated",
+        )))  # fmt: skip
+        kept = everything
+        for field, limit in limits.items():
+            if field == "tensor_par_net":  # decides nothing
+                continue
+            low, high = (limit.get("min", 0), limit.get("max", 99)) if isinstance(limit, dict) else (0, 0)
+            allowed = range(low, high + 1) if isinstance(limit, dict) else limit if isinstance(limit, list) else [limit]
+            kept = kept[kept[field].isin(list(allowed))]
+        assert len(found) == len(kept) > 50, limits
+        figures = [column.name for column in HEADLINE]
+        one, other = (frame.sort_values(figures)[figures].to_numpy() for frame in (found, kept))
+        np.testing.assert_array_equal(one, other)
+        assert found["sample_rate"].max() <= everything["sample_rate"].max()
+
+
+def listed(layers: int, tensors: tuple[int, ...]) -> pd.DataFrame:
+    """What `COVERED` says is tried of a dense model on 8 processors, batch 4, without offloading: nested loops."""
+    found: list[dict[str, Any]] = []
+    for tensor, pipeline, context in product(tensors, (1, 2, 4, 8), (1, 2)):
+        if 8 % (tensor * pipeline * context) or pipeline > layers:
+            continue
+        data = 8 // tensor // pipeline // context
+        if data > 4:
+            continue
+        replicas = data * context > 1
+        chunks = {1}
+        for total in (layers, layers + 2):
+            chunks |= {v for v in range(1, layers // pipeline + 1) if pipeline > 1 and total % (pipeline * v) == 0}
+        for v, micro in product(chunks, (1, 2, 4)):
+            if 4 // data % micro:
+                continue
+            for stage, recompute, kind, comm, ring, overlap in product(
+                (0, 1, 2, 3), ("none", "full", "attn_only"), ("attention", "modules", "half"),
+                ("ar", "p2p_rs_ag", "rs_ag"), ("none", "ring"), (False, True),
+            ):  # fmt: skip
+                skipped = (
+                    (stage > 0 and not replicas)
+                    or (stage == 2 and pipeline > 1)
+                    or (stage == 3 and not overlap)
+                    or (overlap and not replicas)
+                    or ((recompute == "attn_only") != (kind != "attention"))
+                    or (tensor == 1 and (comm != "ar" or ring == "ring"))
+                    or (comm == "p2p_rs_ag" and pipeline == 1)
+                )
+                if not skipped:
+                    found.append({
+                        "tensor_par": tensor, "pipeline_par": pipeline, "data_par": data, "context_par": context,
+                        "pipeline_interleaving": v, "microbatch_size": micro, "zero_stage": stage,
+                        "activation_recompute": recompute, "selective_recompute": kind, "tensor_par_comm_type": comm,
+                        "tensor_par_overlap": ring, "data_par_overlap": overlap, "optimizer_sharding": stage > 0,
+                        "num_procs": 8, "batch_size": 4, "expert_par": 1, "attention_kernel": "native",
+                        "launch": "fused", "gradient_datatype": "float32", "training": True,
+                    })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def test_the_space_is_what_it_says_it_covers() -> None:
+    limits = dict.fromkeys(("weight_offload", "activations_offload", "optimizer_offload"), False)
+    layers = 6
+    # 8 heads, 4 of keys and values: every divisor of 8 fits.
+    space = scenario(
+        model_of({**LLAMA, "layers": layers}), system_of("h100_80g_sxm", first=80, second=80), limits
+    ).space
+    table = space.table(np.arange(space.total))
+    expected = listed(layers, (1, 2, 4, 8))
+    assert set(COVERED) < set(FIELDS)
+    one, other = (frame[list(expected)].astype(object) for frame in (table, expected))
+    assert len(one) == len(other)
+    assert Counter(map(tuple, one.to_numpy().tolist())) == Counter(map(tuple, other.to_numpy().tolist()))
+
+
+def test_heads_of_keys_and_values_bound_tensor_parallelism() -> None:
+    """6 heads of keys and values under 12 of queries: 2, 3 and 6 divide them, 12 is a multiple, 4 is neither."""
+    model = model_of({**LLAMA, "hidden": 1536, "heads": 12, "kv_heads": 6, "ffn": 3072})
+    space = scenario(model, system_of("h100_80g_sxm", first=80, second=0), num_procs=12, max_batch_size=12).space
+    assert sorted({cell.tensor_par for cell in space.cells}) == [1, 2, 3, 6, 12]
+
+
+def test_spaces_without_executions() -> None:
+    for limits in ({"tensor_par": 64}, {"expert_par": 2}, {"context_par": 3}, {"zero_stage": 2, "pipeline_par": 8}):
+        chosen = scenario(model_of(LLAMA), system_of("h100_80g_sxm", first=80, second=80), limits)
+        assert chosen.space.total == 0
+        found = explore_scenario(chosen)
+        assert (found.total, found.feasible, found.best) == (0, 0, None)
+        assert dict(best_of(chosen)) == {}
+
+
+def test_nothing_fits() -> None:
+    chosen = replace(named("dense"), system=system_of("h100_80g_sxm", first=1.0, second=1.0))
+    found = explore_scenario(chosen)
+    assert (found.feasible, found.best, dict(best_of(chosen))) == (0, None, {})
+    table = chosen.evaluate(chosen.space.table(np.arange(0, chosen.space.total, 7)))
+    assert set(table["reason"]) <= {"offload_needs_three_blocks", *MEMORY}
+    assert set(found.infeasible_by_reason) == set(table["reason"])
+    assert all(reasons.BY_CODE[code].status == "infeasible" for code in found.infeasible_by_reason)
