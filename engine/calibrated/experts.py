@@ -1,4 +1,7 @@
-"""A layer of experts: grouped products, permutation of tokens, and the all-to-all exchange between expert ranks.
+"""A layer of experts: a product per expert, permutation of tokens, and the all-to-all exchange between expert ranks.
+
+Transformer Engine's grouped linear layer launches one cuBLAS product per local expert. They are on several streams, but
+each is large enough to fill the processor, so that each ends in a partly filled last wave of its own.
 
 Tokens go to `experts_per_token` experts. An expert rank that holds several of a token's experts receives it once, so
 the exchanged volume counts distinct destinations: n (1 - (1 - 1/n)^k) of n ranks are hit by k draws.
@@ -63,8 +66,8 @@ def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
     # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
     per_expert = routed * layout.expert_tensor_par / layout.tensor_par / local
     part = width / layout.expert_tensor_par
-    up = linear(per_expert, gates * part, model.hidden, unit, count=local, in_bytes=in_bytes)
-    down = linear(per_expert, model.hidden, part, unit, count=local, in_bytes=in_bytes)
+    up = linear(per_expert, gates * part, model.hidden, unit, count=local, together=False, in_bytes=in_bytes)
+    down = linear(per_expert, model.hidden, part, unit, count=local, together=False, in_bytes=in_bytes)
     shared_width = model.shared_experts * width / layout.tensor_par
     some = np.maximum(shared_width, 1.0)
     shared = linear(case.tokens, gates * some, model.hidden, unit, in_bytes=in_bytes)

@@ -42,22 +42,25 @@ def gemm(
     unit: MatrixUnit,
     *,
     count: Floats | float = 1.0,
+    together: bool = True,
     in_bytes: Floats | float = 2.0,
     out_bytes: Floats | float = 2.0,
 ) -> Floats:
-    """Seconds of `count` products [m, k] x [k, n] in one launch [s]; broadcasts.
+    """Seconds of `count` products [m, k] x [k, n] [s]; broadcasts.
 
     Args:
         m: rows; n: columns; k: inner dimension [elements].
         unit: where it runs.
-        count: products in the batch or group; they fill the processor together.
+        count: products in the batch or group. together: they are one launch, and fill the processor together;
+            otherwise each is a kernel with a start and a last wave of its own.
         in_bytes, out_bytes: bytes per element of the factors and of the result.
     """
     p = unit.p
-    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * count / unit.multiprocessors
+    launched = count if together else 1.0
+    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * launched / unit.multiprocessors
     compute = 2.0 * m * n * k * count / unit.rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
     moved = count * (in_bytes * (m * k + k * n) + out_bytes * m * n) / unit.memory
-    return np.maximum(compute, moved) + p.kernel_start
+    return np.maximum(compute, moved) + p.kernel_start * (count / launched)
 
 
 class Linear(NamedTuple):
@@ -82,15 +85,18 @@ def linear(
     unit: MatrixUnit,
     *,
     count: Floats | float = 1.0,
+    together: bool = True,
     in_bytes: Floats | float = 2.0,
 ) -> Linear:
     """Seconds of a linear layer of m tokens, n outputs, k inputs, forward and backward [s]; broadcasts.
+
+    `count` and `together` as for `gemm`.
 
     All three products are slower where outputs or inputs are no multiple of 64: tensor-core kernels then fall back
     to narrow loads and padded tiles.
     """
     slower = 1.0 + unit.p.misaligned * ((np.mod(n, ALIGNMENT) != 0) | (np.mod(k, ALIGNMENT) != 0))
-    forward = gemm(m, n, k, unit, count=count, in_bytes=in_bytes)
-    gradient = gemm(m, k, n, unit, count=count, in_bytes=in_bytes)
-    weight = gemm(n, k, m, unit, count=count, in_bytes=in_bytes, out_bytes=MAIN_GRADIENT_BYTES)
+    forward = gemm(m, n, k, unit, count=count, together=together, in_bytes=in_bytes)
+    gradient = gemm(m, k, n, unit, count=count, together=together, in_bytes=in_bytes)
+    weight = gemm(n, k, m, unit, count=count, together=together, in_bytes=in_bytes, out_bytes=MAIN_GRADIENT_BYTES)
     return Linear(forward * slower, (gradient + weight) * slower)

@@ -8,6 +8,7 @@ python -m engine.validation accept            store predictions and errors for t
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
 from importlib.resources import files
@@ -70,7 +71,7 @@ def _fit(save: bool) -> int:
     for name, value in tested.means().items():
         print(f"  {name:44s} {value:.2f}   leave one source out {left_out.means()[name]:.2f}")
     if save:
-        document = hardware.calibration_document(updated_calibration(fit, tested))
+        document = hardware.calibration_document(updated_calibration(fit, tested, datetime.date.today()))
         path = Path(str(files("hardware").joinpath("calibrations", "global.json")))
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -236,8 +236,8 @@ def _layout(
     dp[open_dp] = (columns["num_gpus"] / (t * p * c))[open_dp]
     found.refuse(np.isnan(dp), "missing_field", "Not given: dp, nor num_gpus to derive it from.")
     ep = np.where(experts > 0, fill(columns["ep"], 1.0, ""), 1.0)
-    noted = table["notes"].astype(str).str.extract(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b")[0]
-    noted = noted.astype("float64").to_numpy(np.float64)
+    words = table["notes"].astype(str).str.extract(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b")[0]
+    noted = words.astype("float64").to_numpy(np.float64)
     # Megatron splits experts like the rest unless told otherwise; more expert ranks than replicas mean it was told.
     etp = np.where(np.isnan(noted), np.where(ep > dp * c, 1.0, t), noted)
     zero = fill(columns["zero_stage"], 1.0, "zero_stage 1")

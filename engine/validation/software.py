@@ -72,8 +72,8 @@ RULES: tuple[Rule, ...] = (
         {**EAGER, "attention_kernel": "flash1"},
     ),
     Rule(
-        "torchtitan", r"torchtitan", "compiled, FlashAttention 2 through PyTorch, 32-bit gradient reduction",
-        {**PYTORCH, "overlap_data": 1.0, "launch": "compiled"},
+        "torchtitan", r"torchtitan", "FlashAttention 2 through PyTorch, 32-bit gradient reduction, compiled on request",
+        {**EAGER, **PYTORCH},
     ),
     Rule(
         "Hugging Face", r"\bHF\b|Hugging ?Face|transformers|Accelerate", "plain Llama modules",
@@ -155,7 +155,9 @@ def _refine(
     facts.loc[(named == "Megatron") & ~noted(r"(?<!b)f(?:p|loat)16|half", "dtype"), "gradient_bytes"] = 4.0
     facts.loc[noted(r"overlap[-_]grad[-_]reduce(?! off)|fused_adam with overlap"), "overlap_data"] = 1.0
     facts.loc[noted(r"tp[-_]comm[-_]overlap(?! off)"), "overlap_tensor"] = 1.0
-    facts.loc[(named == "PyTorch") & noted(r"compile"), ["launch", "unfused_elementwise"]] = ["compiled", 0.0]
+    # PyTorch compiles where it is told to; its 8-bit layers are made for compilation.
+    compiled = np.isin(named, ("PyTorch", "torchtitan")) & (noted(r"compile|float8") | noted(r"fp8|float8", "dtype"))
+    facts.loc[compiled, ["launch", "unfused_elementwise"]] = ["compiled", 0.0]
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
     facts.loc[noted(r"MP mode DEFAULT"), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
     facts.loc[noted(r"async[ -]?tp"), "overlap_tensor"] = 1.0

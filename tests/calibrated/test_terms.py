@@ -53,6 +53,7 @@ def test_copies_of_a_product_fill_the_processor_together() -> None:
     m, n, k = arrays(128, 128, 512)
     one = gemm(m, n, k, unit()) - P.kernel_start
     many = gemm(m, n, k, unit(), count=100.0) - P.kernel_start
+    assert gemm(m, n, k, unit(), count=100.0, together=False) == close(100.0 * gemm(m, n, k, unit()))
     assert many < 100 * one
 
 

@@ -49,7 +49,9 @@ def test_rules(change: dict[str, Any], facts: dict[str, float]) -> None:
         ({"framework": "NeMo 24.12"}, "native", "fused"),
         ({"framework": "NeMo 24.12", "hardware": "A100-80GB-SXM"}, "flash2", "fused"),
         ({"framework": "Composer/llm-foundry"}, "flash1", "eager"),
-        ({"framework": "torchtitan"}, "flash2", "compiled"),
+        ({"framework": "torchtitan"}, "flash2", "eager"),
+        ({"framework": "torchtitan", "notes": "torch.compile"}, "flash2", "compiled"),
+        ({"framework": "torchtitan", "dtype": "fp8"}, "flash2", "compiled"),
         ({"framework": "Megatron-LM", "source": "Megatron-LM SC21", "date": "2021-04"}, "unfused", "fused"),
         (
             {"framework": "Megatron-DeepSpeed", "notes": "CUDA_LAUNCH_BLOCKING=1", "date": "2022-02-20"},
