@@ -16,7 +16,7 @@ from dashboard.text import literal
 from engine import Exploration
 from engine.columns import choice_label, stored_of
 
-__all__ = ["NAME", "active", "bar", "cell_in_force", "ignore_cell", "in_link", "relax"]
+__all__ = ["NAME", "active", "bar", "cell_in_force", "chips", "ignore_cell", "in_link", "relax"]
 
 NAME: Final = "results_where"
 """Parameter of the link that holds the filters."""
@@ -64,16 +64,24 @@ def _cell_text(cell: tuple[int, int]) -> str:
 
 
 def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
-    """The button that adds a filter, and a chip per active one that removes it."""
-    with st.popover("Filter", icon=":material/filter_list:", key="results_filter_open"):
+    """The button that adds a filter."""
+    label = f"Filter · {len(filters)}" if filters else "Filter"
+    with st.popover(label, icon=":material/filter_list:", key="results_filter_open"):
         _form(exploration, filters)
-    for one in filters:
-        st.button(
-            literal(one.words), key=f"results_drop_{one.column.name}", icon=":material/close:", on_click=_drop,
-            args=(one.column.name,), help="Remove this filter",
-        )  # fmt: skip
-    if filters:
-        st.button("Clear", key="results_clear", type="tertiary", on_click=_clear)
+
+
+def chips(filters: Sequence[Filter]) -> None:
+    """What is in force as a sentence whose words are buttons that take them back; nothing without filters."""
+    if not filters:
+        return
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="results_filters"):
+        for number, one in enumerate(filters):
+            st.markdown("and" if number else "Executions with", width="content")
+            st.button(
+                literal(one.words), key=f"results_drop_{one.column.name}", icon=":material/close:", on_click=_drop,
+                args=(one.column.name,), help="Remove this filter",
+            )  # fmt: skip
+        st.button("Clear", key="results_clear", type="tertiary", on_click=_clear, help="Remove every filter")
 
 
 def relax(exploration: Exploration, filters: Sequence[Filter]) -> None:

@@ -17,7 +17,7 @@ from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show
 from dashboard.filters import Filter, conditions
 from dashboard.format import count, format_value, percent
-from dashboard.results_filter import active, bar, cell_in_force, ignore_cell, relax
+from dashboard.results_filter import active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
 from engine import Exploration
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
@@ -47,8 +47,10 @@ def render(exploration: Exploration, mode: str) -> None:
         )
         return
     filters = active()
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+    toolbar = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="results_toolbar")
+    with toolbar:
         bar(exploration, filters)
+    chips(filters)
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
     if left == 0:
@@ -56,7 +58,7 @@ def render(exploration: Exploration, mode: str) -> None:
         return
     register = _register(exploration)
     names = _columns_in_link(register)
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+    with toolbar:
         by = choose("Sort by", _sortable(register), "results_sort", default="sample_rate", width=300)
         order = segments("Direction", _ORDERS, "results_order")
         size = int(segments("Rows per page", _SIZES, "results_size"))

@@ -20,9 +20,11 @@ from dashboard.limits_editor import describe
 from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
 from dashboard.scenarios_open import opener
 from dashboard.server import runner, user_files
+from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.untrusted import Refused
 from dashboard.user_files import LONGEST_TITLE
+from engine import Scenario
 from engine.store import StoreError
 
 __all__ = ["render"]
@@ -100,10 +102,10 @@ def _table(here: Sequence[Entry]) -> None:
     frame_shown = pd.DataFrame(
         {
             "Title": [entry.title for entry in here],
-            "Scenario": [sentence_of(entry.scenario) if entry.scenario is not None else "cannot be read"
+            "Scenario": [_detail(entry.scenario) if entry.scenario is not None else "cannot be read"
                          for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
-            "Best execution": [_degrees(best) for best in found],
+            "TP·PP·DP": [_degrees(best) for best in found],
             "Size": [size(entry.record.bytes) if entry.record is not None else _state(entry) for entry in here],
             "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
         }
@@ -119,23 +121,33 @@ def _table(here: Sequence[Entry]) -> None:
     st.dataframe(
         frame_shown, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
-        height=min(40 + 31 * len(here), 738), row_height=31, placeholder="–",
+        height=height_of(len(here), 738), row_height=ROW, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=268, help="Given by whoever saved it, else model and system."),
-            "Scenario": st.column_config.TextColumn(width=122, help="Datatype, largest batch, limits."),
+            "Title": st.column_config.TextColumn(width=238, help="Given by whoever saved it, else model and system."),
+            "Scenario": st.column_config.TextColumn(
+                width=216, help="What was edited in model and system, datatype, largest batch, limits, cost model."
+            ),
             "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
-            "Best execution": st.column_config.TextColumn(width=142, help="Degrees of the best execution."),
-            "Size": st.column_config.TextColumn(width=72, help="Room that the results take in the store."),
-            "Age": st.column_config.TextColumn(width=78, help="Since it was saved, else explored."),
+            "TP·PP·DP": st.column_config.TextColumn(width=78, help="Degrees of the best execution."),
+            "Size": st.column_config.TextColumn(width=68, help="Room that the results take in the store."),
+            "Age": st.column_config.TextColumn(width=80, help="Since it was saved, else explored."),
         },
         alt=f"{len(here)} scenarios with their best throughput, size and age",
     )  # fmt: skip
 
 
+def _detail(scenario: Scenario) -> str:
+    """What tells a scenario from others with the same title: what was edited first."""
+    edited = [change for thing in (scenario.model, scenario.system) for change in changes_in_words(thing)]
+    more = f" and {len(edited) - 2} more" if len(edited) > 2 else ""
+    shown = f"{'; '.join(edited[:2])}{more}" if edited else ""
+    return " · ".join(filter(None, (shown, sentence_of(scenario), scenario.cost_model.capitalize())))
+
+
 def _degrees(best: Best | None) -> str | None:
     if best is None:
         return None
-    return degrees(*best.degrees) if best.rate is not None else "nothing fits"
+    return "·".join(f"{degree:,}" for degree in best.degrees) if best.rate is not None else "nothing fits"
 
 
 def _state(entry: Entry) -> str:

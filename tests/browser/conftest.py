@@ -86,6 +86,37 @@ def warm(browser: Browser, server: str) -> BrowserContext:
     return context
 
 
+@pytest.fixture(scope="session")
+def second(browser: Browser) -> Iterator[BrowserContext]:
+    """A context that shares nothing with the first, for links that were sent to somebody else."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
+
+
+def _watched(context: BrowserContext) -> Iterator[Page]:
+    """A page that must neither open a dialog nor meet an error of a script."""
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("dialog", lambda dialog: complaints.append(dialog.message))
+    opened.on("pageerror", lambda problem: complaints.append(str(problem)))
+    yield opened
+    opened.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def page(warm: BrowserContext) -> Iterator[Page]:
+    """A page in the first context."""
+    yield from _watched(warm)
+
+
+@pytest.fixture
+def stranger(second: BrowserContext) -> Iterator[Page]:
+    """A page in the other context."""
+    yield from _watched(second)
+
+
 @pytest.fixture
 def visit(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
     """Opens the application at a link and waits for the map."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 import hardware
 import models
@@ -17,17 +16,6 @@ from tests.browser.conftest import SMALL
 from tests.dashboard.test_sharing import complete, folded, nested
 
 LIMITS = "limits=tensor_par:2,4;pipeline_par:1,2"
-
-
-@pytest.fixture
-def page(warm: BrowserContext) -> Iterator[Page]:
-    opened = warm.new_page()
-    complaints: list[str] = []
-    opened.on("dialog", lambda dialog: complaints.append(dialog.message))
-    opened.on("pageerror", lambda problem: complaints.append(str(problem)))
-    yield opened
-    opened.close()
-    assert complaints == []
 
 
 def popover(page: Page, name: str) -> None:

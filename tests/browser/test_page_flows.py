@@ -1,0 +1,212 @@
+"""Compare, Pareto, Results, What-if and Validation in a real browser: links for strangers, downloads, hostile links.
+
+What the pages show and the files hold is compared with the engine asked directly.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import hardware
+from dashboard import validation_data
+from dashboard.derived import utilisation
+from dashboard.format import count, format_value, percent, signed_percent
+from engine import Exploration, Scenario, explore_scenario, whatif
+from engine.store import Condition
+from tests.browser.conftest import SMALL
+
+LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
+LIMITED = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
+SLOW = 60_000
+"""Patience with a page, for machines that are busy [ms]."""
+
+
+@pytest.fixture(scope="module")
+def direct() -> Exploration:
+    """The scenario of `LIMITED`, explored without the application."""
+    scenario = Scenario.of(
+        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=LIMITS
+    )
+    return explore_scenario(scenario)
+
+
+def rate_of(exploration: Exploration) -> float:
+    assert exploration.best is not None
+    return float(exploration.best["sample_rate"])
+
+
+def told(rate: float) -> str:
+    """A throughput as a tile prints it."""
+    return format_value("sample_rate", rate).partition(" ")[0]
+
+
+def tile(page: Page, label: str) -> Locator:
+    return page.locator(".ss-tile").filter(has_text=label)
+
+
+def shared(page: Page) -> str:
+    """The link that Share offers."""
+    page.get_by_role("button", name="Share", exact=True).locator("visible=true").first.click()
+    link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
+    page.keyboard.press("Escape")
+    return link
+
+
+def test_scenarios_are_compared_and_the_link_shows_the_same_elsewhere(
+    page: Page, stranger: Page, server: str, direct: Exploration
+) -> None:
+    changes = {"hbm_bandwidth": 6144.0, "hbm_capacity": 40.0}
+    faster = explore_scenario(whatif.changed(direct.scenario, changes))
+    page.goto(f"{server}/compare?{LIMITED}&compare_b=~hbm_bandwidth:6144;hbm_capacity:40")
+    gain = signed_percent(rate_of(faster) / rate_of(direct) - 1)
+    for each in (page, stranger):
+        if each is stranger:
+            each.goto(page.url)
+        expect(tile(each, "A · best throughput")).to_contain_text(told(rate_of(direct)), timeout=SLOW)
+        expect(tile(each, "B · best throughput")).to_contain_text(told(rate_of(faster)))
+        expect(tile(each, "B · best throughput")).to_contain_text(f"{gain} against A")
+        expect(each.locator(".st-key-compare_memory .barlayer path").first).to_be_attached(timeout=SLOW)
+
+
+def test_scenarios_picked_on_their_page_open_in_compare(page: Page, server: str, direct: Exploration) -> None:
+    more = Scenario.of(
+        "gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=LIMITS
+    )
+    for query in (LIMITED.replace("procs=16", "procs=8"), LIMITED):
+        page.goto(f"{server}/?{query}")
+        expect(tile(page, "Best throughput")).to_be_visible(timeout=SLOW)
+    page.goto(f"{server}/scenarios?scenarios_pick={direct.key}.{more.key}")
+    page.get_by_role("button", name="Compare", exact=True).click(timeout=SLOW)
+    expect(tile(page, "A · best throughput")).to_contain_text(told(rate_of(direct)), timeout=SLOW)
+    expect(tile(page, "B · best throughput")).to_contain_text(told(rate_of(explore_scenario(more))))
+
+
+def test_the_frontier_is_walked_shared_and_downloaded(
+    page: Page, stranger: Page, server: str, direct: Exploration, tmp_path: Path
+) -> None:
+    front = direct.frontier("sample_rate", "proc_mem_tier1_cap_req")
+    page.goto(f"{server}/pareto?{LIMITED}&pareto_y=mfu&pareto_b=~hbm_bandwidth:6144")
+    share = percent(utilisation(direct.scenario, front["sample_rate"].iloc[0]))
+    expect(tile(page, "Highest model FLOP utilisation")).to_contain_text(share.partition(" ")[0], timeout=SLOW)
+    expect(page.locator(".st-key-pareto_plot .legendtext")).to_have_count(2, timeout=SLOW)
+    head = page.locator(".st-key-pareto_panel .ss-head").first
+    expect(head).to_contain_text(f"execution {int(front['id'].iloc[0]):,}")
+    page.get_by_role("button", name="Go", exact=True).first.click()
+    page.wait_for_url("**id=**")
+    expect(head).not_to_contain_text(f"execution {int(front['id'].iloc[0]):,}")
+    number = re.search(r"execution ([\d,]+)", head.inner_text())
+    assert number is not None
+    assert int(number.group(1).replace(",", "")) in set(front["id"])
+    stranger.goto(page.url)
+    expect(stranger.locator(".st-key-pareto_panel .ss-head").first).to_contain_text(number.group(0), timeout=SLOW)
+    expect(stranger.locator(".st-key-pareto_plot .legendtext")).to_have_count(2, timeout=SLOW)
+    with page.expect_download(timeout=SLOW) as file:
+        page.locator(".st-key-pareto_download_csv button").click()
+    file.value.save_as(tmp_path / "frontier.zip")
+    with zipfile.ZipFile(tmp_path / "frontier.zip") as archive, archive.open("executions.csv") as table:
+        rows = list(csv.DictReader(io.TextIOWrapper(table, encoding="utf-8")))
+    assert [int(row["id"]) for row in rows] == front["id"].tolist()
+    assert [float(row["sample_rate [samples/s]"]) for row in rows] == front["sample_rate"].tolist()
+
+
+def test_filtered_results_are_shared_and_downloaded_exactly(
+    page: Page, stranger: Page, server: str, direct: Exploration, tmp_path: Path
+) -> None:
+    half = utilisation(direct.scenario, rate_of(direct)) / 2
+    bound = 40 * 2.0**30
+    query = f"{LIMITED}&results_where=mfu:{half!r}..;proc_mem_tier1_cap_req:..{bound!r};microbatch_size:1..4"
+    where = [
+        Condition("sample_rate", ">=", half / utilisation(direct.scenario, 1.0)),
+        Condition("proc_mem_tier1_cap_req", "<=", bound),
+        Condition("microbatch_size", ">=", 1), Condition("microbatch_size", "<=", 4),
+    ]  # fmt: skip
+    expected = direct.rows.page(0, direct.feasible, order_by=[("total_time", "ascending")], where=where)
+    page.goto(f"{server}/results?{query}&results_sort=total_time")
+    sentence = page.locator(".ss-head").filter(has_text="feasible executions")
+    expect(sentence).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}", timeout=SLOW)
+    page.get_by_role("button", name="Export", exact=True).locator("visible=true").click()
+    with page.expect_download(timeout=SLOW) as file:
+        page.locator(".st-key-results_export_parquet button").click()
+    file.value.save_as(tmp_path / "executions.parquet")
+    table = pq.read_table(tmp_path / "executions.parquet")
+    assert table["id"].to_pylist() == expected["id"].to_pylist()
+    for name in ("total_time", "sample_rate", "tensor_par"):
+        assert table[name].to_pylist() == expected[name].to_pylist()
+    page.keyboard.press("Escape")
+    stranger.goto(shared(page))
+    told_there = stranger.locator(".ss-head").filter(has_text="feasible executions")
+    expect(told_there).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}", timeout=SLOW)
+    page.get_by_role("button", name="Model FLOP utilisation", exact=False).first.click()  # the chip removes its filter
+    fewer = direct.rows.count(where[1:])
+    expect(sentence).to_contain_text(f"{count(fewer)} of {count(direct.feasible)}", timeout=SLOW)
+
+
+def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(
+    page: Page, stranger: Page, server: str, direct: Exploration, tmp_path: Path
+) -> None:
+    after = whatif.changed(direct.scenario, {"hbm_bandwidth": 6144.0})
+    rate = rate_of(explore_scenario(after))
+    page.goto(f"{server}/whatif?{LIMITED}&whatif_changes=hbm_bandwidth:6144")
+    for each in (page, stranger):
+        if each is stranger:
+            each.goto(page.url)
+        expect(tile(each, "Best throughput")).to_contain_text(told(rate), timeout=SLOW)
+        expect(tile(each, "Best throughput")).to_contain_text(signed_percent(rate / rate_of(direct) - 1))
+    page.get_by_role("button", name="Save as system", exact=True).locator("visible=true").click()
+    with page.expect_download(timeout=SLOW) as file:
+        page.get_by_role("button", name="System file", exact=True).click()
+    document = json.loads(Path(file.value.path()).read_text())
+    assert document["mem1"]["bandwidth_gb_per_s"] == 6144
+    assert document["derived_from"] == "h100_80g_nvl8"
+    whole = hardware.to_document(direct.scenario.system)
+    assert document["networks"] == whole["networks"]
+
+
+def test_validation_is_narrowed_and_the_link_shows_the_same_elsewhere(page: Page, stranger: Page, server: str) -> None:
+    checked = validation_data.packaged()
+    source = str(checked.rows["source_family"].value_counts().index[0])
+    filters = validation_data.Filters(source, validation_data.EVERY, validation_data.EVERY)
+    figures = validation_data.headline(checked, filters)
+    counted = count(len(validation_data.counted(checked, filters)))
+    page.goto(f"{server}/validation")
+    page.get_by_role("combobox", name="Source").click(timeout=SLOW)
+    page.get_by_role("option").filter(has_text=re.compile(re.escape(source), re.IGNORECASE)).first.click()
+    page.wait_for_url("**validation_source=**")
+    for each in (page, stranger):
+        if each is stranger:
+            each.goto(page.url)
+        expect(tile(each, "Runs counted").locator(".ss-tile-value")).to_have_text(counted, timeout=SLOW)
+        expect(tile(each, "Mean error, calibrated")).to_contain_text(f"{figures['mean']:.1f}")
+
+
+EVIL = quote('<img src=x onerror="alert(1)">')
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "word"),
+    [
+        ("compare", f"compare_b={EVIL}&compare_c=~procs:1e12", "left out"),
+        ("pareto", f"pareto_b=scenario%3D{EVIL}&pareto_x={EVIL}", "pareto_x"),
+        ("results", f"results_where=mfu:{EVIL}&results_columns={EVIL}&results_page=99999999999", "results"),
+        ("whatif", "whatif_changes=hbm_capacity:1e300;procs:1e12", "as it was"),
+        ("validation", f"validation_source={EVIL}&validation_run=999999999", "validation"),
+    ],
+)
+def test_hostile_links_end_in_a_sentence_on_every_page(
+    page: Page, server: str, path: str, query: str, word: str
+) -> None:
+    page.goto(f"{server}/{path}?{LIMITED}&{query}")
+    expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first).to_be_visible(timeout=SLOW)
+    expect(page.locator(".ss-tile, .st-key-compare_add, .st-key-results_table").first).to_be_visible(timeout=SLOW)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    assert page.locator("img[src=x]").count() == 0
