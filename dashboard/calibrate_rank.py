@@ -13,35 +13,35 @@ from dashboard.charts import markup
 from dashboard.controls import switch
 from dashboard.format import percent
 from dashboard.text import literal
-from engine import Exploration, Scenario
-from engine.calibrate import Outcome, Reranked, rerank
-from hardware import System
+from dashboard.untrusted import PROBLEMS, sentence
+from engine import CostModelError, Scenario, calibrate
+from engine.calibrate import CalibrateError, Outcome, Reranked
+from hardware import Calibration, System
 
-__all__ = ["ranking", "reranked"]
+__all__ = ["ranking", "reranked", "same_accelerator"]
 
-CANDIDATES: Final = 1_000
-"""Executions, from the best, that are ranked again, beside the best of every cell."""
+_HELP: Final = "Proves the best executions by both calibrations; some seconds for large spaces."
 
 
 def ranking(outcome: Outcome) -> None:
     """Draw the scenario's best executions in their new order."""
     scenario = state.current_scenario()
     st.html(markup.head("What changes for the scenario", _named(scenario)))
-    if not _same(scenario.system, outcome.checked.system):
+    if not same_accelerator(scenario.system, outcome.checked.system):
         theirs, ours = (literal(system.title or system.name) for system in (scenario.system, outcome.checked.system))
         st.caption(
             f"The scenario is on {theirs}, the runs were on {ours}; choose that system in the scenario to see how its "
             "executions rank."
         )
         return
-    if not switch("Rank its executions again", "calibrate_rank", help="Needs the scenario to be explored."):
+    if not switch("Rank its executions again", "calibrate_rank", help=_HELP):
         return
-    exploration = state.require_exploration()  # the last thing on the page, so that nothing else waits for it
-    if not exploration.feasible:
-        st.caption("No execution of the scenario runs, so there is none to rank.")
+    try:
+        found = reranked(scenario, outcome.base, calibrate.document(outcome))
+    except (*PROBLEMS, CalibrateError, CostModelError) as problem:
+        st.info(literal(sentence(problem)), icon=":material/info:")
         return
-    found = reranked(exploration, outcome)
-    told = f"Of the {len(found.table):,} best executions of the exploration, ranked by both calibrations: "
+    told = f"The {len(found.table):,} best executions by either calibration, ranked by both: "
     if found.changed:
         told += f"another one is best now, {percent(found.gain)} faster than the old best."
         errors = outcome.errors_unseen or outcome.errors_after
@@ -55,15 +55,15 @@ def ranking(outcome: Outcome) -> None:
     tables.order(found)
 
 
-def reranked(exploration: Exploration, outcome: Outcome) -> Reranked:
-    """The best executions of an exploration and the best of every cell, ranked by both calibrations."""
-    ids = set(exploration.rows.top(CANDIDATES, names=["id"])["id"].to_pylist())
-    ids |= {int(ident) for ident in exploration.by_cell()["id"].dropna() if ident >= 0}
-    chosen = np.array(sorted(ids), np.int64)
-    scenario = exploration.scenario
-    table = scenario.space.table(chosen)
-    table.insert(0, "id", chosen)
-    return rerank(scenario.model, scenario.system, table, outcome.before, outcome.after)
+def reranked(scenario: Scenario, before: Calibration, after: Calibration) -> Reranked:
+    """The best executions of a scenario by either calibration, ranked by both."""
+    mark = "-".join(calibrate.recalibrated(scenario, one).key for one in (before, after))
+    return _reranked(mark, scenario, before, after)
+
+
+@st.cache_resource(show_spinner="Finding the best executions by both calibrations", max_entries=24)
+def _reranked(mark: str, _scenario: Scenario, _before: Calibration, _after: Calibration) -> Reranked:
+    return calibrate.rerank(_scenario, _before, _after)
 
 
 def _named(scenario: Scenario) -> str:
@@ -71,7 +71,7 @@ def _named(scenario: Scenario) -> str:
     return f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} × {system.title or system.name}"
 
 
-def _same(one: System, other: System) -> bool:
+def same_accelerator(one: System, other: System) -> bool:
     """Whether two systems have the same accelerator."""
     if one.accelerator is None or other.accelerator is None:
         return one.name == other.name

@@ -1,40 +1,24 @@
-"""What becomes of a fitted calibration: a file, a calibration kept on the server, the one that a session works with."""
+"""What becomes of a fitted calibration: a file, a calibration kept on the server, the one of the scenario."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Final
 
 import streamlit as st
 
 import hardware
-from dashboard import frame
+from dashboard import frame, state
+from dashboard.calibrate_rank import same_accelerator
 from dashboard.server import user_files
 from dashboard.text import literal
-from dashboard.untrusted import Refused
+from dashboard.untrusted import PROBLEMS, Refused, checked, sentence
 from dashboard.user_files import LONGEST_TITLE
-from engine import calibrate
+from engine import CostModelError, calibrate
 from engine.calibrate import CalibrateError, Outcome
 from hardware import Calibration
 
-__all__ = ["in_use", "offer", "use"]
-
-_IN_USE: Final = "_calibration_in_use"
-
-
-def in_use() -> Calibration | None:
-    """The calibration that this session's scenarios are to be evaluated with; None for the library's."""
-    found = st.session_state.get(_IN_USE)
-    return found if isinstance(found, Calibration) else None
-
-
-def use(calibration: Calibration | None) -> None:
-    """Sets the calibration that this session works with."""
-    if calibration is None:
-        st.session_state.pop(_IN_USE, None)
-    else:
-        st.session_state[_IN_USE] = calibration
+__all__ = ["offer"]
 
 
 def offer(outcome: Outcome, key: str) -> None:
@@ -46,7 +30,8 @@ def offer(outcome: Outcome, key: str) -> None:
     except CalibrateError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
-    helps = outcome.helps is not False
+    scenario = state.current_scenario()
+    fitting = same_accelerator(scenario.system, outcome.checked.system)
     with st.container(horizontal=True, gap="small"):
         st.download_button(
             "Download", json.dumps(hardware.calibration_document(found), indent=1, ensure_ascii=False) + "\n",
@@ -59,14 +44,15 @@ def offer(outcome: Outcome, key: str) -> None:
         )  # fmt: skip
         st.button(
             "Use for the scenario", on_click=_use, args=(found,), icon=":material/play_arrow:", key="calibrate_use",
-            type="primary" if helps else "secondary",
-            help="Evaluate with it until the session ends, or until it is given up below.",
+            type="primary" if outcome.helps is not False and fitting else "secondary", disabled=not fitting,
+            help="Explore the scenario with it: all pages then show its figures, and links carry it." if fitting else
+                 "The scenario is on another accelerator than the runs.",
         )  # fmt: skip
-    now = in_use()
+    now = scenario.calibration
     if now is not None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            st.caption(f"In use: **{literal(now.name)}**, of {literal(now.system)}.")
-            st.button("Give it up", on_click=use, args=(None,), key="calibrate_drop", type="tertiary")
+            st.caption(f"The scenario uses **{literal(now.name)}**, of {literal(now.system or 'all systems')}.")
+            st.button("Give it up", on_click=_use, args=(None,), key="calibrate_drop", type="tertiary")
             if frame.exists("explore"):
                 st.page_link(frame.path("explore"), label="Explore", icon=":material/arrow_forward:")
 
@@ -80,6 +66,12 @@ def _keep(found: Calibration) -> None:
     st.toast(f"Kept as **{literal(found.name)}**.", icon=":material/check:")
 
 
-def _use(found: Calibration) -> None:
-    use(found)
-    st.toast(f"**{literal(found.name)}** is in use.", icon=":material/check:")
+def _use(found: Calibration | None) -> None:
+    """Puts a calibration into the scenario; the library's where None."""
+    try:
+        state.set_scenario(checked(calibrate.recalibrated(state.current_scenario(), found)))
+    except (Refused, CostModelError, *PROBLEMS) as problem:
+        st.toast(literal(sentence(problem)), icon=":material/error:")
+        return
+    st.toast(f"The scenario uses {'the library' if found is None else f'**{literal(found.name)}**'}.",
+             icon=":material/check:")  # fmt: skip

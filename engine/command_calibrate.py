@@ -21,7 +21,6 @@ __all__ = ["calibrate"]
 
 LISTED: Final = 20
 """Refused rows that are printed; JSON has all."""
-CANDIDATES: Final = 500
 SHOWN: Final = 8
 
 
@@ -90,7 +89,7 @@ def calibrate(
     chosen = None if parameters is None else [word.strip() for word in parameters.split(",") if word.strip()]
     outcome = calibration.calibrate(checked, chosen, start)
     found = calibration.document(outcome, name)
-    ranked = None if scenario is None else _ranked(scenario, outcome)
+    ranked = None if scenario is None else _ranked(scenario, outcome, found)
     if json:
         write(as_json(_document(outcome, found, ranked)))
     else:
@@ -199,24 +198,15 @@ def _print_ranked(ranked: Reranked) -> None:
     write(f"{told} Kendall's tau between the orders of {len(ranked.table):,} executions: {_decimal(ranked.tau, 2)}.")
 
 
-def _ranked(path: Path, outcome: Outcome) -> Reranked:
-    """The scenario's best executions and the best of every cell, ranked by both calibrations."""
-    import numpy as np
-
-    from engine import Scenario, best_of
-    from engine.calibrate import CalibrateError, rerank
+def _ranked(path: Path, outcome: Outcome, found: Calibration) -> Reranked:
+    """The scenario's best executions, ranked by both calibrations."""
+    from engine import Scenario
+    from engine.calibrate import rerank
     from engine.scenario import ScenarioError
     from models.documents import read_json
 
     scenario = Scenario.from_document(read_json(path, "scenario", ScenarioError), str(path))
-    found = best_of(scenario, k=CANDIDATES, by_cell=True)
-    if not found:
-        raise CalibrateError(f"{path}: no execution of this scenario runs, so there is none to rank.")
-    ids = set(found.top["id"].astype(int))
-    if found.by_cell is not None:
-        ids |= {int(ident) for ident in found.by_cell["id"].dropna() if ident >= 0}
-    table = scenario.space.table(np.array(sorted(ids), np.int64))
-    return rerank(scenario.model, scenario.system, table, outcome.before, outcome.after)
+    return rerank(scenario, outcome.base, found)
 
 
 def _document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> dict[str, Any]:
@@ -232,7 +222,7 @@ def _document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> 
         "calibration": hardware.calibration_document(found),
         "ranking": None if ranked is None else {
             "changed": ranked.changed, "gain": ranked.gain, "tau": ranked.tau,
-            "best": ranked.table.head(CANDIDATES).to_dict("records"),
+            "best": ranked.table.to_dict("records"),
         },
     }  # fmt: skip
 

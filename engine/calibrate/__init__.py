@@ -11,7 +11,7 @@ from engine.calibrate.choice import MOST as MOST_PARAMETERS
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable
 from engine.calibrate.document import document
 from engine.calibrate.fit import Estimate, Outcome, calibrate
-from engine.calibrate.ranking import Reranked, rerank
+from engine.calibrate.ranking import Reranked, recalibrated, rerank
 from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
 from engine.calibrate.rows import Checked, check, reason_meaning
 from engine.calibrate.template import FIELDS, template
@@ -36,6 +36,7 @@ __all__ = [
     "read_contents",
     "read_paths",
     "reason_meaning",
+    "recalibrated",
     "rerank",
     "template",
 ]

@@ -1,32 +1,35 @@
-"""How a new calibration changes which executions are best."""
+"""How a new calibration changes which executions of a scenario are best."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated import Parameters, case_of, step_times
+from engine.calibrate.choice import CalibrateError
 from engine.calibrated.inputs import Floats
+from engine.scenario import Scenario
+from engine.search import best_of
 from engine.validation.ranking import kendall_tau
-from hardware import System
-from models import Model
+from hardware import Calibration
 
-__all__ = ["Reranked", "rerank"]
+__all__ = ["Reranked", "recalibrated", "rerank"]
 
-DEGREES = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
 COMPARED = 500
-"""Executions, from the best, whose order is compared."""
+"""Best executions by either calibration that are ranked by both."""
+DEGREES = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
 
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """Executions by throughput under a new calibration, best first.
+    """The best executions by two calibrations and the best of every cell, best by the second first.
 
-    `table`: the executions as given with `step_before`, `step_after` [s], `rate_before`, `rate_after` [samples/s],
-    `rank_before`, `rank_after` (from 1; equal rates share the order given). `tau`: Kendall's tau between the two orders
-    of the best `COMPARED`. `gain`: how much faster the new best is than the old best by the new calibration.
+    `table`: `id` and fields with `step_before`, `step_after` [s], `rate_before`, `rate_after` [samples/s],
+    `rank_before`, `rank_after` (from 1, among these rows; of equal ones the first enumerated comes first). `tau`:
+    Kendall's tau between the two orders. `gain`: how much faster the new best is than the old best, by the new
+    calibration.
     """
 
     table: pd.DataFrame
@@ -44,42 +47,62 @@ class Reranked:
 
         Such executions differ in choices that cost nothing here, as the interleaving of a pipeline of one stage.
         """
-        same = [name for name in (*DEGREES, "rate_before", "rate_after") if name in self.table]
-        rows = self.table.assign(**{name: self.table[name].astype(np.float64) for name in same})
-        rates = [f"rate_{when}" for when in ("before", "after")]
+        rates = ["rate_before", "rate_after"]
+        rows = self.table[[*DEGREES, *rates]].astype(np.float64)
         rows[rates] = rows[rates].map(lambda rate: float(f"{rate:.10g}"))
-        alike = rows.groupby(same, sort=False, dropna=False)["rank_after"].transform("size")
+        same = [*DEGREES, *rates]
+        alike = rows.assign(one=1).groupby(same, sort=False)["one"].transform("size")
         return self.table.assign(alike=alike)[~rows.duplicated(same)].reset_index(drop=True)
 
 
-def rerank(model: Model, system: System, executions: pd.DataFrame, before: Parameters, after: Parameters) -> Reranked:
-    """Rank executions of a model on a system by samples per second, before and after.
+def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenario:
+    """The scenario under the calibrated cost model with a calibration; the library's where None.
 
-    Args:
-        executions: one row per execution with at least tensor_par, pipeline_par, data_par, microbatch_size and
-            batch_size (see `engine.calibrated.case_of`); memory is not checked, so give executions that fit.
-        before, after: parameters of the two calibrations.
-
-    Raises ValueError where there is no execution.
+    Raises what `engine.Scenario.of` raises: its limits may be on fields that this cost model does not have.
     """
-    if not len(executions):
-        raise ValueError("There is no execution to rank.")
-    case = case_of(model, system, {str(name): values.to_numpy() for name, values in executions.items()})
-    steps = {"before": step_times(case, before).step, "after": step_times(case, after).step}
-    batch = executions["batch_size"].to_numpy(np.float64)
-    table = executions.reset_index(drop=True).copy()
-    for when, step in steps.items():
-        table[f"step_{when}"] = np.broadcast_to(step, len(table))
-        table[f"rate_{when}"] = batch / step
-        table[f"rank_{when}"] = _ranks(batch / step)
+    return Scenario.of(
+        scenario.model,
+        scenario.system,
+        num_procs=scenario.num_procs,
+        max_batch_size=scenario.max_batch_size,
+        datatype=scenario.datatype,
+        limits=scenario.limits,
+        cost_model="calibrated",
+        calibration=calibration,
+    )
+
+
+def rerank(scenario: Scenario, before: Calibration, after: Calibration, k: int = COMPARED) -> Reranked:
+    """Find the best `k` executions of a scenario by each of two calibrations, and rank them by both.
+
+    Raises what `recalibrated` raises, and CalibrateError where no execution runs.
+    """
+    versions = [recalibrated(scenario, calibration) for calibration in (before, after)]
+    ids: set[int] = set()
+    for version in versions:
+        found = best_of(version, k=k, by_cell=True)
+        ids |= {int(ident) for ident in found.top["id"]}
+        if found.by_cell is not None:
+            ids |= {int(ident) for ident in found.by_cell["id"].dropna() if ident >= 0}
+    if not ids:
+        raise CalibrateError("No execution of the scenario runs, so there is none to rank.")
+    chosen = np.array(sorted(ids), np.int64)
+    table = versions[0].space.table(chosen)
+    rates: list[Floats] = []
+    for when, version in zip(("before", "after"), versions, strict=True):
+        values = version.evaluate(table)
+        rates.append(values["sample_rate"].to_numpy(np.float64))
+        table[f"step_{when}"] = values["total_time"].to_numpy(np.float64)
+    for when, rate in zip(("before", "after"), rates, strict=True):
+        table[f"rate_{when}"] = rate
+        table[f"rank_{when}"] = _ranks(rate)
+    table.insert(0, "id", chosen)
     table = table.sort_values("rank_after", kind="stable", ignore_index=True)
-    best = table[(table["rank_before"] <= COMPARED) | (table["rank_after"] <= COMPARED)]
-    tau = kendall_tau(best["rate_before"].to_numpy(np.float64), best["rate_after"].to_numpy(np.float64))
-    old = table.loc[table["rank_before"] == 1, "rate_after"].iloc[0]
-    return Reranked(table, tau, float(table["rate_after"].iloc[0] / old - 1.0))
+    first = table.loc[table["rank_before"] == 1, "rate_after"].iloc[0]
+    return Reranked(table, kendall_tau(*rates), float(table["rate_after"].iloc[0] / first - 1.0))
 
 
-def _ranks(rates: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _ranks(rates: Floats) -> npt.NDArray[np.int64]:
     ranks = np.empty(len(rates), np.int64)
     ranks[np.argsort(-rates, kind="stable")] = np.arange(1, len(rates) + 1)
     return ranks

@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
+import engine
 import hardware
-import models
-from engine import calibrate
-from engine.calibrated import Parameters, case_of, library_calibration, parameters, parameters_of, step_times
+from engine import Scenario, calibrate
+from engine.calibrated import library_calibration, parameters, parameters_of
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.60})
@@ -86,42 +86,65 @@ def test_few_runs_leave_no_unseen_error_in_the_document() -> None:
     assert any("too few" in note for note in found.notes)
 
 
-def slow_network() -> Parameters:
-    """Parameters under which traffic between hosts costs ten times as much."""
-    return parameters().model_copy(update={"scale_out": parameters().scale_out / 10, "overlap_data": 0.01})
+def calibration(**values: float) -> hardware.Calibration:
+    """The library's calibration with other values."""
+    document = hardware.calibration_document(library_calibration())
+    for name, value in values.items():
+        document["parameters"][name] = {"value": value, "kind": "stated", "source": "a test"}
+    return hardware.load_calibration_document({**document, "name": "-".join(values)})
+
+
+SCENARIO = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=64, max_batch_size=64, datatype="bfloat16")
+SLOW = calibration(scale_up=0.05, overlap_tensor=0.01)
+"""Traffic inside hosts costs sixteen times as much: whatever needs it falls behind."""
 
 
 def test_executions_are_ranked_by_both() -> None:
-    model, system = models.load("gpt3-13B"), hardware.load("h100_80g_sxm")
-    table = plans((LLAMA,)).rename(columns={"tp": "tensor_par", "pp": "pipeline_par", "dp": "data_par",
-                                            "mbs": "microbatch_size", "gbs": "batch_size"})  # fmt: skip
-    table = table[["tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size"]].assign(id=range(6))
-    found = calibrate.rerank(model, system, table, parameters(), slow_network())
-    case = case_of(model, system, {name: table[name].to_numpy() for name in table})
-    before = 256 / step_times(case, parameters()).step
-    after = 256 / step_times(case, slow_network()).step
-    assert found.table["id"].tolist() == np.argsort(-after).tolist()
-    assert found.table.sort_values("rank_before")["id"].tolist() == np.argsort(-before).tolist()
-    np.testing.assert_allclose(found.table.sort_values("id")["rate_after"], after)
-    assert found.changed == (before.argmax() != after.argmax())
-    assert found.gain == pytest.approx(after.max() / after[before.argmax()] - 1)
-    pairs = [(a, b) for a in range(6) for b in range(a)]
-    agree = sum(np.sign(before[a] - before[b]) * np.sign(after[a] - after[b]) for a, b in pairs) / len(pairs)
-    assert found.tau == pytest.approx(agree)
-    same = calibrate.rerank(model, system, table, parameters(), parameters())
+    found = calibrate.rerank(SCENARIO, library_calibration(), SLOW, k=30)
+    whole = {name: engine.explore_scenario(calibrate.recalibrated(SCENARIO, one))
+             for name, one in (("before", library_calibration()), ("after", SLOW))}  # fmt: skip
+    for when, exploration in whole.items():
+        best = exploration.best
+        assert best is not None
+        (first,) = found.table.loc[found.table[f"rank_{when}"] == 1].to_dict("records")
+        assert first[f"rate_{when}"] == pytest.approx(best["sample_rate"], rel=1e-12)
+        again = exploration.evaluate_ids(found.table["id"].to_numpy())
+        np.testing.assert_allclose(again["sample_rate"], found.table[f"rate_{when}"], rtol=1e-12)
+        np.testing.assert_allclose(again["total_time"], found.table[f"step_{when}"], rtol=1e-12)
+        ranks = found.table.sort_values(f"rank_{when}")
+        assert ranks[f"rate_{when}"].is_monotonic_decreasing
+    assert found.table["rank_after"].tolist() == list(range(1, len(found.table) + 1))
+    best_before, best_after = whole["before"].best, whole["after"].best
+    assert best_before is not None
+    assert best_after is not None
+    # What needs that traffic most is worst off: of the two bests the new one has no more of it.
+    assert best_after["tensor_par"] <= best_before["tensor_par"]
+    (old,) = found.table.loc[found.table["rank_before"] == 1, "rate_after"]
+    assert found.gain == pytest.approx(best_after["sample_rate"] / old - 1)
+    before, after = found.table["rate_before"].to_numpy(), found.table["rate_after"].to_numpy()
+    pairs = [(a, b) for a in range(len(found.table)) for b in range(a)]
+    signs = [(np.sign(before[a] - before[b]), np.sign(after[a] - after[b])) for a, b in pairs]
+    norm = np.sqrt(sum(a != 0 for a, _ in signs) * sum(b != 0 for _, b in signs))
+    assert found.tau == pytest.approx(sum(a * b for a, b in signs) / norm)
+
+
+def test_the_same_calibration_changes_nothing() -> None:
+    same = calibrate.rerank(SCENARIO, library_calibration(), library_calibration(), k=30)
     assert not same.changed
     assert same.gain == 0
     assert same.tau == pytest.approx(1)
-    with pytest.raises(ValueError, match="no execution"):
-        calibrate.rerank(model, system, table.iloc[:0], parameters(), parameters())
+    assert (same.table["rank_before"] == same.table["rank_after"]).all()
 
 
 def test_executions_that_cost_the_same_are_shown_as_one() -> None:
-    model, system = models.load("gpt3-13B"), hardware.load("h100_80g_sxm")
-    columns = {"tensor_par": [8, 8, 4], "pipeline_par": [1, 1, 1], "data_par": [8, 8, 16], "microbatch_size": [1, 1, 1],
-               "batch_size": [64, 64, 64], "weight_offload": [False, True, False]}  # fmt: skip
-    import pandas as pd
+    found = calibrate.rerank(SCENARIO, library_calibration(), SLOW, k=200)
+    assert found.distinct["alike"].sum() == len(found.table)
+    keys = found.distinct[["tensor_par", "pipeline_par", "data_par", "microbatch_size", "rate_before", "rate_after"]]
+    assert not keys.round(8).duplicated().any()
+    assert (found.distinct["alike"] > 1).any()
 
-    found = calibrate.rerank(model, system, pd.DataFrame(columns), parameters(), slow_network())
-    assert len(found.table) == 3
-    assert sorted(zip(found.distinct["tensor_par"], found.distinct["alike"], strict=True)) == [(4, 1), (8, 2)]
+
+def test_a_scenario_of_which_nothing_runs_is_a_sentence() -> None:
+    none = Scenario.of("megatron-1T", "h100_80g_sxm", num_procs=1, max_batch_size=1, datatype="bfloat16")
+    with pytest.raises(calibrate.CalibrateError, match="none to rank"):
+        calibrate.rerank(none, library_calibration(), SLOW)

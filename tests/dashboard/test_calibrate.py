@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import engine
 import hardware
 from dashboard import calibrate_data, frame
-from dashboard.calibrate_rank import reranked
 from dashboard.charts.calibration import Moved, before_and_after, parameters_moved
+from dashboard.links import parameters_of as parameters_of_link
+from dashboard.links import read_scenario
 from dashboard.untrusted import Refused
 from dashboard.user_files import UserFiles
-from engine import calibrate
+from engine import Scenario, best_of, calibrate
 from engine.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
@@ -152,7 +152,7 @@ def test_examples_are_published_runs_and_say_that_the_library_knows_them() -> No
     page = run()
     assert "torchtitan" in next(iter(examples.values())).label
     assert "the library's calibration was fitted on itself" in said(page)
-    assert "goes from 1" in said(page)
+    assert "On runs left out of the fit (3 groups" in said(page)
     for key, example in examples.items():
         prepared = calibrate_data.prepared_example(key, library_calibration())
         assert prepared.checked.accepted.sum() >= 3, example.label
@@ -185,13 +185,16 @@ def test_a_fit_is_kept_used_and_given_up(own_files: UserFiles) -> None:
     assert found.parameters["sustained_hopper"].value == pytest.approx(
         calibrate.calibrate(checked(timed(plans(), TRUTH))).after.sustained_hopper, rel=1e-4
     )
+    assert page.button(key="calibrate_use").disabled is False  # the default scenario is on H100 too
     page.button(key="calibrate_use").click()
     page = again(page, files)
-    assert page.session_state["_calibration_in_use"] == found
-    assert "In use: **our <b>cluster</b>**" in said(page)
+    assert "The scenario uses **our <b>cluster</b>**" in said(page)
+    scenario = read_scenario(page.session_state["_url"]).scenario
+    assert scenario.calibration == found
+    assert scenario.cost_model == "calibrated"
     page.button(key="calibrate_drop").click()
     page = again(page, files)
-    assert "_calibration_in_use" not in page.session_state
+    assert read_scenario(page.session_state["_url"]).scenario.calibration is None
     # A kept one may be started from.
     page = run({**SYSTEM, "calibrate_base": "our <b>cluster</b>"}, files)
     assert "our <b>cluster</b>" in page.selectbox[1].value
@@ -224,28 +227,31 @@ def test_a_kept_calibration_of_another_cost_model_is_a_sentence(own_files: UserF
 
 
 def test_a_scenario_is_ranked_again_by_the_fit() -> None:
-    exploration = engine.explore("gpt3-13B", "h100_80g_sxm", **{**SMALL, "datatype": "bfloat16"})
+    scenario = Scenario.of("gpt3-13B", "h100_80g_sxm", **{**SMALL, "datatype": "bfloat16"})
     files = (File("runs.csv", content(timed(plans(), TRUTH))),)
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "calibrate.py"), default_timeout=90)
-    app.session_state["_url"] = {**SYSTEM, "calibrate_rank": "on"}
-    with (
-        patch("dashboard.state.require_exploration", return_value=exploration),
-        patch("dashboard.state.current_scenario", return_value=exploration.scenario),
-    ):
-        page = again(app, files)
+    page = run({**SYSTEM, "calibrate_rank": "on", **parameters_of_link(scenario)}, files)
     shown = shown_in(page, "alike")
     assert shown["rank"].is_monotonic_increasing
     assert shown["rank"].iloc[0] == 1
     assert shown["after"].is_monotonic_decreasing
     assert (shown["after"] < shown["before"]).all()  # the machine of the runs is slower than the library's
-    expected = reranked(exploration, calibrate.calibrate(checked(timed(plans(), TRUTH))))
-    assert shown["after"].iloc[0] == pytest.approx(expected.table["rate_after"].iloc[0])
+    outcome = calibrate.calibrate(checked(timed(plans(), TRUTH)))
+    best = best_of(calibrate.recalibrated(scenario, calibrate.document(outcome)))
+    assert shown["after"].iloc[0] == pytest.approx(best["sample_rate"], rel=1e-9)
     assert "Kendall's tau" in said(page)
+
+
+def test_a_scenario_that_cannot_be_ranked_says_why() -> None:
+    none = Scenario.of("megatron-1T", "h100_80g_sxm", **{**SMALL, "datatype": "bfloat16", "num_procs": 1})
+    files = (File("runs.csv", content(timed(plans(), TRUTH))),)
+    page = run({**SYSTEM, "calibrate_rank": "on", **parameters_of_link(none)}, files)
+    assert "No execution of the scenario runs" in said(page)
 
 
 def test_a_scenario_on_another_machine_is_not_ranked() -> None:
     page = run()  # A100; the default scenario is on H100
     assert "choose that system in the scenario" in said(page)
+    assert page.button(key="calibrate_use").disabled
 
 
 HOSTILE = [
