@@ -70,11 +70,11 @@ def inputs() -> Inputs:
         start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
         prompt = _whole("Prompt, tokens", "prompt", start, MOST_TOKENS, "Tokens of a request's prompt.")
         output = _whole("Output, tokens", "output", max(start // 4, 1), MOST_TOKENS, "Tokens that a request generates.")
-        first = _decimal("First token, ms", "ttft", "Limit on the time to first token; empty for none.")
-        later = _decimal("Per token, ms", "tpot", "Limit on the time per output token; empty for none.")
+        first = _decimal("First token, ms", "ttft", "Limit on the time to first token; empty for none.", 50)
+        later = _decimal("Per token, ms", "tpot", "Limit on the time per output token; empty for none.", 5)
         with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes that are tried; price."):
             limits = _choices()
-            price = _decimal("USD per GPU and hour", "price", "Empty for the middle of the prices recorded with it.")
+            price = _decimal("USD per GPU-hour", "price", "Empty for the middle of the recorded prices.", 0.5)
     return Inputs(
         model, system, procs, prompt, output, None if first is None else first / 1e3,
         None if later is None else later / 1e3, price, limits,
@@ -124,7 +124,7 @@ def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
     return int(st.number_input(label, 1, most, step=1, key=key, on_change=changed, help=help, width=124))
 
 
-def _decimal(label: str, name: str, help: str) -> float | None:
+def _decimal(label: str, name: str, help: str, step: float) -> float | None:
     """A positive number, or nothing."""
     key = f"_serving_{name}"
     text = state.url_value(f"serving_{name}", "", DECIMAL)
@@ -135,8 +135,8 @@ def _decimal(label: str, name: str, help: str) -> float | None:
         put(**{name: None if not value else f"{value:.4f}".rstrip("0").rstrip(".")})
 
     value = st.number_input(
-        label, min_value=0.0, max_value=1e6, value=None, key=key, on_change=changed, help=help, placeholder="none",
-        format="%g", width=136,
+        label, min_value=0.0, max_value=1e6, value=None, step=float(step), key=key, on_change=changed, help=help,
+        placeholder="none", format="%g", width=136,
     )  # fmt: skip
     return float(value) if value else None
 

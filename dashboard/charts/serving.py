@@ -90,9 +90,11 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int
                                                                          curves[column.name].max()))  # fmt: skip
         air = 0.05 * (high - low) or 0.1
         spans[column.name] = high - low + 3 * air
+        # Every digit within a decade, one, two and five within some, else powers of ten.
+        step = "D1" if high - low < 0.9 else "D2" if high - low < 2.5 else 1
         update(
             title_text=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
-            range=[low - air, high + 2 * air], dtick="D2" if high - low < 2.5 else 1, tickformat=",~g",
+            range=[low - air, high + 2 * air], dtick=step, tickformat=",~g",
         )  # fmt: skip
     for degree, across, level, shift in _spread(ends, spans[_USER.name], spans[_PROCESSOR.name]):
         note(figure, f"TP {degree}", colours, x=across, y=level, xanchor="left", xshift=7, yshift=shift,
