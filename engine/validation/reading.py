@@ -105,8 +105,8 @@ def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
 
 def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
     """The table in the schema of runs.csv, all text."""
-    known = {column.lower(): column for column in (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)}
-    raw = raw.rename(columns=lambda column: known.get(str(column).strip().lower(), str(column).strip()))
+    written = {column.lower(): column for column in (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)}
+    raw = raw.rename(columns=lambda column: written.get(str(column).strip().lower(), str(column).strip()))
     raw = raw.loc[:, ~raw.columns.duplicated()]
     if not set(VTRAIN) <= set(raw.columns):
         if not {"hardware", "hidden", "layers"} <= set(raw.columns):

@@ -157,7 +157,8 @@ def _refine(
     facts.loc[noted(r"tp[-_]comm[-_]overlap(?! off)"), "overlap_tensor"] = 1.0
     # PyTorch compiles where it is told to; its 8-bit layers are made for compilation.
     compiled = np.isin(named, ("PyTorch", "torchtitan")) & (noted(r"compile|float8") | noted(r"fp8|float8", "dtype"))
-    facts.loc[compiled, ["launch", "unfused_elementwise"]] = ["compiled", 0.0]
+    facts.loc[compiled, "launch"] = "compiled"
+    facts.loc[compiled, "unfused_elementwise"] = 0.0
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
     facts.loc[noted(r"MP mode DEFAULT"), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
     facts.loc[noted(r"async[ -]?tp"), "overlap_tensor"] = 1.0
