@@ -29,7 +29,7 @@ MEMORY = {"memory_tier1", "memory_tier2"}
 
 def rows_of(found: engine.Exploration) -> pd.DataFrame:
     """The feasible executions by id, words as text."""
-    table = found.rows.table().to_pandas().set_index("id").sort_index()
+    table: pd.DataFrame = found.rows.table().to_pandas().set_index("id").sort_index()
     return table.astype({name: str for name, kind in table.dtypes.items() if kind == "category"})
 
 
@@ -73,11 +73,14 @@ def test_best_is_the_first_of_all(name: str) -> None:
     found = best_of(named(name), k=50, by_cell=True)
     assert found.top["id"].tolist() == rows.index[order[:50]].tolist()
     assert found.top["sample_rate"].tolist() == rows["sample_rate"].iloc[order[:50]].tolist()
-    assert found["id"] == explored(name).best["id"] == rows.index[order[0]]
+    best = explored(name).best
+    assert best is not None
+    assert found["id"] == best["id"] == rows.index[order[0]]
     assert found["total_time"] == pytest.approx(rows["total_time"].iloc[order[0]], rel=1e-12)
     assert (found.total, found.feasible) == (named(name).space.total, len(rows))
     assert found.evaluated < found.feasible
     cells = found.by_cell
+    assert cells is not None
     for row, cell in zip(cells.to_dict("records"), named(name).space.cells, strict=True):
         degrees = {**dict.fromkeys(CELL), "context_par": 0, "expert_par": 0, "expert_tensor_par": 0}
         inside = rows
@@ -124,7 +127,8 @@ def test_top_by_any_figure() -> None:
 
 @pytest.mark.parametrize("name", ["experts", "one tier"])
 def test_a_stored_exploration_is_the_one_in_memory(name: str, tmp_path: Path) -> None:
-    expected, calls = explored(name), []
+    expected = explored(name)
+    calls: list[engine.Progress] = []
     with Store(tmp_path / "results.duckdb") as store:
         for again in (False, True):
             found = explore_scenario(named(name), store=store, progress=calls.append)

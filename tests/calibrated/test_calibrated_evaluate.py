@@ -1,0 +1,406 @@
+"""What `engine.evaluate` says by the calibrated cost model, against the same executions given to it in words, against
+a restatement in plain numbers, and against itself where figures have to agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import engine
+import models
+from engine.calibrated import block_level, case_of, library_calibration, memory_use, parameters, step_times
+from engine.calibrated.inputs import Case
+from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, STATISTICS, headline_of, statistics_of
+from engine.derived.flops import token_flops
+from hardware import Calibration
+from tests.calibrated.small import NAMES, evaluated, named, system_of
+
+P = parameters()
+OFFLOADS = ["weight_offload", "activations_offload", "optimizer_offload"]
+GIB = 2.0**30
+TIMES = [column.name for column in headline_of("calibrated") if column.group == "Time"]
+FIGURES = [column.name for column in statistics_of("calibrated")]
+KINDS = ["weight_space", "weight_grad_space", "optimizer_space", "act_space", "act_checkpoint_size", "act_grad_space"]
+FURTHER_KINDS = ["logit_space", "temporary_space", "reserve_space"]
+DIRECT = (
+    "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size",
+    "batch_size", "pipeline_interleaving", "zero_stage", "attention_kernel", "launch", "datatype",
+)  # fmt: skip
+
+
+def in_words(table: pd.DataFrame) -> dict[str, Any]:
+    """Executions as `case_of` takes them: the names of `Layout` and `Software`, words as words."""
+    selective = {"attention": "selective"}
+    kinds = [
+        {"attn_only": selective.get(kind, kind)}.get(recompute, recompute)
+        for recompute, kind in zip(table["activation_recompute"], table["selective_recompute"], strict=True)
+    ]
+    gradients = np.where(table["gradient_datatype"] == "float32", 4.0, 2.0)
+    return {name: table[name].to_numpy() for name in DIRECT} | {
+        "recompute": np.array(kinds),
+        "fully_sharded": (table["zero_stage"] == 3).to_numpy(),
+        "sequence_par": (table["tensor_par_comm_type"] == "rs_ag").to_numpy(),
+        "split_messages": (table["tensor_par_comm_type"] != "ar").to_numpy(),
+        "overlap_tensor": (table["tensor_par_overlap"] != "none").to_numpy(),
+        "overlap_data": table["data_par_overlap"].to_numpy(),
+        "overlap_expert": table["expert_overlap"].to_numpy(),
+        "overlap_pipeline": table["pipeline_overlap"].to_numpy(),
+        "unfused_elementwise": (table["launch"] == "eager").to_numpy(),
+        "gradient_bytes": gradients,
+        "shard_gradient_bytes": gradients,
+    }
+
+
+def without_offload(name: str) -> tuple[pd.DataFrame, Case]:
+    """The executions of a small space that run and offload nothing, and their case."""
+    table = evaluated(name)
+    table = table[(table["status"] == "ok") & ~table[OFFLOADS].any(axis=1)]
+    assert len(table) > 100
+    return table, case_of(named(name).model, named(name).system, in_words(table))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_times_are_those_of_the_executions_in_words(name: str) -> None:
+    table, case = without_offload(name)
+    found = step_times(case, P)
+
+    def close(column: str, *parts: Any) -> None:
+        scale = 1e-12 * np.asarray(found.step)
+        assert (np.abs(table[column].to_numpy() - sum(parts)) <= scale).all(), column
+
+    close("total_time", found.step)
+    close("optim_step_time", found.optimizer)
+    close("bubble_time", found.bubble)
+    close("tp_comm_exposed_time", found.tensor_exposed)
+    close("cp_comm_exposed_time", found.context_exposed)
+    close("ep_comm_exposed_time", found.expert_exposed)
+    close("pp_comm_exposed_time", found.pipeline_exposed)
+    close("dp_comm_exposed_time", found.data_exposed, found.gather_exposed, found.tied)
+    close("overhead_time", found.straggler, found.fixed)
+    both = table["recompute_time"] + table["recomm_exposed_time"]
+    assert both.to_numpy() == pytest.approx(found.recompute, rel=1e-12)
+    computed = table["fw_time"] + table["bw_time"]
+    parts = found.linear + found.attention + found.elementwise + found.launch + found.ends
+    assert computed.to_numpy() == pytest.approx(parts, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_is_that_of_the_executions_in_words(name: str) -> None:
+    table, case = without_offload(name)
+    found = memory_use(case)
+    assert table["proc_mem_tier1_cap_req"].to_numpy() == pytest.approx(found.peak + GIB, rel=1e-12)
+    assert (table["proc_mem_tier2_cap_req"] == 0).all()
+    assert table["weight_space"].to_numpy() == pytest.approx(found.weights, rel=1e-12)
+    assert table["weight_grad_space"].to_numpy() == pytest.approx(found.gradients, rel=1e-12)
+    assert table["optimizer_space"].to_numpy() == pytest.approx(found.optimizer, rel=1e-12)
+    kept = (table["act_space"] + table["act_checkpoint_size"]).to_numpy()
+    assert kept == pytest.approx(found.activations, rel=1e-12)
+    assert table["logit_space"].to_numpy() == pytest.approx(found.logits, rel=1e-12)
+    assert (table["reserve_space"] == GIB).all()
+    total = table[[*KINDS, *FURTHER_KINDS]].sum(axis=1)
+    assert total.to_numpy() == pytest.approx(table["proc_mem_tier1_cap_req"].to_numpy(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_times_add_up_and_figures_are_numbers(name: str) -> None:
+    table = evaluated(name)
+    runs, others = table[table["status"] == "ok"], table[table["status"] != "ok"]
+    total = runs["total_time"].to_numpy()
+    assert runs[TIMES].sum(axis=1).to_numpy() == pytest.approx(total, rel=1e-12)
+    assert (runs[TIMES].to_numpy() >= 0).all()
+    assert (runs["sample_rate"] * total).to_numpy() == pytest.approx(runs["batch_size"].to_numpy(), rel=1e-14)
+    headline = [column.name for column in headline_of("calibrated") if column.name != "offload_mem_bw_req"]
+    assert np.isfinite(runs[headline].to_numpy()).all()
+    assert (runs["offload_mem_bw_req"] >= 0).all()
+    assert others[FIGURES].isna().all(axis=None)
+    for efficiency in ("total_efficiency", "compute_efficiency", "system_efficiency"):
+        assert runs[efficiency].between(0, 1).all(), efficiency
+    product = runs["compute_efficiency"] * runs["system_efficiency"]
+    assert product.to_numpy() == pytest.approx(runs["total_efficiency"].to_numpy(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_total_efficiency_is_model_flop_utilisation(name: str) -> None:
+    chosen, runs = named(name), evaluated(name).query("status == 'ok'").iloc[::97]
+    peak = chosen.system.matrix[chosen.datatype].tflops * 1e12
+    work = token_flops(chosen.model).model() * chosen.model.seq_size * runs["batch_size"]
+    used = work / (runs["total_time"] * peak * runs["num_procs"])
+    assert runs["total_efficiency"].to_numpy() == pytest.approx(used.to_numpy(), rel=1e-12)
+    assert (runs["useful_flops"] * runs["num_procs"]).to_numpy() == pytest.approx(work.to_numpy(), rel=1e-12)
+
+
+def test_what_describes_layers_as_calculon_does_is_not_a_number() -> None:
+    runs = evaluated("dense").query("status == 'ok'")
+    empty = {column.name for column in STATISTICS if runs[column.name].isna().all()}
+    assert "block_fw_flops" in empty
+    assert not any(runs[column.name].isna().any() for column in STATISTICS if column.name not in empty)
+    assert not empty & {column.name for column in headline_of("calculon")}
+
+
+# --- a step in plain numbers -------------------------------------------------------------------------------------
+
+
+class Machine:
+    """An H100 of the small spaces: sustained rates [bytes/s] from its datasheet and the shares of the calibration."""
+
+    domain = 8
+    scale_up = 450e9 * P.scale_up
+    scale_out = 50e9 * P.scale_out
+    host = 64e9 * P.scale_out
+    memory = 3350e9 * P.memory
+
+
+def gathered(size: float, inside: int, outside: int) -> float:
+    """Seconds of an all-gather or reduce-scatter of `size` bytes over `inside` ranks of a domain and `outside` domains.
+
+    The second tier carries what the ranks of the first have left of the buffer.
+    """
+    time = 0.0
+    if inside > 1:
+        time += (inside - 1) / inside * size / Machine.scale_up + P.latency / 2 * (1 + 0.1 * (inside - 1))
+    if outside > 1:
+        time += (outside - 1) / outside * size / inside / Machine.scale_out
+        time += P.latency / 2 * (1.5 + math.log2(outside))
+    return time
+
+
+def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]) -> float:
+    """Seconds of a step of a dense model, from the seconds of a block and of the ends of the model.
+
+    Not for fully sharded training, nor for offloading.
+    """
+    tensor, stages, data, context = (int(e[name]) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
+    chunks, replicas, blocks = int(e["pipeline_interleaving"]), data * context, int(shape["blocks"])
+    microbatches = e["batch_size"] // data // e["microbatch_size"]
+    tokens = e["microbatch_size"] * shape["seq"] / context
+    # Blocks of each stage: equal, or with embedding and loss as layers, or the middle takes the remainder.
+    if stages == 1:
+        held = [blocks]
+    elif blocks % (stages * chunks) == 0:
+        held = [blocks // stages] * stages
+    elif (blocks + 2) % (stages * chunks) == 0:
+        layers = (blocks + 2) // stages
+        held = [layers - 1] + [layers] * (stages - 2) + [layers - 1]
+    else:
+        held = [blocks // stages] + [-(-blocks // stages)] * (stages - 2) + [blocks // stages]
+    message = 0.0
+    if stages > 1:
+        link = Machine.scale_up if e["num_procs"] <= Machine.domain else Machine.scale_out
+        split = 1 if e["tensor_par_comm_type"] == "ar" else tensor
+        message = 2 * tokens * shape["hidden"] / split / link + P.latency
+    times = [count * (block["forward"] + block["backward"]) for count in held]
+    times[0] += block["embedding"]
+    times[-1] += block["head"]
+    # Messages that nothing hides: two on a stage between others, one at either end.
+    waits = 2 * message if chunks == 1 and stages > 1 and not e["pipeline_overlap"] else 0.0
+    for stage in range(stages):
+        times[stage] += 0.0 if stages == 1 else waits / 2 if stage in (0, stages - 1) else waits
+    slowest = max(times)
+    # Blocks that stages do not add up to, where they are uneven, are computed somewhere while the pipeline fills.
+    total = blocks * (block["forward"] + block["backward"]) + block["embedding"] + block["head"]
+    total = max(total + waits * (stages - 1), slowest)
+    running = microbatches * slowest + (total - slowest) / chunks + 2 * (stages - 1) * message
+    # Parameters of the stage with most, and the exchange of their gradients.
+    most = max(held)
+    words = shape["words"] / tensor
+    parameters_held = most * shape["block"] / tensor + words * (2 if stages == 1 and not shape["tied"] else 1)
+    inside = min(max(Machine.domain // tensor, 1), replicas)
+    outside = replicas // inside
+    exchange = 0.0
+    if replicas > 1:
+        reduce = gathered((4 if e["gradient_datatype"] == "float32" else 2) * parameters_held, inside, outside)
+        exchange = reduce + (gathered(2 * parameters_held, inside, outside) if e["zero_stage"] >= 1 else reduce)
+    hidden = P.overlap_data * min(exchange, slowest / chunks) if e["data_par_overlap"] else 0.0
+    shown = exchange - hidden
+    owned = parameters_held / (replicas if e["zero_stage"] >= 1 else 1)
+    launch = P.launch * {"compiled": P.compiled_launch, "graphs": P.graphs_launch}.get(e["launch"], 1.0)
+    update = (38 * owned + 6 * parameters_held) / Machine.memory + 50 * launch
+    tied = 0.0
+    if shape["tied"] and stages > 1:
+        size = (4 if e["gradient_datatype"] == "float32" else 2) * words
+        near = e["num_procs"] // stages * (stages - 1) < Machine.domain
+        tied = 2 * gathered(size, *((2, 1) if near else (1, 2)))
+    waiting = P.straggler * math.log2(max(e["num_procs"] / 8, 1))
+    return float((running + shown) * (1 + waiting) + update + tied + P.step_constant)
+
+
+BASE: dict[str, Any] = {
+    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 0,
+    "data_par_net": 0, "batch_size": 64, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
+    "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
+    "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
+    "optimizer_offload": False, "training": True, "context_par": 1, "expert_par": 1, "expert_tensor_par": 1,
+    "zero_stage": 1, "selective_recompute": "attention", "attention_kernel": "native", "launch": "fused",
+    "gradient_datatype": "float32", "expert_overlap": False, "pipeline_overlap": False,
+}  # fmt: skip
+ALONE = {"pipeline_par": 1, "data_par": 16}
+UNSHARDED = {"zero_stage": 0, "optimizer_sharding": False}
+STEPS: list[tuple[str, dict[str, Any]]] = [
+    ("llama-3-8B", {}),
+    ("llama-3-8B", {"pipeline_interleaving": 4}),
+    ("llama-3-8B", {"data_par_overlap": True, "tensor_par_overlap": "ring", "pipeline_overlap": True}),
+    ("llama-3-8B", {"context_par": 2, "data_par": 2, "activation_recompute": "full", "launch": "graphs"}),
+    ("llama-3-8B", {**ALONE, "data_par_overlap": True}),
+    ("llama-3-8B", {**ALONE, **UNSHARDED, "gradient_datatype": "bfloat16"}),
+    ("llama-3-8B", {"num_procs": 1, "tensor_par": 1, "pipeline_par": 1, "data_par": 1, **UNSHARDED}),
+    ("llama-3-8B", {"pipeline_par": 17, "num_procs": 34, "tensor_par": 1, "data_par": 2, "tensor_par_comm_type": "ar"}),
+    ("llama-3-8B", {"pipeline_par": 10, "num_procs": 80, "tensor_par": 4, "data_par": 2}),
+    ("gpt3-6.7B", {"tensor_par_comm_type": "p2p_rs_ag"}),
+    ("gpt3-6.7B", {"pipeline_par": 2, "tensor_par": 2, "data_par": 2, "num_procs": 8, "datatype": "float8"}),
+    ("gpt3-6.7B", {**ALONE, "launch": "compiled", "attention_kernel": "unfused"}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), STEPS, ids=[f"{name} {','.join(what)}" for name, what in STEPS])
+def test_a_step_is_what_plain_numbers_say(name: str, changes: dict[str, Any]) -> None:
+    e = {**BASE, **changes}
+    # Memory is not the question here.
+    model, system = models.load(name), system_of("h100_80g_sxm", first=1e6, second=0)
+    found = engine.evaluate(model, system, pd.DataFrame([e])).iloc[0]
+    assert found["reason_text"] == ""
+    level = block_level(case_of(model, system, in_words(pd.DataFrame([e]))), P)
+    block = {"forward": level.dense.forward, "backward": level.dense.backward}
+    block |= {"embedding": level.ends.embedding, "head": level.ends.head}
+    a = model.architecture
+    assert a is not None
+    attention = a.hidden * a.head_dim * (2 * a.heads + 2 * a.kv_heads)
+    feedforward = (3 if a.gated_mlp else 2) * a.hidden * a.ffn
+    shape: dict[str, float] = {
+        "seq": model.seq_size, "hidden": a.hidden, "blocks": a.layers, "block": attention + feedforward,
+        "words": a.vocab_padded * a.hidden, "tied": a.tied_embeddings,
+    }  # fmt: skip
+    expected = restated(e, shape, {key: float(np.ravel(value)[0]) for key, value in block.items()})
+    assert found["total_time"] == pytest.approx(expected, rel=1e-9)
+
+
+# --- offloading by hand ------------------------------------------------------------------------------------------
+
+
+def test_offloading_by_hand() -> None:
+    """Weights, activations and optimizer of one execution, from the figures of the same one that offloads nothing."""
+    e = {**BASE, "pipeline_interleaving": 2}
+    moved = {**e, **dict.fromkeys(OFFLOADS, True)}
+    shape = {"hidden": 4096, "feedforward": 16384, "seq_size": 2048, "attn_heads": 32, "attn_size": 128}
+    model = models.load_document({**shape, "num_blocks": 32}, "plain")
+    system = system_of("h100_80g_sxm", first=1e6, second=1e6)
+    plain, away = (engine.evaluate(model, system, pd.DataFrame([row])).iloc[0] for row in (e, moved))
+    level = block_level(case_of(model, system, in_words(pd.DataFrame([e]))), P)
+    forward, backward = (float(np.ravel(time)[0]) for time in (level.dense.forward, level.dense.backward))
+    assert plain["logit_space"] == 0  # the first stage needs most, so it is the one that the figures are of
+    # 32 blocks on 4 stages; the first keeps 2 (4 - 1) + (2 - 1) 4 + 1 = 11 chunks of 4 blocks, 44 blocks' worth.
+    weights, activations = plain["weight_space"] / 8, plain["act_space"] / 44
+    state = plain["weight_grad_space"] + plain["optimizer_space"]
+    link = 64e9 * P.scale_out
+    # 8 microbatches of 8 blocks, and as the pipeline fills 3 more stages' worth of half their blocks.
+    repeats = 8 * (8 + 3 / 2)
+    wait_forward = repeats * max(max(weights, activations) / link - forward, 0)
+    wait_backward = repeats * max((weights + activations) / link - backward, 0)
+    wait_update = max(state / link - plain["optim_step_time"], 0)
+    assert wait_update > 0
+    assert away["fw_offload_exposed_time"] == pytest.approx(wait_forward, rel=1e-9)
+    assert away["bw_offload_exposed_time"] == pytest.approx(wait_backward + wait_update, rel=1e-9)
+    slower = (wait_forward + wait_backward) * (1 + P.straggler * math.log2(64 / 8)) + wait_update
+    assert away["total_time"] == pytest.approx(plain["total_time"] + slower, rel=1e-12)
+    needed = max(
+        max(weights, activations) / forward, (weights + activations) / backward, state / plain["optim_step_time"]
+    )
+    assert away["offload_mem_bw_req"] == pytest.approx(needed, rel=1e-9)
+    assert plain["offload_mem_bw_req"] == 0
+    # Two blocks' worth stays: of 8 blocks' weights and state, of 44 blocks' activations.
+    gone = (plain["weight_space"] + state) * 6 / 8 + plain["act_space"] * 42 / 44
+    # So much stays on the last stage, too, which has the logits besides: of a vocabulary of one word, 8 bytes each.
+    gone -= 8 * 2 * 2048 / 4
+    assert away["proc_mem_tier1_cap_req"] == pytest.approx(plain["proc_mem_tier1_cap_req"] - gone, rel=1e-12)
+    held = plain["weight_space"] + state + plain["act_space"]
+    assert away["proc_mem_tier2_cap_req"] == pytest.approx(held, rel=1e-12)
+    assert away["weight_offload_bw_req"] == pytest.approx(weights / forward, rel=1e-9)
+    assert away["act_offload_bw_req"] == pytest.approx(activations / forward, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["dense", "experts", "plain"])
+def test_offloading_frees_the_first_tier_and_never_speeds_up(name: str) -> None:
+    table = evaluated(name).query("status == 'ok'")
+    others = [column.name for column in ALL_FIELDS if column.name not in OFFLOADS]
+    plain = table[~table[OFFLOADS].any(axis=1)].set_index(others)
+    away = table[table[OFFLOADS].any(axis=1)].set_index(others)
+    known = plain[["total_time", "proc_mem_tier1_cap_req"]].add_suffix("_plain")
+    both = away.join(known, how="inner")
+    assert len(both) > 500
+    assert (both["total_time"] >= both["total_time_plain"]).all()
+    assert (both["proc_mem_tier1_cap_req"] < both["proc_mem_tier1_cap_req_plain"]).all()
+    assert (both["proc_mem_tier2_cap_req"] > 0).all()
+    kept_or_moved = both["proc_mem_tier1_cap_req"] + both["proc_mem_tier2_cap_req"]
+    assert (kept_or_moved >= both["proc_mem_tier1_cap_req_plain"] * (1 - 1e-12)).all()
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+
+def test_extensions_default_to_a_current_stack() -> None:
+    table = evaluated("dense").query("context_par == 1").iloc[::211]
+    found = named("dense").evaluate(table[[column.name for column in FIELDS]])
+    assert found["zero_stage"].tolist() == table["optimizer_sharding"].astype(int).tolist()
+    said = {column.name: set(found[column.name]) for column in EXTENSIONS if column.name != "zero_stage"}
+    assert said == {
+        "context_par": {1}, "expert_par": {1}, "expert_tensor_par": {1}, "selective_recompute": {"attention"},
+        "attention_kernel": {"native"}, "launch": {"fused"}, "gradient_datatype": {"float32"},
+        "expert_overlap": {False}, "pipeline_overlap": {False},
+    }  # fmt: skip
+    pd.testing.assert_frame_equal(named("dense").evaluate(found), found)
+    old = engine.evaluate("llama-3-8B", "a100_80g_sxm", table.head(3)[[column.name for column in FIELDS]])
+    assert set(old["attention_kernel"]) == {"flash2"}
+
+
+def test_order_pieces_and_other_columns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = evaluated("experts").iloc[::53]
+    given = table[[column.name for column in ALL_FIELDS]]
+    monkeypatch.setattr("engine.calibrated.evaluate.CHUNK", 17)
+    pd.testing.assert_frame_equal(named("experts").evaluate(given), table)
+    shuffled = given.sample(frac=1, random_state=1)[given.columns[::-1]].assign(note="x")
+    pd.testing.assert_frame_equal(named("experts").evaluate(shuffled).loc[table.index], table)
+    before = given.copy(deep=True)
+    assert len(named("experts").evaluate(given.iloc[:0])) == 0
+    pd.testing.assert_frame_equal(given, before)
+
+
+def test_results_name_what_they_were_evaluated_by() -> None:
+    chosen, table = named("dense"), evaluated("dense").iloc[:3][[column.name for column in ALL_FIELDS]]
+    assert chosen.evaluate(table).attrs == {"cost_model": "calibrated", "calibration": "global"}
+    other = library_calibration().model_copy(update={"name": "mine"})
+    found = engine.evaluate(chosen.model, chosen.system, table, calibration=other)
+    assert found.attrs == {"cost_model": "calibrated", "calibration": "mine"}
+    exact = engine.evaluate(chosen.model, chosen.system, table, cost_model="calculon")
+    assert exact.attrs == {"cost_model": "calculon"}
+    assert list(exact) == [c.name for c in FIELDS] + ["status", "reason", "reason_text"] + [c.name for c in STATISTICS]
+    with pytest.raises(engine.CostModelError, match="must be one of calibrated, calculon"):
+        engine.evaluate(chosen.model, chosen.system, table, cost_model="exact")
+    with pytest.raises(engine.CostModelError, match="takes no calibration"):
+        engine.evaluate(chosen.model, chosen.system, table, cost_model="calculon", calibration=other)
+
+
+def changed(**values: float) -> Calibration:
+    """The library's calibration with other values."""
+    library = library_calibration()
+    parts = {name: item.model_copy(update={"value": values.get(name, item.value), "low": None, "high": None})
+             for name, item in library.parameters.items()}  # fmt: skip
+    return library.model_copy(update={"name": "changed", "parameters": parts})
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("sustained_hopper", 0.3), ("scale_up", 0.1), ("memory", 0.2), ("launch", 1e-3), ("step_constant", 10.0)],
+)
+def test_a_calibration_is_what_figures_come_from(parameter: str, value: float) -> None:
+    chosen, table = named("dense"), evaluated("dense").query("status == 'ok' and tensor_par > 1").iloc[::301]
+    found = engine.evaluate(chosen.model, chosen.system, table, calibration=changed(**{parameter: value}))
+    # Host work hides what the arithmetic of a small model takes.
+    assert (found["total_time"] >= table["total_time"]).all()
+    assert (found["total_time"] > table["total_time"]).mean() > 0.5
+    assert found["proc_mem_tier1_cap_req"].tolist() == table["proc_mem_tier1_cap_req"].tolist()
+    if parameter == "step_constant":
+        assert (found["total_time"] - table["total_time"]).to_numpy() == pytest.approx(10.0 - P.step_constant)
