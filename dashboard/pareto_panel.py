@@ -17,7 +17,7 @@ from dashboard.charts.time_bar import time_pieces
 from dashboard.derived import Metric
 from dashboard.format import decimals_for, format_delta, format_value, percent, scale_for
 from dashboard.pareto_data import prices, rate_words, steps
-from dashboard.tables import arranged
+from dashboard.tables import ROW, arranged, height_of
 from dashboard.text import literal
 from dashboard.wording import choices, differences, title
 from engine import Exploration
@@ -125,7 +125,7 @@ def table_of(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metri
     names = [name for name in names if name in found.columns]
     fields = [column.name for column in FIELDS if column.name in found.columns]
     whole = found[["id", *stored, *fields, *names[len(stored) :]]]
-    scope = f"{len(found):,} executions, best {in_sentence(axes[0].column.label)} first"
+    scope = f"{len(found):,} executions, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
     selection = f"the frontier of {', '.join(axis.key for axis in axes)}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.html(markup.head("The frontier as a table", scope))
@@ -140,8 +140,15 @@ def table_of(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metri
     for place, (name, values, setting) in enumerate(_leading(top, axes)):
         shown.insert(1 + place, name, values)
         settings[name] = setting
+
+    def picked() -> None:
+        rows = st.session_state["pareto_table"].selection.rows
+        if rows:
+            state.select(int(top["id"].iloc[rows[0]]))
+
     st.dataframe(
-        shown, hide_index=True, height=320, column_config=settings, key="pareto_table",
+        shown, hide_index=True, height=height_of(len(shown), 320), row_height=ROW, column_config=settings,
+        key="pareto_table", on_select=picked, selection_mode="single-row",
         alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
     )  # fmt: skip
 

@@ -17,11 +17,11 @@ from dashboard.charts.cell_map import HEIGHT
 from dashboard.charts.ramp import Domain, Ramp, colour_bar, ramp_for
 from dashboard.charts.template import (
     Chart,
+    axis_style,
     base,
     empty,
     in_sentence,
     noted,
-    style_axes,
     unfading,
     wrapped,
 )
@@ -268,25 +268,23 @@ def _arrange(
 ) -> None:
     """Place the panels in a grid and label their outer axes."""
     columns, rows = _grid(len(panels))
+    layout: dict[str, Any] = {}
     for panel in panels:
         left, top = panel.number % columns, panel.number // columns
         last = panel.number + columns >= len(panels)
-        figure.update_layout(
-            {
-                f"xaxis{panel.suffix}": {
-                    "domain": _span(left, columns), "anchor": f"y{panel.suffix}", "range": [-0.52, len(axes[0]) - 0.48],
-                    **_ticks(axes[0], fields[0], 28 // columns), "showticklabels": last, "ticks": "",
-                    "title": {"text": f"{fields[0].label} ({fields[0].short})" if last else ""},
-                },
-                f"yaxis{panel.suffix}": {
-                    "domain": _span(rows - 1 - top, rows, 0.09 if rows > 1 else 0.04 * titled),
-                    "anchor": f"x{panel.suffix}", "range": [-0.52, len(axes[1]) - 0.48],
-                    **_ticks(axes[1], fields[1], 32 // rows), "showticklabels": left == 0, "ticks": "",
-                    "title": {"text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""},
-                },
-            }
-        )  # fmt: skip
-    style_axes(figure, colours)
+        across, up = axis_style(colours, 10), {**axis_style(colours, 12), "ticklabelstandoff": 3}
+        layout[f"xaxis{panel.suffix}"] = {
+            **across, **_ticks(axes[0], fields[0], 28 // columns), "ticks": "", "showticklabels": last,
+            "domain": _span(left, columns), "anchor": f"y{panel.suffix}", "range": [-0.52, len(axes[0]) - 0.48],
+            "title": {**across["title"], "text": f"{fields[0].label} ({fields[0].short})" if last else ""},
+        }  # fmt: skip
+        layout[f"yaxis{panel.suffix}"] = {
+            **up, **_ticks(axes[1], fields[1], 32 // rows), "ticks": "", "showticklabels": left == 0,
+            "domain": _span(rows - 1 - top, rows, 0.09 if rows > 1 else 0.04 * titled), "anchor": f"x{panel.suffix}",
+            "range": [-0.52, len(axes[1]) - 0.48],
+            "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""},
+        }  # fmt: skip
+    figure.update_layout(layout)
 
 
 def _grid(panels: int) -> tuple[int, int]:

@@ -49,19 +49,20 @@ def base(colours: Palette, height: int) -> go.Figure:
                 "title": {"text": ""},
             },
             "uniformtext": {"minsize": 9, "mode": "hide"},
-            "xaxis": _axis(colours, 10),
-            "yaxis": {**_axis(colours, 12), "ticklabelstandoff": 3},
+            "xaxis": axis_style(colours, 10),
+            "yaxis": {**axis_style(colours, 12), "ticklabelstandoff": 3},
         }
     )
 
 
 def style_axes(figure: go.Figure, colours: Palette) -> None:
     """Give every axis of a figure the house style; call after axes were added."""
-    figure.update_xaxes(_axis(colours, 10))
-    figure.update_yaxes(_axis(colours, 12), ticklabelstandoff=3)
+    figure.update_xaxes(axis_style(colours, 10))
+    figure.update_yaxes(axis_style(colours, 12), ticklabelstandoff=3)
 
 
-def _axis(colours: Palette, standoff: int) -> dict[str, Any]:
+def axis_style(colours: Palette, standoff: int) -> dict[str, Any]:
+    """Return the house style of an axis. standoff: room between its title and its ticks [px]."""
     return {
         "showgrid": False,
         "zeroline": False,
