@@ -17,7 +17,7 @@ from dashboard.format import format_value, percent
 from dashboard.formula_table import EXPRESSIONS
 from dashboard.formulas import Formula, formula, layer_sum
 from dashboard.palette import TIME_KINDS
-from dashboard.wording import network_name
+from dashboard.wording import blocks_of, network_name
 from engine import Exploration
 from engine.columns import STATISTICS, by_name
 from engine.schedule import Schedule, schedule
@@ -39,7 +39,7 @@ def _schedule(num_blocks: int, row: dict[str, Any]) -> Schedule:
 
 def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     """The schedule, full width."""
-    found = _schedule(exploration.scenario.model.num_blocks, row)
+    found = _schedule(blocks_of(exploration.scenario), row)
     facts = summary(found)
     kind = "interleaved 1F1B" if facts["chunks"] > 1 else "1F1B"
     parts = [kind, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
@@ -54,6 +54,8 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     notes = ["A bar is a chunk with everything of it that is exposed: communication, offload, recompute."]
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
+    if exploration.scenario.cost_model != "calculon":
+        notes.append("Every stage is drawn like the slowest; the end of the step waits for stragglers and the host.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
@@ -102,6 +104,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     rows = [
         (by_name(name).label, float(row[name]), host, "in use" if row[flag] else "not offloaded")
         for name, flag in _NEEDS
+        if not pd.isna(row[name])  # the calibrated cost model moves the optimizer's state once per step
     ]
     if any(row[flag] for _, flag in _NEEDS):
         together = by_name("offload_mem_bw_req")

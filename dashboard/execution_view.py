@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state, training_run
+from dashboard import execution_calibrated, state, training_run
 from dashboard.charts import markup
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.template import in_sentence
@@ -21,17 +22,20 @@ from dashboard.execution_detail import bandwidths, formula_panel, networks, pipe
 from dashboard.format import count, days, format_value, gibibytes, percent, relative
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, offload_sentence
-from dashboard.palette import MEMORY_KINDS, TIME_KINDS
+from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.subject import Subject, evaluated, refusal, subject
 from dashboard.wording import choices, differences, title
 from engine import Exploration
-from engine.columns import FIELDS, by_name
+from engine.columns import by_name, fields_of
 from engine.store import Condition
 
 _HBM: Final = "proc_mem_tier1_cap_req"
 _HOST: Final = "proc_mem_tier2_cap_req"
 _LINKS: Final = ("tp_comm_link_time", "recomm_link_time", "pp_comm_link_time", "dp_comm_link_time")
-_EXPOSED: Final = ("tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time")
+_EXPOSED: Final = (
+    "tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time",
+    "cp_comm_exposed_time", "ep_comm_exposed_time",
+)  # fmt: skip
 _OTHERS: Final = {
     "": "nothing",
     "best": "the best of all",
@@ -70,17 +74,23 @@ def render(exploration: Exploration, mode: str) -> None:
         st.html(markup.head("Where the memory goes", "per GPU, peak"))
         bars = [("A", row), ("B", other)] if other else [("", row)]
         show(memory_bars(bars, capacities(exploration), mode), "execution_memory")
-        st.html(markup.legend(MEMORY_KINDS))
+        st.html(markup.legend(kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)))
         st.caption(offload_sentence(exploration, row))
     with st.container(border=True, gap="xsmall"):
         pipeline(exploration, row, mode)
-    layers(exploration, row, mode)
-    networks(exploration, row, mode)
+    calibrated = exploration.scenario.cost_model != "calculon"
+    if calibrated:
+        execution_calibrated.parts_of_step(exploration, row)
+        execution_calibrated.networks(row)
+    else:
+        layers(exploration, row, mode)
+        networks(exploration, row, mode)
     low, high = st.columns([1, 1.45], gap="medium")
     with low.container(border=True, gap="xsmall", height="stretch"):
         bandwidths(exploration, row)
     with high.container(border=True, gap="xsmall", height="stretch"):
-        formula_panel(exploration, row)
+        panel = execution_calibrated.formula_panel if calibrated else formula_panel
+        panel(exploration, row)
     with st.container(border=True, gap="xsmall"):
         training_run.panel(row)
 
@@ -90,7 +100,7 @@ def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
         other = _other(exploration, chosen)
-        _json(chosen)
+        _json(exploration, chosen)
     return other
 
 
@@ -160,20 +170,25 @@ def _best(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | 
     return int(found[0]) if found else None
 
 
-def _json(chosen: Subject) -> None:
-    """The execution as Calculon reads it."""
-    text = calculon_json(chosen.row)
+def _json(exploration: Exploration, chosen: Subject) -> None:
+    """The execution as a file that the command line reads, and Calculon where its cost model does."""
+    cost_model = exploration.scenario.cost_model
+    text = execution_json(chosen.row, cost_model)
+    reads = "Calculon and of `shardscape evaluate`" if cost_model == "calculon" else "`shardscape evaluate`"
     with st.popover("JSON", icon=":material/data_object:", key="execution_json"):
-        st.caption("The execution file of Calculon and of `shardscape evaluate`; the button in its corner copies it.")
+        st.caption(f"The execution file of {reads}; the button in its corner copies it.")
+        if cost_model != "calculon":
+            st.caption("Calculon reads the 23 fields without the last ten; they mean the same there.")
         st.code(text, language="json", height=330)
         st.download_button("Download", text, file_name=f"execution_{chosen.id}.json", mime="application/json",
                            on_click="ignore", key="execution_json_download", icon=":material/download:")  # fmt: skip
 
 
-def calculon_json(row: dict[str, Any]) -> str:
-    """An execution as a JSON file that Calculon accepts: its 23 fields, in its order."""
+def execution_json(row: dict[str, Any], cost_model: str = "calculon") -> str:
+    """An execution as a JSON file of the fields of a cost model, in order; Calculon accepts that of its own."""
     kinds = {"int64": int, "bool": bool, "str": str, "float64": float}
-    return json.dumps({column.name: kinds[column.dtype](row[column.name]) for column in FIELDS}, indent=2)
+    fields = {column.name: kinds[column.dtype](row[column.name]) for column in fields_of(cost_model)}
+    return json.dumps(fields, indent=2)
 
 
 def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:
@@ -193,17 +208,18 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
         return percent(utilisation(scenario, float(execution["sample_rate"]), bool(execution["training"])))
 
     def share(*names: str) -> Callable[[dict[str, Any]], str]:
-        return lambda one: percent(sum(float(one[name]) for name in names) / float(one["total_time"]))
+        return lambda one: percent(sum(float(one.get(name, 0.0)) for name in names) / float(one["total_time"]))
 
     rate, need = float(row["sample_rate"]), float(row[_HBM])
-    links = format_value("total_time", sum(float(row[name]) for name in _LINKS))
+    links = sum(float(row[name]) for name in _LINKS)
+    on_links = "of the step" if math.isnan(links) else f"{format_value('total_time', links)} on the links"
     tokens = count(rate * scenario.model.seq_size)
     return [
         compared("Step time", "total_time", f"{int(row['batch_size']):,} sequences"),
         compared("Throughput", "sample_rate", f"{tokens} tokens/s"),
         beside("MFU", used, f"total efficiency {percent(row['total_efficiency'])}"),
         beside("Bubble", share("bubble_time"), "of the step"),
-        beside("Comm. exposed", share(*_EXPOSED), f"{links} on the links"),
+        beside("Comm. exposed", share(*_EXPOSED), on_links),
         beside("HBM", lambda one: gibibytes(one[_HBM]), f"{percent(need / capacity, 0)} of {gibibytes(capacity)}",
                "worse" if need > capacity else ""),
         beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),

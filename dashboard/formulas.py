@@ -20,7 +20,7 @@ from engine.schedule import chunk_times
 from hardware import System
 from models import Model
 
-__all__ = ["Formula", "Symbol", "evaluate_text", "formula", "symbols"]
+__all__ = ["Formula", "Symbol", "evaluate_text", "formula", "symbols", "written"]
 
 _LIKE_SECONDS: Final = by_name("total_time")
 _LIKE_BYTES: Final = by_name("weight_space")
@@ -74,8 +74,8 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
     shown = {one: text_of for one, text_of, _ in parts}
     return Formula(
         column=column,
-        expression=_written(text, {}),
-        numbers=_written(text, shown),
+        expression=written(text, {}),
+        numbers=written(text, shown),
         value=evaluate_text(text, values),
         parts=tuple(parts),
         source=source,
@@ -257,7 +257,7 @@ def evaluate_text(text: str, values: Mapping[str, float]) -> float:
     return value(ast.parse(text, mode="eval").body)
 
 
-def _written(text: str, numbers: Mapping[str, str]) -> str:
+def written(text: str, numbers: Mapping[str, str]) -> str:
     """An expression as people write it, with names or with numbers."""
     tree = ast.parse(text, mode="eval").body
 

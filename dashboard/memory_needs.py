@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pandas as pd
 
+from dashboard.altered import altered
 from engine import Scenario
 from engine.memory_needs import least_memory
-from engine.space import Space
 
 __all__ = ["needs_of", "with_hbm"]
 
@@ -58,11 +58,7 @@ def _lifted(scenario: Scenario, capacity: float) -> dict[str, set[tuple[int, int
         if len(fields) > 3 and len(held) == len([name for name in held if name.endswith("_offload")]):
             continue  # the same as lifting the limits on offload alone
         limits: Mapping[str, Any] = {name: limit for name, limit in scenario.limits.items() if name not in held}
-        space = Space(
-            scenario.model, scenario.system, num_procs=scenario.num_procs, max_batch_size=scenario.max_batch_size,
-            datatype=scenario.datatype, limits=limits,
-        )  # fmt: skip
-        least = least_memory(space)
+        least = least_memory(altered(scenario, limits=limits).space)
         least = least[least["need"] <= capacity]
         found[words] = set(zip(least["tensor_par"], least["pipeline_par"], strict=True))
     return found

@@ -15,7 +15,7 @@ from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
 from dashboard.format import count, format_value, gibibytes, percent, relative
 from dashboard.memory_needs import GIB, needs_of, with_hbm
-from dashboard.palette import MEMORY_KINDS
+from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of
 from dashboard.subject import Subject, evaluated, refusal, subject
 from dashboard.wording import choices, title
@@ -121,7 +121,7 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
     if best is not None and best["id"] != chosen.id:
         bars = [("this", row), ("best", best)]
     show(memory_bars(bars, capacities(exploration), mode), "memory_one")
-    st.html(markup.legend(MEMORY_KINDS))
+    st.html(markup.legend(kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)))
     st.html(markup.chips(choices(row)))
     st.caption(offload_sentence(exploration, row))
 

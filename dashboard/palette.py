@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from engine.columns import EXTENSION_STATISTICS
+
 Mode = Literal["light", "dark"]
 
 
@@ -159,8 +161,12 @@ TIME_KINDS: Final[tuple[Kind, ...]] = (
     Kind("pipeline", "PP comm., exposed", ("pp_comm_exposed_time",), "#E07B14", "#E87832"),
     Kind("data", "DP comm., exposed", ("dp_comm_exposed_time",), "#9F2506", "#C25239", "white"),
     Kind("offload", "Offload, exposed", ("fw_offload_exposed_time", "bw_offload_exposed_time"), "#D091A3", "#9A678A"),
+    Kind("context", "CP comm., exposed", ("cp_comm_exposed_time",), "#663857", "#802653", "white"),
+    Kind("expert", "EP comm., exposed", ("ep_comm_exposed_time",), "#4C1C04", "#FAEFBB", "background"),
+    Kind("overhead", "Host and stragglers", ("overhead_time",), None, None, "text"),
 )
-"""The parts of a step, in the order of the waterfall; together they sum to the step time."""
+"""The parts of a step, in the order of the waterfall; together they sum to the step time. The last three are parts of
+the calibrated cost model only."""
 
 MEMORY_KINDS: Final[tuple[Kind, ...]] = (
     Kind("weights", "Weights", ("weight_space",), "#383D48", "#D4DFEC", "background"),
@@ -169,15 +175,29 @@ MEMORY_KINDS: Final[tuple[Kind, ...]] = (
     Kind("activations", "Activations", ("act_space",), "#57B3F5", "#6DBEFB"),
     Kind("checkpoints", "Checkpoints", ("act_checkpoint_size",), "#417F6F", "#53AF95", "background"),
     Kind("activation_gradients", "Activation gradients", ("act_grad_space",), "#BEDEF2", "#2B4668", "text"),
+    Kind("logits", "Logits", ("logit_space",), "#CC4B0A", "#CC4B0A", "white"),
+    Kind("temporaries", "Temporaries", ("temporary_space",), "#D091A3", "#9A678A"),
+    Kind("reserve", "Reserve", ("reserve_space",), "#CCC499", "#66594D", "text"),
 )
-"""The parts of a GPU's memory, in the order of the stack."""
+"""The parts of a GPU's memory, in the order of the stack. The last three are the calibrated cost model's alone."""
+
+_EXTENDED: Final = {column.name for column in EXTENSION_STATISTICS}
+
+
+def kinds_of(kinds: tuple[Kind, ...], cost_model: str) -> tuple[Kind, ...]:
+    """Return those of `TIME_KINDS` or `MEMORY_KINDS` that a cost model tells apart."""
+    if cost_model != "calculon":
+        return kinds
+    return tuple(kind for kind in kinds if not _EXTENDED & set(kind.statistics))
+
 
 CATEGORICAL: Final[tuple[Kind, ...]] = (
-    *(kind for kind in TIME_KINDS if kind.light is not None),
+    *(kind for kind in kinds_of(TIME_KINDS, "calculon") if kind.light is not None),
     MEMORY_KINDS[0],
-    MEMORY_KINDS[-1],
+    kinds_of(MEMORY_KINDS, "calculon")[-1],
 )
-"""One kind per colour, in the order of the theme's categorical colours."""
+"""One kind per colour, in the order of the theme's categorical colours, of which there are ten; CP and EP communication
+and the further kinds of memory come beyond these."""
 
 
 SCENARIOS: Final[dict[Mode, tuple[str, ...]]] = {

@@ -1,7 +1,7 @@
 """Which execution a page is about: the selected one, else the best of the selected cell, else the best of all."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
@@ -10,8 +10,8 @@ import streamlit as st
 from dashboard import state
 from dashboard.plainest import plainest
 from dashboard.text import literal
-from engine import Exploration, evaluate
-from engine.columns import FIELDS, STATISTICS
+from engine import Exploration
+from engine.columns import fields_of, statistics_of
 
 __all__ = ["Subject", "evaluated", "refusal", "subject"]
 
@@ -62,9 +62,10 @@ def _figures(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, floa
         name: memory.model_copy(update={"capacity_gib": _ENDLESS}) if memory.capacity_gib > 0 else memory
         for name, memory in (("mem1", system.mem1), ("mem2", system.mem2))
     }
-    fields = pd.DataFrame([{column.name: row[column.name] for column in FIELDS}])
-    found = evaluate(exploration.scenario.model, system.model_copy(update=tiers), fields).iloc[0]
-    return {column.name: float(found[column.name]) for column in STATISTICS}
+    scenario = replace(exploration.scenario, system=system.model_copy(update=tiers))
+    fields = pd.DataFrame([{column.name: row[column.name] for column in fields_of(scenario.cost_model)}])
+    found = scenario.evaluate(fields).iloc[0]
+    return {column.name: float(found[column.name]) for column in statistics_of(scenario.cost_model)}
 
 
 def subject(exploration: Exploration) -> Subject | None:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.calibrated.plan import CalibratedPlan
+from engine.cost_models import AnyPlan, prepare
 from engine.explore import slabs
-from engine.plan import Plan, prepare_exact
 from engine.space import Space
 
 __all__ = ["least_memory"]
@@ -18,6 +19,7 @@ __all__ = ["least_memory"]
 Floats = npt.NDArray[np.float64]
 
 _NONE = -1
+GIB = 2.0**30
 
 
 def least_memory(space: Space) -> pd.DataFrame:
@@ -29,7 +31,7 @@ def least_memory(space: Space) -> pd.DataFrame:
     """
     parts = []
     for numbers in slabs(space):
-        plan = prepare_exact(space, numbers)
+        plan = prepare(space, numbers)
         if len(plan.sites.cell):
             parts.append(_of_plan(plan))
     columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]
@@ -41,11 +43,12 @@ def least_memory(space: Space) -> pd.DataFrame:
     return result
 
 
-def _of_plan(plan: Plan) -> pd.DataFrame:
+def _of_plan(plan: AnyPlan) -> pd.DataFrame:
     """The least demanding execution of each cell of one plan."""
     sites, modes, cells = plan.sites, plan.modes, plan.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
-    memory_modes = len(plan.first_tier)
+    first, second, capacity, least_blocks = _tiers(plan)
+    memory_modes = first.shape[1]
     # One mode per memory mode and kind of cell: memory does not tell the others apart.
     mode_of = np.full((len(exists), memory_modes), _NONE)
     for kind, places in enumerate(exists):
@@ -53,11 +56,11 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
         mode_of[kind, modes.memory[there]] = there
     mm = modes.memory_modes
     offloads = mm["weight_offload"] | mm["activations_offload"] | mm["optimizer_offload"]
-    few = -(-plan.space.model.num_blocks // cells.pipeline_par[sites.cell]) < 3
+    few = least_blocks[sites.cell] < 3
     possible = mode_of[sites.kind] >= 0
     possible &= ~(few[:, None] & offloads[None, :])
-    possible &= plan.rate.second_capacity >= plan.second_tier.T
-    need: Floats = np.where(possible, plan.first_tier.T, np.inf)
+    possible &= capacity >= second
+    need: Floats = np.where(possible, first, np.inf)
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
     mode = mode_of[sites.kind, which]
@@ -78,7 +81,17 @@ def _of_plan(plan: Plan) -> pd.DataFrame:
     return result
 
 
-def _an_assignment(plan: Plan) -> npt.NDArray[np.int64]:
+def _tiers(plan: AnyPlan) -> tuple[Floats, Floats, float, npt.NDArray[np.int64]]:
+    """What both tiers need [sites, memory modes] [bytes], the second's capacity [bytes], blocks of a stage [cells]."""
+    degrees = plan.cells.pipeline_par
+    if isinstance(plan, CalibratedPlan):
+        capacity = plan.space.system.mem2.capacity_gib * GIB
+        return plan.layout.first_tier, plan.layout.second_tier, capacity, plan.space.num_blocks // degrees
+    blocks = -(-plan.space.model.num_blocks // degrees)
+    return plan.first_tier.T, plan.second_tier.T, float(plan.rate.second_capacity), blocks
+
+
+def _an_assignment(plan: AnyPlan) -> npt.NDArray[np.int64]:
     """A network assignment that fits, by position, for every site."""
     result = np.zeros(len(plan.sites.cell), np.int64)
     for group in plan.groups:

@@ -94,6 +94,8 @@ def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
     pipeline, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     microbatches = _microbatches(execution)
     edges = float(microbatches * chunks)
+    if _calibrated(execution):
+        return _slowest_stage(execution, edges)
     blocks = -(-num_blocks // pipeline)
     base = blocks // chunks - 1
     passes = 2.0 if bool(execution["training"]) else 1.0
@@ -123,6 +125,31 @@ def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
     )
 
 
+def _calibrated(execution: Mapping[Any, Any]) -> bool:
+    """Whether the figures are those of the calibrated cost model, which knows no edge and base blocks."""
+    overhead = execution.get("overhead_time")
+    return overhead is not None and math.isnan(float(execution["baseblock_fw_tp_time"]))
+
+
+def _slowest_stage(execution: Mapping[Any, Any], edges: float) -> ChunkTimes:
+    """The durations of the calibrated cost model: those of the slowest stage, for every stage.
+
+    Exposed communication of tensor, context, expert and pipeline parallelism is shared equally by the two passes, each
+    of which has the same collectives.
+    """
+    names = ("tp_comm_exposed_time", "cp_comm_exposed_time", "ep_comm_exposed_time", "pp_comm_exposed_time")
+    shared = sum(float(execution[name]) for name in names) / 2.0
+    work = ("bw_time", "recompute_time", "recomm_exposed_time", "bw_offload_exposed_time")
+    return ChunkTimes(
+        forward=(float(execution["fw_time"]) + float(execution["fw_offload_exposed_time"]) + shared) / edges,
+        backward=(sum(float(execution[name]) for name in work) + shared) / edges,
+        exchange=float(execution["dp_comm_exposed_time"]),
+        optimizer=float(execution["optim_step_time"]),
+        missing=0.0,
+        short_stages=0,
+    )
+
+
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
     """The schedule of a feasible execution.
 
@@ -133,7 +160,9 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
             filling and draining of the pipeline.
 
     With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate (Q18): what remains of
-    the step is idle, and where the schedule would take longer than the step its times are scaled to fit.
+    the step is idle, and where the schedule would take longer than the step its times are scaled to fit. The same holds
+    for the calibrated cost model, whose stages all take what the slowest does here; at the end of its step stages wait
+    for the slowest GPU and the host (`overhead_time`).
     """
     times = chunk_times(execution, num_blocks)
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
@@ -144,7 +173,10 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     skipped = omitted * chunks * (times.forward + times.backward)
     reached = max((task[5] for task in tasks), default=0.0)
     room = float(execution["total_time"]) - skipped - times.exchange - times.optimizer
-    if times.short_stages and reached > room:
+    uneven = times.short_stages > 0
+    if _calibrated(execution):
+        uneven, room = True, room - float(execution["overhead_time"])
+    if uneven and reached > room:
         tasks = [(*task[:4], task[4] * room / reached, task[5] * room / reached) for task in tasks]
         reached = room
     tasks += _endings(tasks, times)

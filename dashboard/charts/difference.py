@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from dashboard.charts.surface import MOST_LABELS, ink_on
 from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading
-from dashboard.charts.time_bar import time_pieces
+from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.format import column_of, format_value, scale_for, signed_percent
-from dashboard.palette import TIME_KINDS, palette
+from dashboard.palette import palette
 from engine.columns import Column
 
 HEIGHT: Final = 420
@@ -135,7 +135,8 @@ def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str],
     executions: rows with the columns of `dashboard.charts.time_bar`. names: what to call them, as "A".
     """
     colours = palette(mode)
-    rows = ["Step", *(kind.name for kind in TIME_KINDS)]
+    kinds = time_kinds(*executions)
+    rows = ["Step", *(kind.name for kind in kinds)]
     totals = [float(each["total_time"]) for each in executions]
     scale = scale_for("total_time", totals)
     figure = base(colours, 70 + 27 * len(rows))
@@ -143,11 +144,12 @@ def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str],
     count = len(executions)
     notes: list[dict[str, Any]] = []
     for number, (execution, name) in enumerate(zip(executions, names, strict=True)):
-        pieces = [totals[number], *time_pieces(execution).values()]
+        parts = time_pieces(execution)
+        pieces = [totals[number], *(parts[kind.key] for kind in kinds)]
         starts = [0.0, 0.0]
         for piece in pieces[1:-1]:
             starts.append(starts[-1] + piece)
-        drawn = [colours.text, *(kind.colour(colours) for kind in TIME_KINDS)]
+        drawn = [colours.text, *(kind.colour(colours) for kind in kinds)]
         axis = "" if number == 0 else str(number + 1)
         figure.add_trace(
             go.Bar(

@@ -28,6 +28,7 @@ COLUMNS: Final = (
     "weight_space", "optimizer_space", "weight_grad_space", "act_space", "act_checkpoint_size", "act_grad_space",
     "weight_space_with_offload", "optimizer_space_with_offload", "weight_grad_space_with_offload",
     "act_space_with_offload", "act_checkpoint_size_with_offload", "block_weight_space", "block_weight_grad_space",
+    "proc_mem_tier2_cap_req",
 )  # fmt: skip
 """Fields and statistics that `tier_pieces` reads from one execution."""
 
@@ -51,11 +52,12 @@ def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
 
     Without offload everything is in tier 1. What is offloaded lives in tier 2, and tier 1 keeps the blocks in transit.
     The pieces of a tier sum to `proc_mem_tier1_cap_req` and `proc_mem_tier2_cap_req`.
-    Source: memory accounting of Calculon 0.1.0, `Llm._check_mem_caps` and the `*_with_offload` statistics.
+    Source: memory accounting of Calculon 0.1.0, `Llm._check_mem_caps` and the `*_with_offload` statistics; logits,
+    temporaries and reserve are parts of the calibrated cost model only (`engine.calibrated.memory`).
     """
 
     def size(name: str) -> float:
-        value = execution[name]
+        value = execution.get(name)
         return 0.0 if value is None or pd.isna(value) else float(value)
 
     first = {kind.key: size(kind.statistics[0]) for kind in MEMORY_KINDS}
@@ -68,13 +70,32 @@ def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
         second[moved] = first[moved]
         first["activations"] = size("act_space_with_offload")
         first["checkpoints"] = size("act_checkpoint_size_with_offload") if moved == "checkpoints" else 0.0
+    calibrated = size("reserve_space") > 0
     if bool(execution["optimizer_offload"]):
         blocks = round(size("weight_space") / size("block_weight_space"))
-        second["weight_gradients"] = size("block_weight_grad_space") * blocks
+        gradients = first["weight_gradients"] if calibrated else size("block_weight_grad_space") * blocks
+        second["weight_gradients"] = gradients
         second["optimizer"] = first["optimizer"]
         first["weight_gradients"] = size("weight_grad_space_with_offload")
         first["optimizer"] = size("optimizer_space_with_offload")
+    if calibrated:
+        _fill_second(second, size("proc_mem_tier2_cap_req"), execution)
     return first, second
+
+
+def _fill_second(second: Pieces, need: float, execution: Mapping[Any, Any]) -> None:
+    """Make the offloaded pieces of a calibrated execution sum to what the second tier needs [bytes].
+
+    The statistics by kind are those of the stage that fills the first tier; where another stage fills the second, its
+    state is a like share of weights, gradients and optimizer, and its kept activations are the rest.
+    """
+    held = sum(second.values())
+    if bool(execution["activations_offload"]):
+        moved = "checkpoints" if execution["activation_recompute"] == "full" else "activations"
+        second[moved] = max(0.0, need - held + second[moved])
+        held = sum(second.values())
+    if held > 0:
+        second.update({key: value * need / held for key, value in second.items()})
 
 
 def memory_bars(

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.template import Chart, base, in_sentence, noted
 from dashboard.format import ABSENT, Scale, format_delta, format_value, percent, scale_for
-from dashboard.palette import TIME_KINDS, Kind, Palette, palette
+from dashboard.palette import TIME_KINDS, Kind, Palette, kinds_of, palette
 
 _TOTAL: Final = "total_time"
 _ROW: Final = 30
@@ -19,8 +19,28 @@ COLUMNS: Final = (_TOTAL, *(name for kind in TIME_KINDS for name in kind.statist
 
 
 def time_pieces(execution: Mapping[Any, Any]) -> dict[str, float]:
-    """Return the parts of a step [s] by key of `TIME_KINDS`, in the order of the waterfall; they sum to the step."""
-    return {kind.key: sum(float(execution[name]) for name in kind.statistics) for kind in TIME_KINDS}
+    """Return the parts of a step [s] by key of `TIME_KINDS`, in the order of the waterfall; they sum to the step.
+
+    Parts that the execution's cost model does not have are 0.
+    """
+    return {kind.key: sum(_seconds(execution.get(name)) for name in kind.statistics) for kind in TIME_KINDS}
+
+
+def time_kinds(*executions: Mapping[Any, Any] | None) -> tuple[Kind, ...]:
+    """Return the parts of a step to show for these executions: what the exact cost model has, and what any has beyond.
+
+    Executions without experts or context parallelism lose nothing to those, and rows that can only be empty are left
+    out.
+    """
+    plain = kinds_of(TIME_KINDS, "calculon")
+    taken = [time_pieces(execution) for execution in executions if execution is not None]
+    return tuple(kind for kind in TIME_KINDS if kind in plain or any(pieces[kind.key] > 0 for pieces in taken))
+
+
+def _seconds(value: Any) -> float:
+    """Return a time of a row; what is missing or below a billionth of a second, a rounding error, is none."""
+    found = 0.0 if value is None else float(value)
+    return found if found >= 1e-9 else 0.0
 
 
 def waterfall(
@@ -36,13 +56,14 @@ def waterfall(
     column of numbers says by how much it differs. Parts of no length stay in place, so that charts can be compared.
     """
     colours = palette(mode)
-    rows = [("Step", None), *((kind.name, kind) for kind in TIME_KINDS)]
+    kinds = time_kinds(execution, other)
+    rows = [("Step", None), *((kind.name, kind) for kind in kinds)]
     total = float(execution[_TOTAL])
     longest = max(total, float(other[_TOTAL]) if other is not None else 0.0)
     scale = scale_for(_TOTAL, [longest])
     figure = base(colours, 46 + _ROW * len(rows))
-    sizes = [total, *time_pieces(execution).values()]
-    others = None if other is None else [float(other[_TOTAL]), *time_pieces(other).values()]
+    sizes = [total, *_sizes(execution, kinds)]
+    others = None if other is None else [float(other[_TOTAL]), *_sizes(other, kinds)]
     places = [len(rows) - 1 - index for index in range(len(rows))]
     lift = 0.1 if others is not None else 0.0
     _draw(figure, rows, sizes, [place + lift for place in places], total, scale, colours, names[0], thin=False)
@@ -66,7 +87,13 @@ def waterfall(
     figure.update_layout(
         barmode="overlay", margin={"t": 26, "r": 216 if others is not None else 138}, uniformtext={"mode": False}
     )
-    return Chart(figure, _alt(sizes, others, names))
+    return Chart(figure, _alt(sizes, others, names, kinds))
+
+
+def _sizes(execution: Mapping[Any, Any], kinds: tuple[Kind, ...]) -> list[float]:
+    """Return the parts of a step of these kinds [s]."""
+    pieces = time_pieces(execution)
+    return [pieces[kind.key] for kind in kinds]
 
 
 def _starts(sizes: list[float]) -> list[float]:
@@ -156,10 +183,12 @@ def _share(size: float, total: float) -> str:
     return percent(size / total) if total else ABSENT
 
 
-def _alt(sizes: list[float], others: list[float] | None, names: tuple[str, str]) -> str:
+def _alt(
+    sizes: list[float], others: list[float] | None, names: tuple[str, str], kinds: tuple[Kind, ...]
+) -> str:
     total = sizes[0]
     order = sorted(range(1, len(sizes)), key=lambda index: -sizes[index])[:3]
-    named = [(in_sentence(TIME_KINDS[index - 1].name), sizes[index]) for index in order]
+    named = [(in_sentence(kinds[index - 1].name), sizes[index]) for index in order]
     parts = ", ".join(f"{name} {_share(size, total)}" for name, size in named if size > 0)
     sentence = f"A step takes {format_value(_TOTAL, total)}: {parts}."
     if others is not None:

@@ -16,7 +16,7 @@ from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults
 from engine.calibrated.figures import flow_part, offload_repeats, step_part, with_exchange
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
-from engine.calibrated.offload import RESERVE, BlockMoves, exposed, tiers
+from engine.calibrated.offload import RESERVE, BlockMoves, exposed, moved_shares, tiers
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.step import BlockLevel, block_level, pipeline_level, straggling, update_level
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
@@ -135,12 +135,15 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
         p=p,
     )  # fmt: skip
     first, second = tiers(stages, **offloads)
-    larger = stages[0].peak() >= stages[1].peak()
+    # The parts are those of the stage that needs most of the first tier, as it is with what is offloaded.
+    larger = np.greater_equal(*(tiers((stage, stage), **offloads)[0] for stage in stages))
     memory = {
         item.name: np.where(larger, getattr(stages[0], item.name), getattr(stages[1], item.name))
         for item in fields(StageMemory)
     }
     full = part["activation_recompute"] == 0
+    moved_state, moved_kept = (np.where(larger, *share) for share in zip(*map(moved_shares, stages), strict=True))
+    kept_here = memory["activations"] * (1.0 - moved_kept)
     return {
         **step.metrics,
         **exchanged,
@@ -152,6 +155,11 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
         "act_space": np.where(full, memory["working"], memory["activations"] + memory["working"]),
         "act_checkpoint_size": np.where(full, memory["activations"], 0.0),
         "act_grad_space": np.zeros(len(batch)),
+        "weight_space_with_offload": memory["weights"] * (1.0 - moved_state),
+        "weight_grad_space_with_offload": memory["gradients"] * (1.0 - moved_state),
+        "optimizer_space_with_offload": memory["optimizer"] * (1.0 - moved_state),
+        "act_space_with_offload": memory["working"] + np.where(full, 0.0, kept_here),
+        "act_checkpoint_size_with_offload": np.where(full, kept_here, 0.0),
         "logit_space": memory["logits"],
         "temporary_space": memory["temporaries"],
         "reserve_space": np.full(len(batch), RESERVE),

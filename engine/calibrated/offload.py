@@ -16,7 +16,7 @@ import numpy as np
 from engine.calibrated.inputs import Floats
 from engine.calibrated.memory import StageMemory
 
-__all__ = ["RESERVE", "BlockMoves", "Exposed", "exposed", "tiers"]
+__all__ = ["RESERVE", "BlockMoves", "Exposed", "exposed", "moved_shares", "tiers"]
 
 RESERVE = 2.0**30
 """Bytes of a processor's memory that are not for tensors: driver context and buffers of collectives. Stated; allocated
@@ -85,6 +85,14 @@ def exposed(
     )
 
 
+def moved_shares(stage: StageMemory) -> tuple[Floats, Floats]:
+    """Shares of a stage's weights or state, and of its kept activations, that offloading takes from the first tier."""
+    return (
+        1.0 - np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks, 1.0), 1.0),
+        1.0 - np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks * stage.flying, 1.0), 1.0),
+    )
+
+
 def tiers(
     stages: tuple[StageMemory, StageMemory], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
@@ -98,8 +106,7 @@ def tiers(
     second: list[Floats] = []
     for stage in stages:
         held = stage.gradients + stage.optimizer
-        left = 1.0 - np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks, 1.0), 1.0)
-        left_kept = 1.0 - np.minimum(RESIDENT_BLOCKS / np.maximum(stage.blocks * stage.flying, 1.0), 1.0)
+        left, left_kept = moved_shares(stage)
         gone = (weights * stage.weights + state * held) * left + activations * stage.activations * left_kept
         first.append(stage.peak() - gone + RESERVE)
         second.append(weights * stage.weights + activations * stage.activations + state * held)

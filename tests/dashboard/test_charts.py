@@ -24,7 +24,7 @@ from dashboard.charts.ramp import Domain, ramp_for
 from dashboard.charts.reasons import reasons
 from dashboard.charts.template import in_sentence, nice_steps, wrapped
 from dashboard.charts.time_bar import time_pieces, waterfall
-from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, palette
+from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of, palette
 from engine.columns import HEADLINE, by_name
 from tests import reference
 
@@ -270,7 +270,7 @@ def test_waterfall_compares_with_a_second_execution() -> None:
     change = text.format_delta("total_time", second["total_time"] - first["total_time"])
     assert f"<b>{change}</b>" in texts
     assert "there − here" in texts
-    assert len(texts) == 3 + 3 * (1 + len(TIME_KINDS))
+    assert len(texts) == 3 + 3 * (1 + len(kinds_of(TIME_KINDS, "calculon")))
     assert "there takes" in chart.alt
 
 
@@ -393,7 +393,7 @@ def test_mini_bars_and_tiles_escape_and_state_their_numbers() -> None:
 
 
 def test_kinds_cover_the_step_and_the_memory_with_distinct_colours() -> None:
-    parts = [name for kind in TIME_KINDS for name in kind.statistics]
+    parts = [name for kind in kinds_of(TIME_KINDS, "calculon") for name in kind.statistics]
     assert sorted(parts) == sorted(column.name for column in HEADLINE if column.group == "Time")
     assert all(by_name(name).unit == "bytes" for kind in MEMORY_KINDS for name in kind.statistics)
     for colours in PALETTES:

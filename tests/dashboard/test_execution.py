@@ -14,7 +14,7 @@ from dashboard.charts.networks import partners, placement, traffic
 from dashboard.charts.roofline import STAGES, Roofs, bound, points, roofline
 from dashboard.charts.template import degrees
 from dashboard.execution_detail import _traffic
-from dashboard.execution_view import calculon_json
+from dashboard.execution_view import execution_json
 from dashboard.format import format_value
 from dashboard.layer_view import _WORDS, named
 from dashboard.plainest import best_of
@@ -83,7 +83,7 @@ def test_keeping_an_execution_to_compare_with() -> None:
 
 def test_the_json_is_the_execution() -> None:
     row = piped()
-    document = json.loads(calculon_json(row))
+    document = json.loads(execution_json(row))
     assert list(document) == [column.name for column in FIELDS]
     scenario = exploration().scenario
     again_ = engine.evaluate(scenario.model, scenario.system, pd.DataFrame([document])).iloc[0]

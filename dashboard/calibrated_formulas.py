@@ -1,0 +1,146 @@
+"""Formulas of the calibrated cost model with the numbers put in.
+
+What follows from other figures is an expression over them and over the parts of the step (`engine.calibrated.step`);
+the parts themselves are computed in arrays of kernels and collectives, each in the module that has its name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from dashboard.formulas import Formula, Symbol, evaluate_text, written
+from engine import Scenario, derived
+from engine.calibrated.figures import FORWARD_OF_ENDS
+from engine.columns import by_name, headline_of
+
+__all__ = ["EXPRESSIONS", "Made", "calibrated_formula", "explained"]
+
+
+class Made(NamedTuple):
+    """Where the symbols of a formula come from: the scenario, and the parts of the step [s] by name."""
+
+    scenario: Scenario
+    parts: Mapping[str, float]
+
+
+_SECONDS: Final = by_name("total_time")
+_TIMES: Final = tuple(column.name for column in headline_of("calibrated") if column.group == "Time")
+_WORK: Final = "(fw_time + bw_time + optim_step_time)"
+
+
+def _memory(row: Mapping[Any, Any]) -> str:
+    """Memory of the first tier: what is there by kind, and of what is offloaded the blocks that stay."""
+    full = row["activation_recompute"] == "full"
+    state = row["optimizer_offload"]
+
+    def name(kind: str, offloaded: Any) -> str:
+        return f"{kind}_with_offload" if offloaded else kind
+
+    parts = [
+        name("weight_space", row["weight_offload"]), name("weight_grad_space", state), name("optimizer_space", state),
+        name("act_space", row["activations_offload"]),
+    ]  # fmt: skip
+    if full:
+        parts.append(name("act_checkpoint_size", row["activations_offload"]))
+    return " + ".join([*parts, "logit_space", "temporary_space", "reserve_space"])
+
+
+EXPRESSIONS: Final[Mapping[str, tuple[str | Callable[[Mapping[Any, Any]], str], str]]] = {
+    "total_time": (" + ".join(_TIMES), "step"),
+    "sample_rate": ("batch_size / total_time", "figures"),
+    "total_efficiency": ("useful_flops / matrix_peak / total_time", "figures"),
+    "compute_efficiency": (f"useful_flops / matrix_peak / {_WORK}", "figures"),
+    "system_efficiency": (f"{_WORK} / total_time", "figures"),
+    "useful_flops": ("token_flops * sequence * batch_size / num_procs", "figures"),
+    "bw_time": ("linear + attention + elementwise + launch + ends - fw_time", "figures"),
+    "recompute_time": ("recompute - recomm_exposed_time", "figures"),
+    "overhead_time": ("straggler + fixed", "step"),
+    "dp_comm_exposed_time": ("data_exposed + gather_exposed + tied", "figures"),
+    "optim_step_time": ("optimizer", "optimizer"),
+    "tp_comm_exposed_time": ("tensor_exposed", "collectives"),
+    "cp_comm_exposed_time": ("context_exposed", "context_parallel"),
+    "ep_comm_exposed_time": ("expert_exposed", "experts"),
+    "pp_comm_exposed_time": ("pipeline_exposed", "pipeline"),
+    "proc_mem_tier1_cap_req": (_memory, "offload"),
+    "act_offload_bw_req": ("block_act_storage_space / block_fw_time", "evaluate"),
+    "weight_offload_bw_req": ("block_weight_space / block_fw_time", "evaluate"),
+}
+"""Figure -> expression over figures and parts of the step (or how to make it for an execution), and where it is."""
+
+_MEANING: Final = {
+    "linear": "linear layers of all blocks, forward and backward",
+    "attention": "attention of all blocks",
+    "elementwise": "element-wise work of all blocks",
+    "launch": "exposed kernel launches",
+    "ends": f"embedding, head and loss; {FORWARD_OF_ENDS:.2g} of it forward",
+    "recompute": "repeated work with its collectives",
+    "straggler": "waiting for the slowest of many GPUs",
+    "fixed": "host work per step",
+    "data_exposed": "exposed exchange of gradients",
+    "gather_exposed": "exposed gathers of sharded weights",
+    "tied": "exchange of tied embeddings",
+    "optimizer": "update of what a GPU holds",
+    "tensor_exposed": "collectives of all microbatches on the slowest stage",
+    "context_exposed": "ring of keys and values of all microbatches",
+    "expert_exposed": "dispatch and return of the tokens of all microbatches",
+    "pipeline_exposed": "messages that stages wait for",
+}
+_ELSEWHERE: Final = {
+    "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "
+    "third of embedding and head; see engine.calibrated.block.",
+    "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; see "
+    "engine.calibrated.pipeline.",
+}
+
+
+def explained(name: str) -> str:
+    """Where a figure without an expression is computed."""
+    kind = "memory" if by_name(name).unit == "bytes" else "step"
+    return _ELSEWHERE.get(
+        name, f"This figure is computed for every kind of work or stage at once; see engine.calibrated.{kind}."
+    )
+
+
+def calibrated_formula(name: str, row: Mapping[Any, Any], made: Made) -> Formula | None:
+    """The formula of a figure of an execution; None where one expression does not tell it."""
+    found = EXPRESSIONS.get(name)
+    if found is None:
+        return None
+    given, module = found
+    text = given if isinstance(given, str) else given(row)
+    names = list(dict.fromkeys(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)))
+    symbols = {one: _symbol(one, row, made) for one in names}
+    if name == "total_time":  # parts of no length say nothing
+        text = _without(text, {one for one, symbol in symbols.items() if symbol.value == 0.0})
+        symbols = {one: symbol for one, symbol in symbols.items() if one in text.split()}
+    return Formula(
+        column=by_name(name),
+        expression=written(text, {}),
+        numbers=written(text, {one: symbol.text for one, symbol in symbols.items()}),
+        value=evaluate_text(text, {one: symbol.value for one, symbol in symbols.items()}),
+        parts=tuple((one, symbol.text, symbol.meaning) for one, symbol in symbols.items()),
+        source=f"engine.calibrated.{module}, with the values of {made.scenario.physics}",
+    )
+
+
+def _without(text: str, names: set[str]) -> str:
+    """A sum without the summands of these names."""
+    kept = [part for part in text.split(" + ") if part not in names]
+    return " + ".join(kept) or text
+
+
+def _symbol(name: str, row: Mapping[Any, Any], made: Made) -> Symbol:
+    scenario = made.scenario
+    if name in _MEANING:
+        return Symbol(made.parts[name], _MEANING[name], _SECONDS)
+    if name == "matrix_peak":
+        peak = scenario.system.matrix[str(row["datatype"])].tflops * 1e12
+        return Symbol(peak, "peak of the matrix unit [FLOP/s]")
+    if name == "token_flops":
+        return Symbol(derived.token_flops(scenario.model).model(), "model FLOP per token, attention in full")
+    if name == "sequence":
+        return Symbol(float(scenario.model.seq_size), "tokens of a sequence")
+    column = by_name(name)
+    return Symbol(float(row[name]), column.label, column)

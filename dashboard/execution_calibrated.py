@@ -1,0 +1,172 @@
+"""What the Execution page shows of the calibrated cost model in place of Calculon's layers, links and networks."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.calibrated_formulas import Made, calibrated_formula, explained
+from dashboard.charts import markup
+from dashboard.controls import choose
+from dashboard.format import ABSENT, format_value, percent, plain
+from dashboard.formulas import Formula
+from dashboard.text import literal
+from engine import Exploration, Scenario
+from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
+from engine.calibrated.fields import case_of_fields, read
+from engine.columns import by_name, fields_of, statistics_of
+
+__all__ = ["formula_panel", "networks", "parts_of_step", "parts_table"]
+
+_PARTS: Final = {
+    "linear": ("Linear layers", "matrix products of all blocks, forward and backward", "gemm"),
+    "attention": ("Attention", "scores and values, by the rate of the attention kernel", "attention"),
+    "elementwise": ("Element-wise", "norms, activation functions, residuals: memory traffic", "elementwise"),
+    "recompute": ("Recompute", "what the backward pass computes again, its collectives with it", "recompute"),
+    "launch": ("Kernel launches", "what of the host's launching no computation hides", "launch"),
+    "ends": ("Embedding and head", "vocabulary layers and loss, on the first and last stage", "head"),
+    "tensor_exposed": ("TP communication", "exposed collectives of tensor parallelism", "collectives"),
+    "context_exposed": ("CP communication", "exposed ring of keys and values", "context_parallel"),
+    "expert_exposed": ("EP communication", "exposed dispatch and return of tokens", "experts"),
+    "gather_exposed": ("Weight gathers", "exposed gathers of sharded weights, block by block", "sharding"),
+    "pipeline_exposed": ("PP communication", "messages between stages that stages wait for", "pipeline"),
+    "bubble": ("Pipeline bubble", "filling and draining of the pipeline", "pipeline"),
+    "data_exposed": ("DP communication", "exposed exchange of gradients", "sharding"),
+    "tied": ("Tied embeddings", "exchange between first and last stage", "sharding"),
+    "offload": ("Offload", "transfers to and from host memory that nothing hides", "offload"),
+    "optimizer": ("Optimizer step", "update of the weights a GPU holds", "optimizer"),
+    "straggler": ("Stragglers", "waiting for the slowest of many GPUs", "step"),
+    "fixed": ("Host", "constant work of the host per step", "step"),
+}
+"""Parts of a step -> name, what it is, module of `engine.calibrated` that has the formula and its source."""
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _step(_scenario: Scenario, key: str, row: dict[str, Any]) -> dict[str, float]:
+    return step_parts(_scenario, row)
+
+
+def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
+    """The parts of the step of an execution [s] by name of `engine.calibrated.StepTimes`, and `offload`; they add up."""
+    table = pd.DataFrame([{column.name: row[column.name] for column in fields_of("calibrated")}])
+    found, _, _ = read(scenario.model, scenario.system, table)
+    case = case_of_fields(scenario.model, scenario.system, found)
+    times = step_times(case, parameters_of(scenario.used_calibration))
+    parts = {item.name: float(np.ravel(getattr(times, item.name))[0]) for item in fields(StepTimes)}
+    offload = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
+    # Processors wait for the slowest with what offloading shows, too.
+    straggler = float(row["overhead_time"]) - parts["fixed"]
+    return parts | {"offload": offload, "straggler": straggler, "step": float(row["total_time"])}
+
+
+def parts_table(scenario: Scenario, row: dict[str, Any]) -> pd.DataFrame:
+    """The parts of a step that take any time, largest first: `part`, `seconds`, `share`, `what`, `formula`."""
+    times = _step(scenario, scenario.key, row)
+    rows = [
+        (name, times[key], times[key] / times["step"], what, f"engine.calibrated.{module}")
+        for key, (name, what, module) in _PARTS.items()
+        if times[key] > 1e-9
+    ]
+    found = pd.DataFrame(rows, columns=["part", "seconds", "share", "what", "formula"])
+    result: pd.DataFrame = found.sort_values("seconds", ascending=False, kind="stable")
+    return result
+
+
+def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
+    """The step in finer parts than the waterfall, and the rates that they rest on."""
+    scenario = exploration.scenario
+    left, right = st.columns([1.45, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What the step is made of", "the slowest stage; every term of the cost model"))
+        found = parts_table(scenario, row)
+        shown = pd.DataFrame(
+            {
+                "Part": found["part"],
+                "time": [format_value("total_time", seconds) for seconds in found["seconds"]],
+                "share": found["share"] * 100,
+                "What it is": found["what"],
+                "Formula in": found["formula"],
+            }
+        )
+        st.dataframe(
+            shown, hide_index=True, height="content", row_height=28, key="execution_parts_of_step",
+            alt=f"The {len(shown)} parts of the step with their times and shares",
+            column_config={
+                "share": st.column_config.ProgressColumn(
+                    format="%.1f %%", min_value=0, max_value=max(1.0, float(shown["share"].max())), width=98
+                )
+            },
+        )  # fmt: skip
+        st.caption(
+            "The calibrated cost model times kinds of work rather than the single layers that Calculon lists, so there "
+            "is no layer table and no roofline."
+        )
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What a GPU sustains", f"calibration {scenario.used_calibration.name}"))
+        rates = effective_rates(scenario.system, scenario.used_calibration)
+        table = pd.DataFrame(
+            {
+                "Rate": [rate.name for rate in rates],
+                "peak": [f"{plain(rate.peak)} {rate.unit}" for rate in rates],
+                "sustained": [f"{plain(float(f'{rate.sustained:.3g}'))} {rate.unit}" for rate in rates],
+                "share": [percent(rate.share, 0) for rate in rates],
+                "label": [rate.provenance for rate in rates],
+            }
+        )
+        st.dataframe(table, hide_index=True, height="content", row_height=28, key="execution_rates",
+                     alt="Peak and sustained rates of one GPU, and what they rest on")  # fmt: skip
+        st.caption("Of long operations; short ones lose waves, depth and launches. Library shows the source of each.")
+
+
+def networks(row: dict[str, Any]) -> None:
+    """Who talks to whom, in a sentence: this cost model has neither links nor a choice of networks."""
+    degrees = [("tensor", "tensor_par"), ("context", "context_par"), ("data", "data_par"), ("pipeline", "pipeline_par")]
+    used = [f"{name} {int(row[field]):,}" for name, field in degrees if int(row[field]) > 1]
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Who talks to whom", "ranks are placed innermost first"))
+        order = ", then ".join(used) if used else "a single GPU, which talks to nobody"
+        st.caption(
+            f"From the innermost tier of the network outwards: {order}. A collective that spans tiers is split into an "
+            "exchange on each. The calibrated cost model has exposed times only, in the waterfall above; times on the "
+            "links and a choice of network per kind of parallelism are Calculon's."
+        )
+
+
+def figures(row: dict[str, Any]) -> list[str]:
+    """Names of the statistics that the execution has a value of, the most telling first."""
+    return [column.name for column in reversed(statistics_of("calibrated")) if not pd.isna(row[column.name])]
+
+
+@st.fragment
+def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
+    """Any figure with its expression, the numbers put in, units and source."""
+    st.html(markup.head("How a figure comes about", "expression, numbers, source"))
+    names = figures(row)
+    options = {name: f"{by_name(name).label} · {by_name(name).group}" for name in names}
+    name = choose("Figure", options, "execution_figure", default="total_time")
+    column = by_name(name)
+    st.caption(literal(column.description))
+    scenario = exploration.scenario
+    found = calibrated_formula(name, row, Made(scenario, _step(scenario, scenario.key, row)))
+    value = format_value(column, row[name])
+    if found is None:
+        st.code(f"{name} = {value}", language=None)
+        st.caption(explained(name))
+        return
+    _written(found, value)
+
+
+def _written(found: Formula, value: str) -> None:
+    st.code(f"{found.column.name} = {found.expression}\n= {found.numbers}\n= {value}", language=None, wrap_lines=True)
+    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
+    parts["value"] = parts["value"].replace("", ABSENT)
+    st.dataframe(
+        parts, hide_index=True, height="content", key="execution_parts",
+        alt=f"Everything that {found.column.label} is made of",
+        column_config={"name": st.column_config.TextColumn(width=220), "value": st.column_config.TextColumn(width=110)},
+    )  # fmt: skip
+    st.caption(f"Source: {found.source}.")

@@ -1,0 +1,174 @@
+"""Every page works for scenarios of the calibrated cost model, also for models that Calculon cannot describe."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import engine
+from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
+from dashboard.charts.memory_bars import tier_pieces
+from dashboard.charts.time_bar import time_kinds, time_pieces
+from dashboard.execution_calibrated import parts_table, step_parts
+from dashboard.execution_view import execution_json
+from dashboard.memory_needs import needs_of
+from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
+from dashboard.wording import choices, differences, title
+from engine import Exploration
+from engine.columns import ALL_FIELDS, fields_of, headline_of
+from engine.schedule import schedule
+from tests.dashboard.pages import figure, html, run
+
+PAGES = ("explore", "execution", "whatif", "memory", "pareto", "compare", "results", "scenarios", "library")
+GIB = 2.0**30
+NO_OFFLOAD = {"weight_offload": False, "activations_offload": False, "optimizer_offload": False}
+
+
+@functools.cache
+def dense() -> Exploration:
+    """Llama 3.1 70B on 16 H100: grouped queries, gated MLP."""
+    return engine.explore(
+        "llama-3.1-70B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16",
+        limits={"pipeline_par": [1, 2, 4], "tensor_par": [2, 4, 8], "microbatch_size": [1, 2]},
+    )  # fmt: skip
+
+
+@functools.cache
+def experts() -> Exploration:
+    """DeepSeek-V3 on 512 H100: latent attention and experts, which Calculon's block cannot stand for."""
+    return engine.explore(
+        "deepseek-v3", "h100_80g_sxm", num_procs=512, max_batch_size=512, datatype="float8",
+        limits={"tensor_par": [1, 2], "microbatch_size": [1], "expert_par": [8, 16, 32], **NO_OFFLOAD},
+    )  # fmt: skip
+
+
+BOTH = pytest.mark.parametrize("found", [dense, experts], ids=["dense", "experts"])
+
+
+def words(app: AppTest) -> str:
+    """All text of a page."""
+    kinds = ("markdown", "caption", "warning", "error", "info", "code")
+    return "\n".join([html(app), *(str(element.value) for kind in kinds for element in app.get(kind))])
+
+
+def rows(found: Exploration, number: int = 200) -> list[dict[str, Any]]:
+    """Executions that run, from all over the space."""
+    ids = found.rows.table(["id"])["id"].to_numpy()
+    chosen = np.random.default_rng(3).choice(ids, min(number, len(ids)), replace=False)
+    return [{str(name): value for name, value in row.items()} for row in found.evaluate_ids(chosen).to_dict("records")]
+
+
+@BOTH
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_without_undefined_numbers(page: str, found: Any) -> None:
+    shown = words(run(page, found()))
+    assert not re.search(r"(?i)(?<![a-z])(nan|inf)(?![a-z])", shown)
+
+
+@BOTH
+def test_execution_tells_the_step_in_the_terms_of_its_cost_model(found: Any) -> None:
+    best = found().best
+    assert best is not None
+    page = run("execution", found())
+    text = words(page)
+    assert "What the step is made of" in text
+    assert "no layer table" in text
+    assert "Layers of one block" not in text
+    step = figure(page, "execution_time")["data"][0]
+    assert sum(step["x"][1:]) == pytest.approx(step["x"][0])
+    assert parts_table(found().scenario, best)["seconds"].sum() == pytest.approx(best["total_time"], rel=1e-6)
+
+
+@BOTH
+def test_pieces_add_up_to_step_and_memory(found: Any) -> None:
+    capacity = found().scenario.system.mem1.capacity_gib * GIB
+    for row in rows(found()):
+        assert sum(time_pieces(row).values()) == pytest.approx(row["total_time"])
+        first, second = tier_pieces(row)
+        assert sum(first.values()) == pytest.approx(row["proc_mem_tier1_cap_req"])
+        assert sum(first.values()) <= capacity * (1 + 1e-9)
+        assert sum(second.values()) == pytest.approx(row["proc_mem_tier2_cap_req"])
+        assert min(*first.values(), *second.values()) >= 0
+
+
+def test_kinds_of_the_two_cost_models() -> None:
+    parts = [name for kind in TIME_KINDS for name in kind.statistics]
+    assert sorted(parts) == sorted(column.name for column in headline_of("calibrated") if column.group == "Time")
+    assert len(kinds_of(TIME_KINDS, "calculon")) == len(TIME_KINDS) - 3
+    assert len(kinds_of(MEMORY_KINDS, "calculon")) == len(MEMORY_KINDS) - 3
+    without = {kind.key for kind in time_kinds(rows(dense(), 1)[0])}
+    assert "expert" not in without
+    assert "overhead" in without
+    assert "expert" in {kind.key for kind in time_kinds(*rows(experts(), 20))}
+
+
+@BOTH
+def test_formulas_give_the_figures(found: Any) -> None:
+    scenario = found().scenario
+    for row in rows(found(), 25):
+        made = Made(scenario, step_parts(scenario, row))
+        for name in EXPRESSIONS:
+            told = calibrated_formula(name, row, made)
+            assert told is not None
+            assert told.value == pytest.approx(row[name], rel=1e-6, abs=1e-9), name
+            assert "nan" not in told.numbers
+
+
+@BOTH
+def test_schedule_ends_with_the_step(found: Any) -> None:
+    blocks = {"dense": 80, "experts": 61}["dense" if found is dense else "experts"]
+    for row in rows(found(), 40):
+        made = schedule(row, blocks)
+        step = row["total_time"]
+        assert made.tasks["end"].max() + row["overhead_time"] <= made.end * (1 + 1e-9)
+        lengths = (made.tasks["end"] - made.tasks["start"]).groupby(made.tasks["stage"]).sum()
+        assert lengths.max() + made.skipped <= step * (1 + 1e-9)
+        assert (made.tasks["end"] > made.tasks["start"]).all()
+
+
+@BOTH
+def test_memory_needs_reach_the_least_demanding_execution(found: Any) -> None:
+    """Against a sweep of every execution of a cell, evaluated one by one."""
+    scenario = found().scenario
+    needs = needs_of(scenario)
+    cell = needs.iloc[-1]
+    ids = [
+        number
+        for number in np.linspace(0, scenario.space.total - 1, 3000).astype(int)
+        if tuple(scenario.space.table([number])[["tensor_par", "pipeline_par"]].iloc[0])
+        == (cell["tensor_par"], cell["pipeline_par"])
+    ][:400]
+    table = scenario.evaluate(scenario.space.table(ids))
+    there = table["proc_mem_tier1_cap_req"].dropna()
+    assert len(there)
+    assert there.min() >= cell["need"] * (1 - 1e-9)
+    least = scenario.evaluate(scenario.space.table([int(cell["id"])])).iloc[0]
+    assert least["proc_mem_tier1_cap_req"] == pytest.approx(cell["need"])
+
+
+def test_words_name_what_only_this_cost_model_has() -> None:
+    row = next(row for row in rows(experts()) if row["zero_stage"] == 1 and row["activation_recompute"] == "full")
+    assert f"EP {row['expert_par']}" in title(row)
+    facts = dict(choices(row))
+    assert facts["ZeRO"].startswith("1")
+    assert not any("network tier" in key for key in facts)
+    one, other = row, {**row, "selective_recompute": "modules", "activation_recompute": "attn_only"}
+    assert dict(choices(other))["recompute"] == "norms, activations"
+    assert ("Selective recompute", "attention", "norms, activations") in differences(one, other)
+    exact = {column.name: row[column.name] for column in fields_of("calculon")}
+    assert "ZeRO" not in dict(choices(exact))
+    assert "EP" not in title(exact)
+    told = {label for label, _, _ in differences(exact, row)}
+    assert "Expert parallel" in told
+
+
+def test_the_file_of_an_execution_has_every_field() -> None:
+    row = rows(dense(), 1)[0]
+    assert list(json.loads(execution_json(row, "calibrated"))) == [column.name for column in ALL_FIELDS]
+    assert len(json.loads(execution_json(row))) == 23
