@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -186,7 +187,6 @@ def _quantities(
     shapes = model_shapes(model)
     f = {name: array[rows] for name, array in found.items()}
     result: dict[str, Any] = {
-        "product": f["tensor_par"] * f["pipeline_par"] * f["data_par"] * f["context_par"],
         "expert_ranks": f["tensor_par"] * f["context_par"] * f["data_par"],
         "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
         "blocks_per_proc": int(shapes.num_blocks) // np.maximum(f["pipeline_par"], 1),
@@ -206,6 +206,11 @@ def _quantities(
         if code == name:
             need = needs[tier, rows] / GIB
             result |= {"need": need, "have": memory.capacity_gib, "short": need - memory.capacity_gib}
+    if "product" in reasons.placeholders(code):
+        # As Python's numbers: four degrees may exceed 64 bits.
+        factors = (f[name].astype(object) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
+        products: Any = math.prod(factors)
+        result["product"] = [str(number) for number in products]
     if code in ("unknown_word", "extension_not_positive"):
         result |= _first_fault(given, f, rows, code)
     return {name: result[name] for name in reasons.placeholders(code)}

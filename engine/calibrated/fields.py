@@ -99,9 +99,10 @@ def _check_plain(base: Fields, context: Ints, reason: Numbers) -> None:
     # The rules see a product that holds, and replicas wherever there is anybody to share with.
     held = np.where(context > 1, base["num_procs"] // ranks, base["num_procs"])
     seen = Executions(**{**base, "num_procs": held})
-    shared = (base["data_par"] == 1) & (context > 1)
-    seen.optimizer_sharding = plain.optimizer_sharding & ~shared
-    seen.data_par_overlap = plain.data_par_overlap & ~shared
+    alone = base["data_par"] == 1
+    # Whether there is anybody to share the optimizer with is a rule of ZeRO stages here.
+    seen.optimizer_sharding = plain.optimizer_sharding & ~alone
+    seen.data_par_overlap = plain.data_par_overlap & ~(alone & (context > 1))
     check_fields(seen, reason)
 
 

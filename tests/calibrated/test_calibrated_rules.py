@@ -1,0 +1,300 @@
+"""Every way an execution of the calibrated cost model can fail: its code and its sentence; and values that none has."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import engine
+import models
+from engine import reasons
+from engine.calibrated.fields import NOT_READ
+from engine.columns import ALL_FIELDS, EXTENSIONS
+from tests.calibrated.small import system_of
+
+GOOD: dict[str, Any] = {
+    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 1,
+    "data_par_net": 1, "batch_size": 64, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
+    "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 2,
+    "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring", "seq_par_ag_redo": False,
+    "data_par_overlap": True, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
+    "training": True, "context_par": 1, "expert_par": 1, "expert_tensor_par": 1, "zero_stage": 1,
+    "selective_recompute": "attention", "attention_kernel": "native", "launch": "fused",
+    "gradient_datatype": "float32", "expert_overlap": False, "pipeline_overlap": False,
+}  # fmt: skip
+FIELDS = [column.name for column in ALL_FIELDS]
+# One replica, so that there is nobody to share with.
+ALONE = {"num_procs": 16, "data_par": 1, "data_par_overlap": False}
+DENSE, EXPERTS, SMALL = "llama-3-8B", "mixtral-8x7B", "small"
+
+# reason, model, what to change in an execution that runs on 80 GB H100s, and the sentence
+CASES: list[tuple[str, str, dict[str, Any], str]] = [
+    ("extension_not_positive", DENSE, {"context_par": 0}, "context_par is 0; it must be at least 1."),
+    ("extension_not_positive", DENSE, {"expert_par": -3}, "expert_par is -3; it must be at least 1."),
+    ("extension_not_positive", EXPERTS, {"expert_tensor_par": 0}, "expert_tensor_par is 0; it must be at least 1."),
+    (
+        "unknown_word", DENSE, {"launch": "quick"},
+        "launch is quick; it must be one of eager, fused, compiled, graphs.",
+    ),
+    (
+        "unknown_word", DENSE, {"attention_kernel": "flash9"},
+        "attention_kernel is flash9; it must be one of unfused, flash1, flash2, native.",
+    ),
+    (
+        "unknown_word", DENSE, {"datatype": "float32"},
+        "datatype is float32; it must be one of float4, float8, float16, bfloat16.",
+    ),
+    (
+        "training_only", DENSE,
+        {"training": False, "activation_recompute": "none", "data_par_overlap": False, "optimizer_sharding": False},
+        "training is false; the calibrated cost model evaluates training steps. Serving has an evaluation of its own, "
+        "and cost_model calculon evaluates a forward pass.",
+    ),
+    (
+        "parallelism_product_with_context", DENSE, {"context_par": 2},
+        "tensor_par 4 x pipeline_par 4 x data_par 4 x context_par 2 is 128, but num_procs is 64; they must be equal.",
+    ),
+    ("zero_stage_unknown", DENSE, {"zero_stage": 4}, "zero_stage is 4; it must be 0, 1, 2 or 3."),
+    ("zero_stage_unknown", DENSE, {"zero_stage": -1}, "zero_stage is -1; it must be 0, 1, 2 or 3."),
+    (
+        "zero_stage_against_sharding", DENSE, {"zero_stage": 0},
+        "zero_stage is 0, but optimizer_sharding is true; the optimizer is sharded from stage 1 on.",
+    ),
+    (
+        "zero_stage_against_sharding", DENSE, {"optimizer_sharding": False},
+        "zero_stage is 1, but optimizer_sharding is false; the optimizer is sharded from stage 1 on.",
+    ),
+    (
+        "sharding_needs_replicas", DENSE, ALONE,
+        "zero_stage is 1, but data_par x context_par is 1; there is nobody to share anything with.",
+    ),
+    (
+        "selective_needs_attn_only", DENSE, {"selective_recompute": "half"},
+        "selective_recompute is half, but activation_recompute is full; only attn_only is selective, leave it at "
+        "attention.",
+    ),
+    (
+        "attention_of_the_model", DENSE, {"attention_type": "multiquery"},
+        "attention_type is multiquery, but this model has 8 heads of keys and values; leave it at multihead, the "
+        "calibrated cost model takes the heads from the model.",
+    ),
+    (
+        "gradient_sharding_in_pipeline", DENSE, {"zero_stage": 2},
+        "zero_stage 2 shards gradients after every microbatch, which a pipeline of 4 stages keeps until the last; use "
+        "stage 1.",
+    ),
+    (
+        "context_not_dividing_sequence", DENSE, {"context_par": 3, "num_procs": 192},
+        "seq_size is 8192, which 2 x context_par 3 does not divide; every rank takes two pieces.",
+    ),
+    (
+        "expert_par_without_experts", DENSE, {"expert_par": 2},
+        "expert_par is 2 and expert_tensor_par 1, but this model has no experts; both must be 1.",
+    ),
+    (
+        "expert_par_not_dividing_experts", EXPERTS, {"expert_par": 16},
+        "The model has 8 experts, which expert_par 16 does not divide.",
+    ),
+    (
+        "expert_par_not_dividing_ranks", EXPERTS, {"expert_par": 8, "expert_tensor_par": 4},
+        "tensor_par x context_par x data_par is 16, which expert_par 8 x expert_tensor_par 4 does not divide.",
+    ),
+    (
+        "key_value_heads_not_divisible", SMALL, {"tensor_par": 4},
+        "The model has 6 heads of keys and values; tensor_par 4 must divide them or be a multiple of them.",
+    ),
+    (
+        "stages_not_even", DENSE, {"pipeline_interleaving": 3},
+        "pipeline_par 4 x pipeline_interleaving 3 divides neither the 32 blocks nor two more, which embedding and loss "
+        "would be.",
+    ),
+    (
+        "pipeline_exceeds_blocks", DENSE, {"pipeline_par": 64, "num_procs": 1024, "pipeline_interleaving": 1},
+        "pipeline_par 64 exceeds the 32 blocks of the model.",
+    ),
+]  # fmt: skip
+
+# What both cost models ask, as this one tells it.
+SHARED: list[tuple[str, str, dict[str, Any], str]] = [
+    (
+        "parallelism_product", DENSE, {"num_procs": 65},
+        "tensor_par 4 x pipeline_par 4 x data_par 4 is 64, but num_procs is 65; they must be equal.",
+    ),
+    (
+        "parallelism_product", DENSE, dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 2**31 - 1),
+        "tensor_par 2147483647 x pipeline_par 2147483647 x data_par 2147483647 is 9903520300447984150353281023, "
+        "but num_procs is 64; they must be equal.",
+    ),
+    (
+        "data_par_overlap_needs_data_par", DENSE, {**ALONE, "data_par_overlap": True, "optimizer_sharding": False},
+        "data_par_overlap is true, but data_par is 1; there is no gradient exchange to overlap.",
+    ),
+    (
+        "offload_needs_three_blocks", DENSE,
+        {"pipeline_par": 16, "num_procs": 256, "pipeline_interleaving": 1, "optimizer_offload": True},
+        "Offloading needs at least 3 blocks on each processor; pipeline_par 16 leaves 2.",
+    ),
+    (
+        "sequence_not_divisible", SMALL, {"tensor_par": 3, "num_procs": 48, "microbatch_size": 1},
+        "microbatch_size x seq_size is 4096, which tensor_par 3 does not divide; tensor_par_comm_type rs_ag splits it.",
+    ),
+    (
+        "hidden_not_divisible", DENSE, {"tensor_par": 3, "num_procs": 48, "tensor_par_comm_type": "ar"},
+        "hidden is 4096, which tensor_par 3 does not divide.",
+    ),
+    (
+        "heads_not_divisible", DENSE, {"tensor_par": 64, "num_procs": 1024},
+        "attn_heads is 32, which tensor_par 64 does not divide.",
+    ),
+    (
+        "datatype_not_on_system", DENSE, {"datatype": "float4"},
+        "This system has no rates for float4; it has float8, float16, bfloat16.",
+    ),
+    ("missing_value", DENSE, {"batch_size": None}, "batch_size has no value; every one of the 23 fields needs one."),
+    ("not_an_integer", DENSE, {"context_par": 1.5}, "context_par is 1.5; it must be a whole number."),
+    ("not_a_boolean", DENSE, {"expert_overlap": "yes"}, "expert_overlap is 'yes'; it must be true or false."),
+    ("not_a_word", DENSE, {"launch": 1}, "launch is 1; it must be a text such as eager, fused, compiled, graphs."),
+    (
+        "out_of_range", DENSE, {"expert_par": 2**31},
+        "expert_par is 2147483648; it must lie between 0 and 2,147,483,647.",
+    ),
+]  # fmt: skip
+
+
+def model_of(name: str) -> models.Model:
+    """A model of the library, or one with 6 heads of keys and values under 12 of queries."""
+    if name != SMALL:
+        return models.load(name)
+    document = models.to_document(models.load(DENSE))
+    shape = {**document["architecture"], "hidden": 1536, "heads": 12, "kv_heads": 6, "ffn": 3072}
+    return models.load_document({**document, "seq_size": 4096, "architecture": shape}, "small")
+
+
+def evaluated(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    table = pd.DataFrame([{**GOOD, **changes}]).astype(dict.fromkeys(changes, object))
+    row = engine.evaluate(model_of(name), "h100_80g_sxm", table).iloc[0]
+    return {str(key): value for key, value in row.items()}
+
+
+@pytest.mark.parametrize(("reason", "name", "changes", "text"), [*CASES, *SHARED])
+def test_the_sentence_says_what_is_wrong(reason: str, name: str, changes: dict[str, Any], text: str) -> None:
+    row = evaluated(name, changes)
+    assert (row["reason"], row["reason_text"]) == (reason, text)
+    assert row["status"] == reasons.BY_CODE[reason].status
+    assert row["sample_rate"] != row["sample_rate"]
+
+
+@pytest.mark.parametrize("name", [DENSE, EXPERTS, SMALL])
+def test_what_is_changed_above_runs(name: str) -> None:
+    running = {"tensor_par": 2, "num_procs": 32} if name == SMALL else {"expert_par": 4} if name == EXPERTS else {}
+    assert evaluated(name, running)["reason_text"] == ""
+
+
+def test_every_reason_is_tried() -> None:
+    assert {case[0] for case in CASES} == reasons.CALIBRATED_ONLY
+
+
+@pytest.mark.parametrize(("tier", "first", "second"), [("1", 10.0, 512.0), ("2", 80.0, 0.5)])
+def test_memory_that_is_missing_is_told(tier: str, first: float, second: float) -> None:
+    offload = {"weight_offload": True, "optimizer_offload": True}
+    given = pd.DataFrame([{**GOOD, **({} if tier == "1" else offload), "activation_recompute": "none"}])
+    roomy = engine.evaluate(DENSE, system_of("h100_80g_sxm", first=1e6, second=1e6), given).iloc[0]
+    row = engine.evaluate(DENSE, system_of("h100_80g_sxm", first=first, second=second), given).iloc[0]
+    need = roomy[f"proc_mem_tier{tier}_cap_req"] / 2**30
+    have = first if tier == "1" else second
+    assert (row["status"], row["reason"]) == ("infeasible", f"memory_tier{tier}")
+    assert row["reason_text"] == (
+        f"Needs {round(need, 3)} GiB of tier-{tier} memory, but a processor has {have} GiB: "
+        f"{round(need - have, 3)} GiB too much."
+    )
+
+
+def test_context_parallel_ranks_share_the_optimizer() -> None:
+    shared = {"context_par": 4, "data_par": 1, "batch_size": 16}
+    row = evaluated(DENSE, shared)
+    assert row["reason_text"] == ""
+    assert evaluated(DENSE, {**shared, "zero_stage": 3})["reason_text"] == ""
+    assert evaluated(DENSE, {**shared, "num_procs": 63})["reason"] == "parallelism_product_with_context"
+
+
+def test_rows_do_not_touch_each_other() -> None:
+    """All the executions above in one table say what each says alone."""
+    cases = [case for case in (*CASES, *SHARED) if case[1] == DENSE]
+    rows = [GOOD, *({**GOOD, **changes} for _, _, changes, _ in cases)]
+    table = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in FIELDS})
+    found = engine.evaluate(DENSE, "h100_80g_sxm", table)
+    assert found["reason_text"].tolist() == ["", *(text for _, _, _, text in cases)]
+    assert found["reason"].tolist() == ["", *(reason for reason, _, _, _ in cases)]
+
+
+RUBBISH: tuple[Any, ...] = (
+    float("inf"), -float("inf"), "", "8", "true", b"8", 2.5, 1e300, 2**63, -(2**63), 10**400, 1 + 2j, Decimal("3.5"),
+    [], [1], {}, (1, 2), object(), pd.Timestamp(0), -5, "\u00fcn\u00ef", " fused", "fused\x00",
+)  # fmt: skip
+NOTHING: tuple[Any, ...] = (None, float("nan"), pd.NA, pd.NaT, np.float32("nan"))
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_rubbish_in_a_field_is_refused_and_spoils_nothing_else(name: str) -> None:
+    # A number of a network is a number here, as it is not read.
+    rubbish = [value for value in RUBBISH if value != -5] if name in NOT_READ else RUBBISH
+    values = [GOOD[name], *rubbish, GOOD[name]]
+    table = pd.DataFrame({field: pd.Series([GOOD[field]] * len(values), dtype=object) for field in FIELDS})
+    table[name] = pd.Series(values, dtype=object)
+    found = engine.evaluate(DENSE, "h100_80g_sxm", table)
+    alone = engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame([GOOD])).iloc[0]
+    assert (found["status"].iloc[1:-1] == "invalid").all(), found[["reason_text"]]
+    assert found["reason_text"].iloc[1:-1].str.contains(name).all()
+    for row in (0, len(values) - 1):
+        assert found["status"].iloc[row] == "ok"
+        assert found["total_time"].iloc[row] == alone["total_time"]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_no_value_is_refused_but_in_an_extension(name: str) -> None:
+    table = pd.DataFrame({field: pd.Series([GOOD[field]] * len(NOTHING), dtype=object) for field in FIELDS})
+    table[name] = pd.Series(NOTHING, dtype=object)
+    found = engine.evaluate(DENSE, "h100_80g_sxm", table)
+    if name in {column.name for column in EXTENSIONS}:
+        plain = engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame([GOOD]).drop(columns=name)).iloc[0]
+        assert (found["status"] == "ok").all()
+        assert found[name].tolist() == [plain[name]] * len(NOTHING)
+        assert found["total_time"].tolist() == [plain["total_time"]] * len(NOTHING)
+    else:
+        assert (found["reason"] == "missing_value").all()
+
+
+@given(
+    changes=st.dictionaries(
+        st.tuples(st.integers(0, 3), st.sampled_from(FIELDS)),
+        st.sampled_from((*RUBBISH, *NOTHING)) | st.integers() | st.floats() | st.text(max_size=5),
+        max_size=8,
+    )
+)
+def test_any_mixture_of_rubbish_gives_an_answer(changes: dict[tuple[int, str], Any]) -> None:
+    rows = {
+        name: pd.Series([changes.get((row, name), GOOD[name]) for row in range(4)], dtype=object) for name in FIELDS
+    }
+    found = engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame(rows))
+    assert set(found["status"]) <= {"ok", "infeasible", "invalid"}
+    assert (found["reason_text"].astype(str).str.len() > 10).eq(found["status"] != "ok").all()
+    assert set(found["reason"]) <= {"", *reasons.BY_CODE}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_missing_column_is_named_unless_it_has_a_default(name: str) -> None:
+    table = pd.DataFrame([GOOD]).drop(columns=name)
+    if name in {column.name for column in EXTENSIONS}:
+        assert engine.evaluate(DENSE, "h100_80g_sxm", table)["status"].tolist() == ["ok"]
+    else:
+        with pytest.raises(engine.ExecutionTableError, match=name):
+            engine.evaluate(DENSE, "h100_80g_sxm", table)
+    double = pd.concat([pd.DataFrame([GOOD]), pd.DataFrame([GOOD])[[name]]], axis=1)
+    with pytest.raises(engine.ExecutionTableError, match=name):
+        engine.evaluate(DENSE, "h100_80g_sxm", double)
