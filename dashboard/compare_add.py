@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from dashboard.altered import altered
 from dashboard.compare_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.scenarios_data import entries, name_of, sentence_of
@@ -15,6 +16,7 @@ from dashboard.text import literal
 from dashboard.whatif_changes import current, described
 from engine import Scenario, whatif
 from engine.columns import choice_label
+from engine.cost_model_names import COST_MODELS
 from hardware import System
 
 __all__ = ["adder", "opener"]
@@ -49,7 +51,7 @@ def _whatif(first: Scenario, slots: Slots) -> None:
 def _variant(first: Scenario, slots: Slots) -> None:
     """A with one thing changed."""
     every = {which.name: which for which in whatif.parameters(first)}
-    named = {"system": "System", "model": "Model", "datatype": "Datatype"}
+    named = {"system": "System", "model": "Model", "datatype": "Datatype", "cost_model": "Cost model"}
     labels = {**named, **{name: which.label for name, which in every.items()}}
     what = st.selectbox("A with another", list(labels), format_func=lambda name: labels[name], key="compare_what")
     key = "compare_value"
@@ -65,6 +67,9 @@ def _variant(first: Scenario, slots: Slots) -> None:
         st.selectbox("Datatype", [name for name in first.system.matrix if name != first.datatype],
                      key=f"{key}_datatype", format_func=lambda name: choice_label("datatype", name),
                      label_visibility="collapsed")  # fmt: skip
+    elif what == "cost_model":
+        st.selectbox("Cost model", [name for name in COST_MODELS if name != first.cost_model], key=f"{key}_cost_model",
+                     format_func=str.capitalize, label_visibility="collapsed")  # fmt: skip
     else:
         which = every[what]
         kind: Any = int if which.discrete else float
@@ -82,11 +87,10 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots) -> None:
         return
     makers: dict[str, Callable[[], Scenario]] = {
         "system": lambda: _on(first, system_of(str(value))),
-        "model": lambda: Scenario(model_of(str(value)), first.system, first.num_procs, first.max_batch_size,
-                                  first.datatype, first.limits),
-        "datatype": lambda: Scenario(first.model, first.system, first.num_procs, first.max_batch_size, str(value),
-                                     first.limits),
-    }  # fmt: skip
+        "model": lambda: altered(first, model=model_of(str(value))),
+        "datatype": lambda: altered(first, datatype=str(value)),
+        "cost_model": lambda: altered(first, cost_model=str(value)),
+    }
     try:
         if what in makers:
             made = makers[what]()
@@ -104,7 +108,7 @@ def _on(first: Scenario, system: System) -> Scenario:
     """The scenario on another system, without limits on networks it may not have."""
     limits = {name: limit for name, limit in first.limits.items() if not name.endswith("_net")}
     datatype = first.datatype if first.datatype in system.matrix else next(iter(system.matrix))
-    return Scenario(first.model, system, first.num_procs, first.max_batch_size, datatype, limits)
+    return altered(first, system=system, datatype=datatype, limits=limits)
 
 
 def _kept(first: Scenario, slots: Slots) -> None:

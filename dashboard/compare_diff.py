@@ -54,6 +54,9 @@ def _fields(scenario: Scenario) -> Iterator[tuple[tuple[str, str], str]]:
     yield ("Run", "GPUs"), f"{scenario.num_procs:,}"
     yield ("Run", "Batch, at most"), f"{scenario.max_batch_size:,}"
     yield ("Run", "Datatype"), choice_label("datatype", scenario.datatype)
+    yield ("Run", "Cost model"), scenario.cost_model.capitalize()
+    if scenario.calibration is not None:
+        yield ("Run", "Calibration"), scenario.calibration.name
     yield ("Run", "Executions"), f"{scenario.space.total:,}"
     for key, value in models.to_calculon(model).items():
         yield ("Model", _MODEL.get(key, key)), _told(value)

@@ -11,6 +11,7 @@ import streamlit as st
 
 from dashboard import explore_data as data
 from dashboard import frame, state
+from dashboard.altered import altered
 from dashboard.charts.histogram import histogram
 from dashboard.charts.markup import chips, facts, head, legend, memory_bar, time_bar
 from dashboard.charts.memory_bars import tier_pieces
@@ -27,7 +28,7 @@ from dashboard.plainest import plainest
 from dashboard.subject import evaluated
 from dashboard.text import literal
 from dashboard.wording import choices
-from engine import Exploration, Scenario
+from engine import Exploration
 from engine.columns import by_name, choice_label
 
 __all__ = ["group_panel", "panel"]
@@ -287,10 +288,5 @@ def _lift(fields: tuple[str, ...]) -> None:
     """Lifts the limits on some fields."""
     now = state.current_scenario()
     kept = {name: limit for name, limit in now.limits.items() if name not in fields}
-    state.set_scenario(
-        Scenario.of(
-            now.model, now.system, num_procs=now.num_procs, max_batch_size=now.max_batch_size, datatype=now.datatype,
-            limits=kept,
-        )
-    )  # fmt: skip
+    state.set_scenario(altered(now, limits=kept))
     st.rerun()  # the whole page, not this part of it

@@ -210,14 +210,14 @@ def _actions(entry: Entry) -> None:
         with st.popover("Share", icon=":material/link:"):
             share.offer_link(share.link_to(scenario, saved.page if saved is not None else "", view))
         _rename(entry)
-        st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
-                  args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
-    with st.container(horizontal=True):
         st.download_button(
             "File", lambda: share.document(scenario), share.file_name(scenario, ".json"), "application/json",
             key="scenarios_file", on_click="ignore", icon=":material/data_object:",
             help="Model, system and limits whole, as JSON.",
         )  # fmt: skip
+    with st.container(horizontal=True):
+        st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
+                  args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
         exploration = runner().request(scenario, state.watcher()).exploration if _explored(entry) else None
         if exploration is not None:
             address = share.link_to(scenario)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from unittest.mock import patch
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
 import pytest
@@ -175,3 +175,18 @@ def test_memory_of_all_is_on_one_scale_with_the_capacity_of_each() -> None:
     assert reach >= 80
     named = {trace["name"] for trace in drawn["data"]}
     assert {"Weights", "Activations"} <= named
+
+
+def test_cost_models_are_compared_and_named() -> None:
+    app = page({})
+    app.selectbox(key="compare_what").select("cost_model")
+    app = again(app, exploration())
+    app.button(key="compare_add_variant").click()
+    app = again(app, exploration())
+    sent = links.read_scenario(dict(parse_qsl(app.session_state["_url"]["compare_b"]))).scenario
+    assert sent.cost_model == "calibrated"
+    assert ("Run", "Cost model", ["Calculon", "Calibrated"]) in differences([exploration().scenario, sent])
+    best = best_of(explored(sent))
+    assert best is not None
+    assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(app)
+    assert set(figure(app, "compare_map_B")["layout"]["xaxis"]["ticktext"])
