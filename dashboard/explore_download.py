@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 import streamlit as st
 
-from dashboard import export, state
+from dashboard import downloads, export, state
 from dashboard.controls import segments
 from dashboard.filters import Filter, conditions
 from dashboard.format import count
@@ -41,8 +40,11 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]
-                st.download_button(
+                downloads.button(
                     form.label,
-                    cast("Any", export.of_rows(exploration, kind, names=names_stored, where=where, selection=words)),
-                    export.file_name(exploration, name, kind), form.mime, key=f"download_{kind}", on_click="ignore",
+                    downloads.Offer(
+                        export.of_rows(exploration, kind, names=names_stored, where=where, selection=words),
+                        export.file_name(exploration, name, kind), form.mime,
+                    ),
+                    repr((exploration.key, where)), key=f"download_{kind}",
                 )  # fmt: skip

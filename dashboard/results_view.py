@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import export, frame, state
+from dashboard import downloads, export, frame, state
 from dashboard.charts import markup
 from dashboard.charts.histogram import histogram
 from dashboard.charts.template import in_sentence
@@ -184,6 +184,7 @@ def _export_menu(
     """Download exactly what the filters select, in the order shown, with the columns shown."""
     sort = f"{_ORDERS[order].lower()} by {by}"
     selection = [*(one.words for one in filters), "every feasible execution" if not filters else "", sort]
+    columns, where = list(dict.fromkeys(("id", *names))), conditions(filters)
     with st.popover("Export", icon=":material/download:", key="results_export_open", width="content"):
         st.caption(
             f"All {left:,} executions that the filters select, in this order, with the columns shown. Units, scenario "
@@ -191,13 +192,16 @@ def _export_menu(
         )
         for kind, form in export.FORMATS.items():
             full = export.too_many(kind, left)
-            st.download_button(
+            downloads.button(
                 form.label,
-                data=export.of_rows(
-                    exploration, kind, names=list(dict.fromkeys(("id", *names))), where=conditions(filters),
-                    order_by=((by, _direction(by, order)),), selection=[part for part in selection if part],
+                downloads.Offer(
+                    export.of_rows(
+                        exploration, kind, names=columns, where=where, order_by=((by, _direction(by, order)),),
+                        selection=[part for part in selection if part],
+                    ),
+                    export.file_name(exploration, "executions", kind), form.mime,
                 ),
-                file_name=export.file_name(exploration, "executions", kind), mime=form.mime, on_click="ignore",
+                repr((exploration.key, columns, where, selection)),
                 disabled=full, key=f"results_export_{kind}", width="stretch", icon=":material/download:",
                 help=f"A sheet holds {export.MOST_ROWS:,} rows; filter further or choose another format."
                 if full else None,

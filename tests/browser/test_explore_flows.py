@@ -100,7 +100,7 @@ def test_downloads_hold_what_the_engine_found(visit: Visit, direct: Exploration,
     page = visit()
     page.get_by_role("button", name="Download", exact=True).locator("visible=true").click()
     with page.expect_download(timeout=30_000) as parquet:
-        page.get_by_test_id("stPopoverBody").get_by_role("button", name="Parquet").click()
+        page.get_by_test_id("stPopoverBody").get_by_role("link", name="Parquet").click()
     path = tmp_path / "executions.parquet"
     parquet.value.save_as(path)
     table = pq.read_table(path)
@@ -112,7 +112,7 @@ def test_downloads_hold_what_the_engine_found(visit: Visit, direct: Exploration,
     assert table.schema.field("total_time").metadata[b"unit"] == b"s"
 
     with page.expect_download(timeout=60_000) as packed:
-        page.get_by_test_id("stPopoverBody").get_by_role("button", name="CSV").click()
+        page.get_by_test_id("stPopoverBody").get_by_role("link", name="CSV").click()
     archive = tmp_path / "executions.zip"
     packed.value.save_as(archive)
     with zipfile.ZipFile(archive) as content, content.open("executions.csv") as file:

@@ -136,7 +136,7 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
     expect(sentence).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}", timeout=SLOW)
     page.get_by_role("button", name="Export", exact=True).locator("visible=true").click()
     with page.expect_download(timeout=SLOW) as file:
-        page.locator(".st-key-results_export_parquet button").click()
+        page.locator(".st-key-results_export_parquet a").click()
     file.value.save_as(tmp_path / "executions.parquet")
     table = pq.read_table(tmp_path / "executions.parquet")
     assert table["id"].to_pylist() == expected["id"].to_pylist()

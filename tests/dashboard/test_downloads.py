@@ -1,0 +1,145 @@
+"""Downloads beside the pages: made when they are asked for, whole, by nobody who has no link, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+from unittest.mock import patch
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from dashboard import downloads
+from dashboard.downloads import Offer
+
+
+@pytest.fixture(autouse=True)
+def _no_offers() -> Iterator[None]:
+    with patch.object(downloads, "_offers", type(downloads._offers)()), patch.object(downloads, "_served", False):
+        yield
+
+
+def of(content: bytes, name: str = "a.csv") -> Offer:
+    """An offer of a file with this content."""
+
+    def build() -> BinaryIO:
+        return io.BytesIO(content)
+
+    return Offer(build, name, "text/csv")
+
+
+def answer(token: str, method: str = "GET") -> Response:
+    """What the server answers."""
+    return downloads._answer(
+        Request({"type": "http", "method": method, "path_params": {"token": token}, "headers": []})
+    )
+
+
+def pieces(response: Response) -> list[bytes]:
+    """The body, piece by piece."""
+    assert isinstance(response, StreamingResponse)
+
+    async def read() -> list[bytes]:
+        return [bytes(piece) async for piece in response.body_iterator]  # type: ignore[arg-type]
+
+    return asyncio.run(read())
+
+
+def test_a_file_comes_whole_in_pieces_and_is_closed() -> None:
+    content = bytes(range(256)) * 5_000
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever sends it closes it
+    file.write(content)
+    token = downloads.offer(Offer(lambda: file, "größe \"1\".csv", "text/csv"), "x")
+    response = answer(token)
+    assert response.headers["content-length"] == str(len(content))
+    assert response.headers["content-disposition"] == "attachment; filename*=utf-8''gr%C3%B6%C3%9Fe%20%221%22.csv"
+    assert response.headers["content-type"].startswith("text/csv")
+    got = pieces(response)
+    assert b"".join(got) == content
+    assert max(map(len, got)) <= downloads.PIECE
+    assert len(got) == -(-len(content) // downloads.PIECE)
+    assert file.closed
+
+
+def test_a_link_tells_nothing_and_equal_contents_have_equal_links() -> None:
+    first, same = downloads.offer(of(b"1"), "key"), downloads.offer(of(b"1"), "key")
+    others = {downloads.offer(of(b"1"), "other"), downloads.offer(of(b"1", "b.csv"), "key")}
+    assert first == same
+    assert len({first, *others}) == 3
+    with patch.object(downloads, "_SECRET", b"of another server"):
+        assert downloads.offer(of(b"1"), "key") != first
+
+
+def test_an_unknown_or_forgotten_link_gets_a_sentence() -> None:
+    token = downloads.offer(of(b"1"), "first")
+    for number in range(downloads.MOST):
+        downloads.offer(of(b"1"), str(number))
+    for unknown in (token, "nothing", "../../etc/passwd"):
+        response = answer(unknown)
+        assert response.status_code == 404
+        assert b"no longer offered" in response.body
+    assert pieces(answer(downloads.offer(of(b"1"), "7"))) == [b"1"]
+
+
+def test_looking_at_a_link_does_not_make_the_file() -> None:
+    def build() -> BinaryIO:
+        raise AssertionError("asked for")
+
+    response = answer(downloads.offer(Offer(build, "a.csv", "text/csv"), "x"), "HEAD")
+    assert response.status_code == 200
+    assert response.headers["content-disposition"].endswith("a.csv")
+
+
+def test_a_file_that_cannot_be_made_gets_a_sentence_and_frees_its_place() -> None:
+    def build() -> BinaryIO:
+        raise OSError("no space left in /var/tmp/secret")
+
+    token = downloads.offer(Offer(build, "a.csv", "text/csv"), "x")
+    for _ in range(2 * downloads.AT_ONCE):
+        response = answer(token)
+        assert response.status_code == 500
+        assert b"secret" not in response.body
+    assert pieces(answer(downloads.offer(of(b"1"), "y"))) == [b"1"]
+
+
+def test_only_some_files_are_made_at_once() -> None:
+    go, begun = threading.Event(), threading.Semaphore(0)
+
+    def build() -> BinaryIO:
+        begun.release()
+        assert go.wait(20)
+        return io.BytesIO(b"1")
+
+    token = downloads.offer(Offer(build, "a.csv", "text/csv"), "x")
+    answers: list[Response] = []
+    threads = [threading.Thread(target=lambda: answers.append(answer(token))) for _ in range(downloads.AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    assert all(begun.acquire(timeout=20) for _ in threads)
+    busy = answer(token)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert busy.status_code == 503
+    assert [response.status_code for response in answers] == [200] * downloads.AT_ONCE
+
+
+def test_a_page_offers_a_link_only_where_the_server_answers_it() -> None:
+    drawn: list[Any] = []
+    with (
+        patch.object(downloads.st, "html", drawn.append),
+        patch.object(downloads.st, "download_button", lambda *given, **more: drawn.append((given, more))),
+    ):
+        downloads.button("<CSV>", of(b"1"), "x", key="a")
+        assert drawn.pop()[0][:1] == ("<CSV>",)
+        assert [route.path for route in downloads.routes()] == ["/download/{token}", "/{above:path}/download/{token}"]
+        downloads.button("<CSV>", of(b"1"), "x", key="a")
+        token = downloads.offer(of(b"1"), "x")
+        assert drawn.pop() == f'<a class="ss-download" href="download/{token}" download>&lt;CSV&gt;</a>'
+        downloads.button("<CSV>", of(b"1"), "x", key="a", disabled=True)
+        assert drawn.pop()[1]["disabled"]
