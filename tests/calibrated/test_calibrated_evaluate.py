@@ -14,7 +14,15 @@ import engine
 import models
 from engine.calibrated import block_level, case_of, library_calibration, memory_use, parameters, step_times
 from engine.calibrated.inputs import Case
-from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, STATISTICS, headline_of, statistics_of
+from engine.columns import (
+    ALL_FIELDS,
+    EXTENSIONS,
+    FIELDS,
+    NEUTRAL_EXTENSIONS,
+    STATISTICS,
+    headline_of,
+    statistics_of,
+)
 from engine.derived.flops import token_flops
 from hardware import Calibration
 from tests.calibrated.small import NAMES, evaluated, named, system_of
@@ -229,14 +237,13 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
 
 
 BASE: dict[str, Any] = {
+    **NEUTRAL_EXTENSIONS,
     "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 0,
     "data_par_net": 0, "batch_size": 64, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
     "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
     "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "none",
     "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
-    "optimizer_offload": False, "training": True, "context_par": 1, "expert_par": 1, "expert_tensor_par": 1,
-    "zero_stage": 1, "selective_recompute": "attention", "attention_kernel": "native", "launch": "fused",
-    "gradient_datatype": "float32", "expert_overlap": False, "pipeline_overlap": False,
+    "optimizer_offload": False, "training": True, "zero_stage": 1, "attention_kernel": "native",
 }  # fmt: skip
 ALONE = {"pipeline_par": 1, "data_par": 16}
 UNSHARDED = {"zero_stage": 0, "optimizer_sharding": False}
@@ -349,7 +356,7 @@ def test_extensions_default_to_a_current_stack() -> None:
     assert said == {
         "context_par": {1}, "expert_par": {1}, "expert_tensor_par": {1}, "selective_recompute": {"attention"},
         "attention_kernel": {"native"}, "launch": {"fused"}, "gradient_datatype": {"float32"},
-        "expert_overlap": {False}, "pipeline_overlap": {False},
+        "optimizer_datatype": {"float32"}, "expert_overlap": {False}, "pipeline_overlap": {False},
     }  # fmt: skip
     pd.testing.assert_frame_equal(named("dense").evaluate(found), found)
     old = engine.evaluate("llama-3-8B", "a100_80g_sxm", table.head(3)[[column.name for column in FIELDS]])

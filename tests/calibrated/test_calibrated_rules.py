@@ -15,18 +15,17 @@ import engine
 import models
 from engine import reasons
 from engine.calibrated.fields import NOT_READ
-from engine.columns import ALL_FIELDS, EXTENSIONS
+from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS
 from tests.calibrated.small import system_of
 
 GOOD: dict[str, Any] = {
+    **NEUTRAL_EXTENSIONS,
     "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 1,
     "data_par_net": 1, "batch_size": 64, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
     "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 2,
     "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring", "seq_par_ag_redo": False,
     "data_par_overlap": True, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
-    "training": True, "context_par": 1, "expert_par": 1, "expert_tensor_par": 1, "zero_stage": 1,
-    "selective_recompute": "attention", "attention_kernel": "native", "launch": "fused",
-    "gradient_datatype": "float32", "expert_overlap": False, "pipeline_overlap": False,
+    "training": True, "zero_stage": 1, "attention_kernel": "native",
 }  # fmt: skip
 FIELDS = [column.name for column in ALL_FIELDS]
 # One replica, so that there is nobody to share with.

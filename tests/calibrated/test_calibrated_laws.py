@@ -1,0 +1,282 @@
+"""Laws of calibrated spaces that hold whatever the figures are, and scenarios of the calibrated cost model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+
+import engine
+import hardware
+import models
+from engine import Scenario, best_of, explore_scenario
+from engine.calibrated import library_calibration
+from engine.columns import ALL_FIELDS
+from hardware import Calibration, System
+from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
+
+FIELDS = [column.name for column in ALL_FIELDS]
+Document = dict[str, Any]
+
+
+def _faster_memory(document: Document) -> None:
+    document["mem1"]["bandwidth_gb_per_s"] *= 1.7
+
+
+def _faster_domain(document: Document) -> None:
+    document["networks"][0]["bandwidth_gb_per_s"] *= 3.0
+
+
+def _faster_network(document: Document) -> None:
+    document["networks"][-1]["bandwidth_gb_per_s"] *= 1.3
+
+
+def _faster_link_to_second_tier(document: Document) -> None:
+    document["mem2"]["bandwidth_gb_per_s"] *= 4.0
+
+
+def _higher_peaks(document: Document) -> None:
+    for engine_of in document["matrix"].values():
+        engine_of["tflops"] *= 1.4
+    # Or the clock would be throttled.
+    document["accelerator"]["tdp_w"] *= 1.4
+
+
+def _larger_first_tier(document: Document) -> None:
+    document["mem1"]["capacity_gib"] *= 1.25
+
+
+def _larger_second_tier(document: Document) -> None:
+    document["mem2"]["capacity_gib"] *= 2.0
+
+
+RATES = [_faster_memory, _faster_domain, _faster_network, _faster_link_to_second_tier, _higher_peaks]
+
+
+def improved(system: System, *improve: Callable[[Document], None]) -> System:
+    document = json.loads(json.dumps(hardware.to_document(system)))
+    for one in improve:
+        one(document)
+    return hardware.load_document(document, "improved")
+
+
+def rows_of(chosen: Scenario) -> pd.DataFrame:
+    """The feasible executions by id, words as text."""
+    table: pd.DataFrame = explore_scenario(chosen).rows.table().to_pandas().set_index("id").sort_index()
+    return table.astype({name: str for name, kind in table.dtypes.items() if kind == "category"})
+
+
+def times_of(chosen: Scenario) -> npt.NDArray[np.float64]:
+    """Step times of the feasible executions by id [s]."""
+    table = explore_scenario(chosen).rows.table(["id", "total_time"])
+    order = np.argsort(table["id"].to_numpy())
+    times: npt.NDArray[np.float64] = table["total_time"].to_numpy()[order]
+    return times
+
+
+@pytest.mark.parametrize("name", ["dense", "experts", "plain", "old software"])
+def test_better_hardware_is_never_slower(name: str) -> None:
+    """Neither any execution nor the best; and not only ever equal."""
+    before, before_best = times_of(named(name)), best_of(named(name))["total_time"]
+    for improve in RATES:
+        better = replace(named(name), system=improved(named(name).system, improve))
+        after = times_of(better)
+        assert len(after) == len(before)
+        assert (after <= before * (1 + 1e-12)).all(), improve.__name__
+        assert best_of(better)["total_time"] <= before_best * (1 + 1e-12)
+        # A single host has no use for the network between hosts.
+        if improve is not _faster_network:
+            assert (after < before * (1 - 1e-9)).any(), improve.__name__
+
+
+def test_a_faster_network_between_hosts_serves_what_spans_hosts() -> None:
+    chosen = scenario(
+        model_of(LLAMA), system_of("h100_80g_sxm", first=80, second=0), {"tensor_par": [1, 8]}, num_procs=32,
+        max_batch_size=32,
+    )  # fmt: skip
+    before, after = times_of(chosen), times_of(replace(chosen, system=improved(chosen.system, _faster_network)))
+    assert (after <= before * (1 + 1e-12)).all()
+    assert (after < before * (1 - 1e-6)).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["dense", "experts", "plain", "one tier"])
+def test_more_memory_keeps_what_fitted_and_its_figures(name: str) -> None:
+    before = rows_of(named(name))
+    for improve in (_larger_first_tier, _larger_second_tier):
+        if improve is _larger_second_tier and name == "one tier":
+            continue
+        better = replace(named(name), system=improved(named(name).system, improve))
+        after = rows_of(better)
+        assert len(after) > len(before)
+        pd.testing.assert_frame_equal(after.loc[before.index], before)
+        assert best_of(better)["sample_rate"] >= before["sample_rate"].max() * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("field", "slow", "fast"),
+    [
+        ("data_par_overlap", False, True), ("tensor_par_overlap", "none", "ring"), ("expert_overlap", False, True),
+        ("pipeline_overlap", False, True), ("gradient_datatype", "float32", "bfloat16"),
+        ("launch", "fused", "graphs"), ("launch", "fused", "compiled"), ("attention_kernel", "flash2", "native"),
+        ("activation_recompute", "full", "none"),
+    ],
+)  # fmt: skip
+def test_what_hides_or_saves_work_never_slows_down(field: str, slow: Any, fast: Any) -> None:
+    compared = faster = 0
+    for name in NAMES:
+        table = evaluated(name).query("status == 'ok'")
+        if not {slow, fast} <= set(table[field]):
+            continue
+        others = [one for one in FIELDS if one != field and table[one].nunique() > 1]
+        sides = [table[table[field] == value].set_index(others)["total_time"] for value in (slow, fast)]
+        both = pd.concat(sides, axis=1, keys=["slow", "fast"], join="inner")
+        assert (both["fast"] <= both["slow"] * (1 + 1e-12)).all(), name
+        compared += len(both)
+        faster += int((both["fast"] < both["slow"] * (1 - 1e-9)).sum())
+    assert compared > 200
+    assert faster > 50
+
+
+def test_fused_kernels_move_less_where_the_host_does_not_decide() -> None:
+    machine = system_of("h100_80g_sxm", first=1000, second=0)
+    limits = {"tensor_par": [1, 2], "launch": ["eager", "fused"], "zero_stage": 1, "activation_recompute": "none"}
+    rows = rows_of(scenario(models.load("llama-3-8B"), machine, limits))
+    others = [one for one in FIELDS if one != "launch"]
+    slow, fast = (rows[rows["launch"] == word].set_index(others)["total_time"] for word in ("eager", "fused"))
+    both = pd.concat([slow, fast], axis=1, keys=["slow", "fast"], join="inner")
+    assert len(both) == len(slow) == len(fast) > 20
+    assert (both["fast"] < both["slow"]).all()
+
+
+def test_limits_only_shrink_the_optimum() -> None:
+    whole = best_of(named("dense"))
+    rows = rows_of(named("dense"))
+    for field in (
+        "tensor_par",
+        "zero_stage",
+        "activation_recompute",
+        "context_par",
+        "microbatch_size",
+        "weight_offload",
+    ):
+        rates = []
+        for value in sorted(rows[field].unique().tolist()):
+            limits = {**named("dense").limits, field: [value]}
+            found = best_of(scenario(named("dense").model, named("dense").system, limits))
+            assert found["sample_rate"] <= whole["sample_rate"]
+            assert found["sample_rate"] == pytest.approx(rows.loc[rows[field] == value, "sample_rate"].max(), rel=1e-12)
+            rates.append(found["sample_rate"])
+        assert max(rates) == whole["sample_rate"]
+
+
+# --- scenarios ---------------------------------------------------------------------------------------------------
+
+
+def changed(called: str = "changed", /, **values: float) -> Calibration:
+    """The library's calibration with other values."""
+    library = library_calibration()
+    parts = dict(library.parameters)
+    for key, value in values.items():
+        parts[key] = parts[key].model_copy(update={"value": value, "low": None, "high": None})
+    return library.model_copy(update={"name": called, "parameters": parts})
+
+
+def test_documents_come_back_whole() -> None:
+    for calibration in (None, changed(scale_up=0.5)):
+        chosen = replace(named("experts"), calibration=calibration)
+        document = json.loads(json.dumps(chosen.to_document()))
+        again = Scenario.from_document(document)
+        assert again == chosen
+        assert again.key == chosen.key
+        assert again.to_document() == chosen.to_document()
+        assert document["cost_model"] == "calibrated"
+        assert ("calibration" in document) == (calibration is not None)
+        assert again.physics == f"calibrated/1, {'global' if calibration is None else 'changed'}"
+        assert best_of(again)["total_time"] == best_of(chosen)["total_time"]
+
+
+def test_documents_from_before_are_of_the_exact_cost_model() -> None:
+    arguments: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
+    exact = Scenario.of("gpt3-13B", "h100_80g_nvl8", **arguments)
+    document = exact.to_document()
+    assert not {"cost_model", "calibration"} & set(document)
+    assert Scenario.from_document(document) == exact
+    assert Scenario.from_document({**document, "cost_model": "calculon"}) == exact
+    assert (exact.cost_model, exact.physics) == ("calculon", "calculon-0.1.0/1")
+    # The key by which stores have known this scenario since there were stores.
+    assert exact.key == "c88df389cb7ddf659cdeed471df48380"
+    # Also on a system for which the calibrated cost model is now the default.
+    other = Scenario.of("gpt3-13B", "h100_80g_sxm", **arguments, cost_model="calculon")
+    assert Scenario.from_document(other.to_document()) == other
+    assert Scenario.of("gpt3-13B", "h100_80g_sxm", **arguments).cost_model == "calibrated"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"cost_model": "exact"}, "cost_model is 'exact'; it must be one of calibrated, calculon."),
+        ({"cost_model": 7}, "cost_model is 7; it must be one of calibrated, calculon."),
+        ({"cost_model": "calculon"}, "The cost model calculon takes no calibration"),
+        ({"calibration": []}, "a calibration must be an object"),
+        ({"calibration": {"format": "shardscape-calibration/1"}}, "is missing"),
+        ({"limits": {"launch": "warp"}}, "launch cannot be 'warp'"),
+    ],
+)
+def test_documents_that_cannot_be_used_say_why(change: Document, sentence: str) -> None:
+    document = replace(named("dense"), calibration=changed()).to_document()
+    with pytest.raises(engine.ScenarioError if "calibration" not in change else ValueError, match=sentence):
+        Scenario.from_document({**document, **change})
+
+
+def test_a_calibration_that_lacks_a_value_is_told() -> None:
+    document = replace(named("dense"), calibration=changed()).to_document()
+    del document["calibration"]["parameters"]["latency"]
+    with pytest.raises(hardware.CalibrationFileError, match=r"changed: parameter latency: .*\."):
+        Scenario.from_document(document)
+
+
+def test_keys_depend_on_what_results_depend_on() -> None:
+    chosen = named("dense")
+    same = [
+        replace(chosen, calibration=library_calibration()),
+        replace(chosen, calibration=changed("another name")),
+        replace(chosen, system=chosen.system.model_copy(update={"name": "other", "title": "Other"})),
+    ]
+    assert {one.key for one in same} == {chosen.key}
+    values = library_calibration().parameters
+    others = [
+        replace(chosen, calibration=changed(**{key: values[key].value * 0.9 or 0.1}))
+        for key in ("sustained_hopper", "scale_up", "latency", "straggler", "step_constant", "exponentials")
+    ]
+    others += [replace(chosen, system=improved(chosen.system, one)) for one in (*RATES, _larger_first_tier)]
+    others += [replace(chosen, max_batch_size=8), replace(chosen, datatype="float16"), replace(chosen, limits={})]
+    others += [replace(chosen, model=model_of({**LLAMA, "layers": 7}))]
+    others += [Scenario.of(chosen.model, chosen.system, num_procs=8, max_batch_size=4, datatype="bfloat16",
+                           limits={"pipeline_par": [1, 2, 4]}, cost_model="calculon")]  # fmt: skip
+    keys = [chosen.key, *(one.key for one in others)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_calibration_changes_the_results_of_a_space() -> None:
+    slower = replace(named("dense"), calibration=changed(scale_up=0.2, memory=0.3))
+    before, after = rows_of(named("dense")), rows_of(slower)
+    assert after.index.equals(before.index)
+    assert (after["total_time"] >= before["total_time"]).all()
+    assert (after["total_time"] > before["total_time"]).mean() > 0.9
+    assert after["proc_mem_tier1_cap_req"].equals(before["proc_mem_tier1_cap_req"])
+    best = best_of(slower)
+    assert best["sample_rate"] == pytest.approx(after["sample_rate"].max(), rel=1e-12)
+    assert best["sample_rate"] < explored("dense").best["sample_rate"]  # type: ignore[index]
+    direct = engine.best(
+        slower.model, slower.system, num_procs=8, max_batch_size=4, datatype="bfloat16", limits=slower.limits,
+        calibration=slower.calibration,
+    )  # fmt: skip
+    assert dict(direct).keys() == dict(best).keys()
+    assert (direct["id"], direct["total_time"]) == (best["id"], best["total_time"])
+    assert np.isfinite(direct["total_time"])
