@@ -11,7 +11,7 @@ from engine.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
 
-__all__ = ["altered"]
+__all__ = ["altered", "on_same_accelerator"]
 
 _KEPT: Final = "kept"
 
@@ -32,8 +32,8 @@ def altered(
 
     Unless one is asked for, the cost model stays; where it is the one that the old system's figures are meant for, it
     becomes the one of the new system, and a model without Calculon's block takes the calibrated one. Limits on fields
-    that the cost model lacks go. A calibration stays with the calibrated cost model, and goes when the system becomes
-    another than the one it was fitted for.
+    that the cost model lacks go. A calibration stays with the calibrated cost model, and goes when the system gets
+    another accelerator than the one it was fitted for.
 
     Raises what `Scenario.of` raises.
     """
@@ -44,8 +44,8 @@ def altered(
         if model.block is None:
             cost_model = "calibrated"
     found = scenario.calibration if isinstance(calibration, str) else calibration
-    moved = isinstance(calibration, str) and found is not None and found.system not in ("", system.name)
-    if cost_model == "calculon" or (moved and system.name != scenario.system.name):
+    moved = found is not None and found.system != "" and not on_same_accelerator(scenario.system, system)
+    if cost_model == "calculon" or moved:
         found = None
     names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     held = scenario.limits if limits is None else limits
@@ -59,3 +59,10 @@ def altered(
         cost_model=cost_model,
         calibration=found,
     )
+
+
+def on_same_accelerator(one: System, other: System) -> bool:
+    """Whether two systems have the same accelerator."""
+    if one.accelerator is None or other.accelerator is None:
+        return one.name == other.name
+    return one.accelerator.name == other.accelerator.name

@@ -51,7 +51,7 @@ def _step(_scenario: Scenario, key: str, row: dict[str, Any]) -> dict[str, float
 
 
 def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
-    """The parts of the step of an execution [s] by name of `engine.calibrated.StepTimes`, and `offload`; they add up."""
+    """The parts of an execution's step [s] by name of `engine.calibrated.StepTimes`, and `offload`; they add up."""
     table = pd.DataFrame([{column.name: row[column.name] for column in fields_of("calibrated")}])
     found, _, _ = read(scenario.model, scenario.system, table)
     case = case_of_fields(scenario.model, scenario.system, found)

@@ -16,14 +16,15 @@ __all__ = ["model_of", "system_name", "system_of", "systems", "usable_models"]
 @lru_cache(maxsize=1)
 def _usable() -> list[str]:
     found = [models.load(name) for name in models.names()]
-    fitting = [model for model in found if model.block is not None]
-    return [model.name for model in sorted(fitting, key=lambda model: (model.family.lower(), model.title.lower()))]
+    return [model.name for model in sorted(found, key=lambda model: (model.family.lower(), model.title.lower()))]
 
 
 def usable_models() -> list[str]:
-    """Names of the models that the block recipe can stand for: own ones first, then by family and size."""
-    own = [name for name, model in user_files().models().items() if model.block is not None]
-    return [*sorted(own, key=str.lower), *_usable()]
+    """Names of the models that a scenario can have: own ones first, then by family and size.
+
+    Those that Calculon's six numbers cannot stand for take the calibrated cost model.
+    """
+    return [*sorted(user_files().models(), key=str.lower), *_usable()]
 
 
 def systems() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboard.altered import altered
 from dashboard.untrusted import PROBLEMS, Refused, checked, sentence
 from engine import Scenario
 from hardware import System
@@ -25,12 +26,6 @@ def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
         if datatype not in system.matrix:
             datatype = next(iter(system.matrix))
     try:
-        model.require_block()
-        return checked(
-            Scenario.of(
-                model, system, num_procs=now.num_procs, max_batch_size=now.max_batch_size, datatype=datatype,
-                limits=limits,
-            )
-        )  # fmt: skip
+        return checked(altered(now, model=model, system=system, datatype=datatype, limits=limits))
     except PROBLEMS as problem:
         raise Refused(sentence(problem)) from None

@@ -91,7 +91,8 @@ def _sheet(item: Item, kind: str) -> None:
     else:
         rest, values = st.container(), st.container()
     with rest:
-        st.html(head("What is not represented", "in the cost model"))
+        where = "in the exact cost model" if isinstance(thing, Model) else "in the cost model"
+        st.html(head("What is not represented", where))
         lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
         st.html(f'<ul class="ss-list">{lines}</ul>')
     with values:
@@ -123,10 +124,8 @@ def _key_facts(thing: Model | System) -> list[tuple[str, str]]:
 
 def _actions(item: Item, kind: str) -> None:
     thing = item.thing
-    usable = isinstance(thing, System) or thing.block is not None
     with st.container(horizontal=True):
-        if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use",
-                     disabled=not usable):  # fmt: skip
+        if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use"):
             try:
                 state.set_scenario(scenario_with(state.current_scenario(), thing))
             except Refused as problem:
@@ -141,8 +140,8 @@ def _actions(item: Item, kind: str) -> None:
             with st.popover("Delete", icon=":material/delete:"):
                 st.caption("Scenarios that were saved with it keep their own copy.")
                 st.button("Delete it", key="library_delete", on_click=_safely, args=(lambda: _delete(thing),))
-    if not usable and isinstance(thing, Model):
-        st.caption("Mixtures of experts and latent attention are listed, but the cost model in use cannot run them.")
+    if isinstance(thing, Model) and thing.block is None:
+        st.caption("More than Calculon's six numbers can tell; scenarios with it take the calibrated cost model.")
 
 
 def _edit(kind: str, name: str) -> None:

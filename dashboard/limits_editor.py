@@ -8,11 +8,15 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard import state
+from dashboard.altered import altered
 from dashboard.charts.template import in_sentence
 from dashboard.format import count
 from dashboard.text import literal
 from engine import Scenario
-from engine.columns import FIELDS, Column, by_name, choice_label
+from engine.calibrated import model_shapes
+from engine.calibrated.fields import NOT_READ
+from engine.calibrated.space import COVERED
+from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, Column, by_name, choice_label
 from engine.space import divisors
 
 __all__ = ["describe", "in_words", "opener"]
@@ -33,6 +37,24 @@ _GROUPS: Final = (
     ),
 )
 """The columns of the dialog, each of a few groups of fields."""
+_DEGREES: Final = ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par",
+                   "pipeline_interleaving", "zero_stage")  # fmt: skip
+_TRAFFIC: Final = ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap", "expert_overlap",
+                   "pipeline_overlap", "gradient_datatype")  # fmt: skip
+_RECOMPUTE: Final = ("activation_recompute", "selective_recompute")
+_SOFTWARE: Final = tuple(
+    column.name for column in EXTENSIONS if column.name not in (*_DEGREES, *_TRAFFIC, *_RECOMPUTE)
+)
+_CALIBRATED: Final = (
+    (("Parallelism", _DEGREES),),
+    (("Batch", ("batch_size", "microbatch_size")), ("Communication", _TRAFFIC)),
+    (
+        ("Recompute", _RECOMPUTE),
+        ("Software", _SOFTWARE),
+        ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
+    ),
+)
+"""The same for the calibrated cost model, without what it does not read; sharding follows the ZeRO stage."""
 _OFFLOADS: Final[Mapping[str, str]] = {
     "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
 }  # fmt: skip
@@ -96,15 +118,20 @@ def _dialog() -> None:
         "Nothing chosen means that every value is tried. What you choose becomes part of the scenario and of its link."
     )
     chosen: dict[str, Any] = {}
-    for place, groups in zip(st.columns(len(_GROUPS), gap="medium"), _GROUPS, strict=True):
+    experts = bool(model_shapes(scenario.model).experts > 0)
+    exact = scenario.cost_model == "calculon"
+    columns = _GROUPS if exact else _CALIBRATED
+    for place, groups in zip(st.columns(len(columns), gap="medium"), columns, strict=True):
         with place:
             for title, names in groups:
                 st.markdown(f"**{title}**")
                 for name in names:
+                    if name.startswith("expert_") and not experts:
+                        continue
                     limit = _field(scenario, by_name(name))
                     if limit is not None:
                         chosen[name] = limit
-                if title == "Parallelism":
+                if title == "Parallelism" and exact:
                     uneven = st.toggle(
                         "Uneven pipelines", bool(scenario.limits.get("uneven_pipelines")),
                         help="Also try pipeline degrees that do not divide the number of blocks.",
@@ -119,10 +146,7 @@ def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
     problem, total = "", 0
     changed = scenario
     try:
-        changed = Scenario.of(
-            scenario.model, scenario.system, num_procs=scenario.num_procs, max_batch_size=scenario.max_batch_size,
-            datatype=scenario.datatype, limits=chosen,
-        )  # fmt: skip
+        changed = altered(scenario, limits=chosen)
         total = changed.space.total
     except ValueError as error:
         problem = str(error)
@@ -134,12 +158,7 @@ def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
         state.set_scenario(changed)
         st.rerun()
     if free:
-        state.set_scenario(
-            Scenario.of(
-                scenario.model, scenario.system, num_procs=scenario.num_procs,
-                max_batch_size=scenario.max_batch_size, datatype=scenario.datatype,
-            )
-        )  # fmt: skip
+        state.set_scenario(altered(scenario, limits={}))
         st.rerun()
 
 
@@ -147,7 +166,7 @@ def _field(scenario: Scenario, column: Column) -> Any:
     """The widget of one field; returns its limit, None where everything is allowed."""
     limit = scenario.limits.get(column.name)
     options = _options(scenario, column)
-    text = f"{column.description} {_USUAL.get(column.name, '')}".strip()
+    text = f"{column.description} {_unless_given(scenario, column.name)}".strip()
     now = _selected(limit, options)
     if column.name == "batch_size" or not options:
         return _typed(column, limit, text)
@@ -162,6 +181,14 @@ def _field(scenario: Scenario, column: Column) -> Any:
     if isinstance(limit, Mapping) and sorted(picked) == sorted(now):
         return limit  # still the range that it was
     return list(picked) or None
+
+
+def _unless_given(scenario: Scenario, name: str) -> str:
+    """What is tried of a field without a limit, where that is not every value."""
+    if scenario.cost_model == "calculon":
+        return _USUAL.get(name, "")
+    covered = COVERED.get(name, "")
+    return f"Unless given: {covered}." if covered else _USUAL.get(name, "")
 
 
 def _typed(column: Column, limit: Any, text: str) -> Any:
@@ -185,22 +212,31 @@ def _typed(column: Column, limit: Any, text: str) -> Any:
 
 def _options(scenario: Scenario, column: Column) -> list[Any]:
     """The values that a field can have."""
-    model, name = scenario.model, column.name
+    name, shapes = column.name, model_shapes(scenario.model)
+    blocks, experts = int(shapes.num_blocks), int(shapes.experts)
+    exact = scenario.cost_model == "calculon"
     if column.dtype == "bool":
         return [True, False]
     if column.choices:
         return list(column.choices)
     if name.endswith("_net"):
         return list(range(len(scenario.system.networks)))
+    if name == "zero_stage":
+        return [0, 1, 2, 3]
     if name == "pipeline_interleaving":
-        return _upto(divisors(model.num_blocks), model.num_blocks)
+        even = divisors(blocks) if exact else {*divisors(blocks), *divisors(blocks + 2)}
+        return _upto(sorted(even), blocks)
     if name == "microbatch_size":
         return [2**power for power in range(scenario.max_batch_size.bit_length())]
     degrees = divisors(scenario.num_procs)
-    if name == "tensor_par":
-        return [n for n in degrees if model.attn_heads % n == 0 and model.hidden % n == 0]
+    if name in ("tensor_par", "expert_tensor_par"):
+        return [n for n in degrees if int(shapes.attn_heads) % n == 0 and int(shapes.hidden) % n == 0]
     if name == "pipeline_par":
-        return [n for n in degrees if model.num_blocks % n == 0]
+        return [n for n in degrees if blocks % n == 0 or (not exact and n <= blocks)]
+    if name == "expert_par":
+        return list(divisors(experts)) if experts else [1]
+    if name == "context_par":
+        return [n for n in degrees if n == 1 or scenario.model.seq_size % (2 * n) == 0]
     return _upto(degrees, scenario.max_batch_size)
 
 
@@ -221,3 +257,7 @@ def _shown(column: Column, value: Any) -> str:
 
 _SHOWN_FIELDS: Final = {name for groups in _GROUPS for _, names in groups for name in names}
 assert {column.name for column in FIELDS} - {"num_procs", "datatype"} == _SHOWN_FIELDS
+_UNREAD: Final = NOT_READ | {"num_procs", "datatype", "attention_type", "training", "optimizer_sharding"}
+assert {column.name for column in ALL_FIELDS} - _UNREAD == {
+    name for groups in _CALIBRATED for _, names in groups for name in names
+}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import hardware
 import models
-from dashboard import limits_editor, share, state
+from dashboard import cost_model, limits_editor, share, state
+from dashboard.altered import altered
 from dashboard.format import count, plain
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
 from dashboard.text import literal
-from engine import Scenario
+from engine.calibrated import model_shapes
 from engine.columns import by_name, choice_label
 from engine.execution import LARGEST
 
@@ -34,8 +35,7 @@ def show() -> DeltaGenerator:
         _word("Train")
         with _slot(model.title or model.name, "Model: what is trained."):
             _choose("model", "Model", usable_models(), model.name, lambda name: _title(model_of(name)))
-            st.caption(f"{model.num_blocks:,} blocks · hidden {model.hidden:,} · {model.attn_heads:,} heads · "
-                       f"sequence {model.seq_size:,}")  # fmt: skip
+            st.caption(_model_line(model))
         _word("on")
         with _slot(f"{scenario.num_procs:,}", by_name("num_procs").description):
             _number("procs", "GPUs", PROCESSORS, scenario.num_procs)
@@ -45,7 +45,7 @@ def show() -> DeltaGenerator:
             st.caption(_system_line(system))
         _word("in")
         with _slot(choice_label("datatype", scenario.datatype), by_name("datatype").description):
-            options = {name: choice_label("datatype", name) for name in system.matrix}
+            options = {name: choice_label("datatype", name) for name in cost_model.datatypes_of(scenario)}
             _choose("type", "Datatype", list(options), scenario.datatype, lambda name: options.get(name, name))
         _word("with a batch of")
         with _slot(f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens", by_name("batch_size").description):
@@ -53,10 +53,14 @@ def show() -> DeltaGenerator:
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _word("·")
         limits_editor.opener(limits_editor.describe(scenario.limits))
+        _word("·")
+        with _slot(cost_model.in_words(scenario), "Cost model: what times and memory are computed with."):
+            cost_model.slot(scenario)
     with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content",
                        wrap=False):  # fmt: skip
         place = st.container(width="content")
         share.opener()
+    cost_model.notice(scenario)
     return place
 
 
@@ -81,6 +85,16 @@ def _slot(text: str, tooltip: str) -> DeltaGenerator:
 
 def _title(model: models.Model) -> str:
     return model.title or model.name
+
+
+def _model_line(model: models.Model) -> str:
+    """The size of a model: of its blocks, and of its experts where it has any."""
+    shapes = model_shapes(model)
+    blocks, hidden, heads = (int(number) for number in (shapes.num_blocks, shapes.hidden, shapes.attn_heads))
+    text = f"{blocks:,} blocks · hidden {hidden:,} · {heads:,} heads"
+    if shapes.experts > 0:
+        text += f" · {int(shapes.experts):,} experts, {int(shapes.experts_per_token):,} per token"
+    return f"{text} · sequence {model.seq_size:,}"
 
 
 def _system_line(system: hardware.System) -> str:
@@ -113,28 +127,25 @@ def _changed(name: str, part: str = "") -> None:
     if value is None:
         return
     now = state.current_scenario()
-    model, system, datatype = now.model, now.system, now.datatype
-    limits = now.limits
-    procs, batch = now.num_procs, now.max_batch_size
+    changes: dict[str, Any] = {}
     try:
         if name == "model":
-            model = model_of(value)
+            changes["model"] = model_of(value)
         elif name == "system":
-            system = system_of(value)
-            limits = {field: limit for field, limit in limits.items() if not field.endswith("_net")}
-            if datatype not in system.matrix:
-                datatype = next(iter(system.matrix))
-        elif name == "type":
-            datatype = str(value)
-        elif name == "procs":
-            procs = int(value)
+            system = changes["system"] = system_of(value)
+            changes["limits"] = {field: limit for field, limit in now.limits.items() if not field.endswith("_net")}
+            if now.datatype not in system.matrix:
+                changes["datatype"] = next(iter(system.matrix))
         else:
-            batch = int(value)
-        changed = Scenario.of(
-            model, system, num_procs=procs, max_batch_size=batch, datatype=datatype, limits=limits
-        )
+            key, kind = {"type": ("datatype", str), "procs": ("num_procs", int)}.get(name, ("max_batch_size", int))
+            changes[key] = kind(value)
+        changed = altered(now, **changes)
+        if changed.cost_model != now.cost_model:
+            changed = cost_model.switch(changed, changed.cost_model)
         _ = changed.space
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
         return
+    if changed.cost_model != now.cost_model:
+        st.toast(f"Cost model: {cost_model.in_words(changed)}.", icon=":material/straighten:")
     state.set_scenario(changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import streamlit as st
@@ -143,10 +144,7 @@ def _adopt(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
     try:
         after = whatif.changed(scenario, changes)
         if whatif.system_changes(scenario, changes):
-            after = Scenario(
-                after.model, _system(scenario, changes, key), after.num_procs, after.max_batch_size, after.datatype,
-                after.limits,
-            )  # fmt: skip
+            after = replace(after, system=_system(scenario, changes, key))
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return

@@ -1,0 +1,149 @@
+"""Which cost model a scenario is evaluated with: what the choices are called, and the slot of the sentence for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import streamlit as st
+
+import hardware
+from dashboard import links, state
+from dashboard.altered import altered, on_same_accelerator
+from dashboard.library import system_of
+from dashboard.server import user_files
+from dashboard.text import literal
+from engine import Scenario
+from engine.calibrated import library_calibration
+from engine.calibrated.fields import DATATYPES
+from engine.cost_model_names import COST_MODELS
+from hardware import Calibration, SystemFileError
+
+__all__ = ["datatypes_of", "in_words", "notice", "slot", "switch"]
+
+_CHOICES: Final = {
+    "calibrated": "calibrated: predicts measured runs",
+    "calculon": "calculon: exact against Calculon 0.1.0",
+}
+_HELP: Final = (
+    "**calibrated** takes kernel rates, launch costs, networks and overlap as measured training runs show them, and "
+    "knows grouped queries, experts, context and expert parallelism, ZeRO and selective recompute. The page Validation "
+    "shows how far it is off.\n\n**calculon** computes what Calculon 0.1.0 computes, to the last digit, with the "
+    "efficiencies of its system files. Models are six numbers there."
+)
+_LIBRARY: Final = ""
+_ACCELERATOR: Final = "h100_80g_sxm"
+"""The accelerator that Calculon's description in the first scenario is of."""
+
+
+def in_words(scenario: Scenario) -> str:
+    """The cost model as the sentence names it: "calibrated", "calibrated by mine", "exact as Calculon 0.1.0"."""
+    if scenario.cost_model == "calculon":
+        return "exact as Calculon 0.1.0"
+    return "calibrated" if scenario.calibration is None else f"calibrated by {scenario.calibration.name}"
+
+
+def datatypes_of(scenario: Scenario) -> list[str]:
+    """The datatypes that the system has rates for and the cost model takes."""
+    names = list(scenario.system.matrix)
+    return names if scenario.cost_model == "calculon" else [name for name in names if name in DATATYPES]
+
+
+def switch(scenario: Scenario, cost_model: str) -> Scenario:
+    """The scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
+    datatype = scenario.datatype
+    if cost_model == "calibrated" and datatype not in DATATYPES:
+        datatype = next((name for name in scenario.system.matrix if name in DATATYPES), datatype)
+    return altered(scenario, cost_model=cost_model, datatype=datatype)
+
+
+def notice(scenario: Scenario) -> None:
+    """Says, about the scenario that a first visit opens on, which cost model its figures are of, and offers the other.
+
+    It stays Calculon's because its result is the one to compare with Calculon's own.
+    """
+    if scenario.key != links.read_scenario({}).scenario.key:
+        return
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="cost_notice"):
+        st.caption(
+            "An example to start with: Calculon's H100 description, computed exactly as Calculon 0.1.0 does. What "
+            "measured runs reach is the calibrated cost model's answer.", width="content",
+        )  # fmt: skip
+        st.button("Predict measured runs instead", type="tertiary", key="cost_switch", on_click=_predict)
+
+
+def _predict() -> None:
+    _put(lambda now: altered(now, system=system_of(_ACCELERATOR)))
+
+
+def slot(scenario: Scenario) -> None:
+    """The widgets with which the cost model and its calibration are chosen."""
+    st.session_state["sentence_cost"] = scenario.cost_model
+    st.radio(
+        "Cost model", COST_MODELS, key="sentence_cost", format_func=lambda name: _CHOICES[name], on_change=_changed,
+        help=_HELP,
+    )  # fmt: skip
+    if scenario.cost_model == "calculon":
+        if scenario.system.cost_model == "calculon":
+            st.caption("This system is Calculon's own description, whose efficiencies are meant for Calculon's model.")
+        return
+    found = _calibrations(scenario)
+    now = scenario.calibration.name if scenario.calibration is not None else _LIBRARY
+    st.session_state["sentence_calibration"] = now
+    st.selectbox(
+        "Calibration", list(found), key="sentence_calibration", on_change=_recalibrated,
+        format_func=lambda name: literal(name) if name else f"{library_calibration().name}, the library's",
+        help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
+    )  # fmt: skip
+    used = scenario.used_calibration
+    st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error(used)}"))
+
+
+def _error(calibration: Calibration) -> str:
+    """How far it is off on rows that had no part in the fit."""
+    unseen = [error for error in calibration.errors if error.held_out and not error.accelerator]
+    if not unseen:
+        return "Its errors are not recorded."
+    return f"Mean error on {unseen[0].rows:,} unseen runs: {unseen[0].mean_absolute_percent:.1f} %."
+
+
+def _calibrations(scenario: Scenario) -> dict[str, Calibration | None]:
+    """The calibrations that the scenario can be evaluated with, by name; the library's own under the empty one."""
+    found: dict[str, Calibration | None] = {_LIBRARY: None}
+    named = [name for name in hardware.calibration_names() if name != library_calibration().name]
+    kept = [*(hardware.load_calibration(name) for name in named), *user_files().calibrations().values()]
+    found |= {each.name: each for each in kept if _fits(each, scenario)}
+    if scenario.calibration is not None:
+        found.setdefault(scenario.calibration.name, scenario.calibration)
+    return found
+
+
+def _fits(calibration: Calibration, scenario: Scenario) -> bool:
+    """Whether a calibration is for all systems, or for one with the scenario's accelerator."""
+    if calibration.system in ("", scenario.system.name):
+        return True
+    try:
+        return on_same_accelerator(system_of(calibration.system), scenario.system)
+    except SystemFileError:
+        return False
+
+
+def _changed() -> None:
+    _put(lambda now: switch(now, str(st.session_state["sentence_cost"])))
+
+
+def _recalibrated() -> None:
+    def made(now: Scenario) -> Scenario:
+        return altered(now, calibration=_calibrations(now).get(st.session_state["sentence_calibration"]))
+
+    _put(made)
+
+
+def _put(make: Callable[[Scenario], Scenario]) -> None:
+    try:
+        changed = make(state.current_scenario())
+        _ = changed.space
+    except ValueError as problem:  # every refusal of models, hardware and engine is one
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    state.set_scenario(changed)

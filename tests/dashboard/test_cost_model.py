@@ -1,0 +1,161 @@
+"""The choice of cost model and calibration: in the sentence, in links, in documents."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import cost_model, links
+from dashboard.altered import altered
+from dashboard.library import usable_models
+from engine import Scenario
+from engine.calibrated import library_calibration
+from hardware import Calibration
+
+SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 128}
+
+
+def own(system: str = "h100_80g_sxm") -> Calibration:
+    """The library's calibration with one value of one's own."""
+    base = library_calibration()
+    document = base.model_dump()
+    document |= {"name": "mine", "system": system, "derived_from": base.name}
+    document["parameters"]["straggler"]["value"] = 0.02
+    return Calibration.model_validate(document)
+
+
+def scenario(model: str = "llama-3.1-70B", system: str = "h100_80g_sxm", **more: Any) -> Scenario:
+    return Scenario.of(model, system, **{**SIZES, "datatype": "bfloat16", **more})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        scenario(),
+        scenario(limits={"context_par": [1, 2], "zero_stage": [1], "launch": ["graphs"]}),
+        scenario("deepseek-v3", datatype="float8"),
+        scenario("gpt3-13B", "h100_80g_nvl8", datatype="float16", cost_model="calibrated"),
+        scenario("gpt3-13B", "h100_80g_nvl8", datatype="float16"),
+        scenario("gpt3-13B", cost_model="calculon"),
+        scenario(calibration=library_calibration()),
+        scenario(calibration=own()),
+    ],
+    ids=["plain", "limits", "experts", "calibrated", "calculon", "exact", "library", "own"],
+)
+def test_links_and_documents_keep_cost_model_and_calibration(made: Scenario) -> None:
+    parameters = links.parameters_of(made)
+    reading = links.read_scenario(parameters)
+    assert not reading.problems
+    assert reading.scenario == made
+    assert (reading.scenario.key, reading.scenario.physics) == (made.key, made.physics)
+    assert Scenario.from_document(made.to_document()) == made
+    assert sum(len(value) for value in parameters.values()) < 2_000
+
+
+def test_a_link_without_cost_model_takes_the_systems() -> None:
+    assert links.read_scenario({"system": "h100_80g_sxm"}).scenario.cost_model == "calibrated"
+    assert links.read_scenario({}).scenario.cost_model == "calculon"
+    assert links.read_scenario({"model": "deepseek-v3"}).scenario.cost_model == "calibrated"
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ({"cost": "oracle"}, "cost model oracle"),
+        ({"cost": "calculon", "calibration": "global"}, "takes no calibration"),
+        ({"calibration": "nobody"}, "nobody"),
+        ({"calibration": "../../secret.json"}, "is not a name"),
+        ({"model": "deepseek-v3", "cost": "calculon"}, "deepseek-v3"),
+        ({"limits": "context_par:2", "cost": "calculon"}, "context_par"),
+    ],
+)
+def test_a_link_that_cannot_be_meant_is_told(link: dict[str, str], said: str) -> None:
+    reading = links.read_scenario(link)
+    assert len(reading.problems) == 1
+    assert said in reading.problems[0]
+    assert reading.scenario.space.total > 0
+
+
+def test_what_goes_along_when_something_changes() -> None:
+    exact = scenario("gpt3-13B", "h100_80g_nvl8", datatype="float16", limits={"tensor_par_net": [0], "tensor_par": [4]})
+    assert altered(exact, num_procs=128).cost_model == "calculon"
+    moved = altered(exact, system=scenario().system)
+    assert moved.cost_model == "calibrated"
+    assert altered(exact, model=scenario("deepseek-v3").model).cost_model == "calibrated"
+    wide = scenario(limits={"context_par": [2], "tensor_par": [4]})
+    assert set(altered(wide, cost_model="calculon").limits) == {"tensor_par"}
+    fitted = scenario(calibration=own())
+    assert altered(fitted, num_procs=32).calibration == own()
+    assert altered(fitted, system=exact.system).calibration is None
+    assert altered(fitted, cost_model="calculon").calibration is None
+    assert altered(fitted, calibration=None).calibration is None
+
+
+def test_switching_finds_a_datatype_that_the_cost_model_takes() -> None:
+    made = scenario("gpt3-13B", datatype="float32", cost_model="calculon")
+    changed = cost_model.switch(made, "calibrated")
+    assert changed.cost_model == "calibrated"
+    assert changed.datatype in cost_model.datatypes_of(changed)
+    assert "float32" not in cost_model.datatypes_of(changed)
+    assert changed.space.total > 0
+
+
+def test_models_that_calculon_cannot_describe_can_be_chosen() -> None:
+    assert {"deepseek-v3", "gpt3-175B"} <= set(usable_models())
+
+
+def shown(made: Scenario) -> AppTest:
+    """The sentence of a scenario."""
+
+    def script() -> None:
+        from dashboard import sentence
+
+        sentence.show()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    app.session_state["_url"] = links.parameters_of(made)
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def test_the_sentence_names_the_cost_model_and_changes_it() -> None:
+    app = shown(scenario("gpt3-13B", cost_model="calculon"))
+    assert app.radio(key="sentence_cost").value == "calculon"
+    app.radio(key="sentence_cost").set_value("calibrated").run()
+    assert not app.exception
+    assert links.read_scenario(app.session_state["_url"]).scenario.cost_model == "calibrated"
+    assert "sentence_calibration" in {box.key for box in app.selectbox}
+
+
+def test_the_sentence_takes_experts_and_says_that_the_cost_model_follows() -> None:
+    app = shown(scenario("gpt3-13B", cost_model="calculon"))
+    app.selectbox(key="sentence_model").set_value("deepseek-v3").run()
+    assert not app.exception
+    now = links.read_scenario(app.session_state["_url"]).scenario
+    assert (now.model.name, now.cost_model) == ("deepseek-v3", "calibrated")
+    assert any("Cost model" in toast.value for toast in app.toast)
+
+
+def test_a_kept_calibration_can_be_set() -> None:
+    with patch("dashboard.cost_model.user_files") as files:
+        files.return_value.calibrations.return_value = {"mine": own(), "elsewhere": own("a100_80g_sxm")}
+        app = shown(scenario())
+        box = app.selectbox(key="sentence_calibration")
+        assert not any("elsewhere" in option for option in box.options)
+        box.set_value("mine").run()
+    assert not app.exception
+    assert links.read_scenario(app.session_state["_url"]).scenario.calibration == own()
+
+
+def test_the_first_scenario_says_what_it_is_and_offers_the_other() -> None:
+    app = shown(links.read_scenario({}).scenario)
+    assert any("Calculon 0.1.0" in caption.value for caption in app.caption)
+    app.button(key="cost_switch").click().run()
+    assert not app.exception
+    now = links.read_scenario(app.session_state["_url"]).scenario
+    assert (now.system.name, now.cost_model) == ("h100_80g_sxm", "calibrated")
+    assert "cost_switch" not in {button.key for button in app.button}
