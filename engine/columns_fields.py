@@ -82,8 +82,8 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
     ("selective_recompute", "Selective recompute", "sel. recomp.", "str", _RECOMPUTE,
      ("attention", "modules", "half", "operators", "save_projections", "save_dots"),
      "What the recomputation that is neither full nor none repeats: the attention core; norms and activation "
-     "functions; every second block; every second matrix product; all but the query, key, value and output products; all but "
-     "matrix products."),
+     "functions; every second block; every second matrix product; all but the query, key, value and output products; "
+     "all but matrix products."),
     ("attention_kernel", "Attention kernel", "attn. kernel", "str", _PRECISION,
      ("unfused", "flash1", "flash2", "native"),
      "How attention is computed: scores kept in memory; FlashAttention 1; FlashAttention 2; a kernel written for the "
@@ -92,6 +92,8 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
      "How kernels reach the GPU: plain framework calls, fused kernels, compiled code, or replayed CUDA graphs."),
     ("gradient_datatype", "Gradient datatype", "grad. dtype", "str", _PRECISION, ("float32", "bfloat16"),
      "Number format in which gradients are exchanged among replicas."),
+    ("optimizer_datatype", "Optimizer datatype", "opt. dtype", "str", _PRECISION, ("float32", "bfloat16"),
+     "Number format of the optimizer's two moments; master weights stay in FP32."),
     ("expert_overlap", "Expert overlap", "EP overlap", "bool", _OVERLAP, (),
      "Whether tokens travel to their experts while another microbatch computes."),
     ("pipeline_overlap", "Pipeline overlap", "PP overlap", "bool", _OVERLAP, (),
@@ -108,6 +110,7 @@ NEUTRAL: Final[dict[str, int | bool | str]] = {
     "attention_kernel": "unfused",
     "launch": "fused",
     "gradient_datatype": "float32",
+    "optimizer_datatype": "float32",
     "expert_overlap": False,
     "pipeline_overlap": False,
 }
@@ -131,5 +134,6 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
     },
     "launch": {"eager": "eager", "fused": "fused kernels", "compiled": "compiled", "graphs": "CUDA graphs"},
     "gradient_datatype": {"float32": "FP32", "bfloat16": "BF16"},
+    "optimizer_datatype": {"float32": "FP32", "bfloat16": "BF16"},
 }  # fmt: skip
 """What the interface shows for a stored choice: field name -> stored value -> text."""

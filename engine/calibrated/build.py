@@ -43,6 +43,7 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "split_messages": 1.0,
     "messages": 2.0,
     "gradient_bytes": 4.0,
+    "moment_bytes": 4.0,
     "gather_bytes": 2.0,
     "gather_cast_bytes": 0.0,
     "gather_calls": 1.0,

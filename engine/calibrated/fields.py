@@ -60,6 +60,7 @@ def defaults(system: System, table: Mapping[str, Any]) -> Fields:
         "attention_kernel": ATTENTION_KERNELS.index("flash2" if ampere else "native"),
         "launch": by_name("launch").choices.index("fused"),
         "gradient_datatype": 0,
+        "optimizer_datatype": 0,
         "expert_overlap": False,
         "pipeline_overlap": False,
     }
@@ -188,6 +189,7 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "overlap_expert": fields["expert_overlap"],
         "overlap_pipeline": fields["pipeline_overlap"],
         "gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
+        "moment_bytes": np.where(np.asarray(fields["optimizer_datatype"]) == 0, 4.0, 2.0),
         "shard_gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
     }
     return case_of(model, system, values)

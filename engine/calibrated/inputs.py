@@ -149,6 +149,7 @@ class Software(_Arrays):
     `attention_kernel` and `launch` are positions in `ATTENTION_KERNELS` and `LAUNCHES`. Truths say whether
     data-parallel, tensor-parallel, expert and pipeline communication overlap with computation, whether pipeline
     messages are split over the tensor-parallel group. `gradient_bytes` per parameter in the data-parallel reduction,
+    `moment_bytes` per parameter of each of the optimizer's two moments,
     `gather_bytes` per parameter in fully sharded gathers, `shard_gradient_bytes` in fully sharded reductions.
     `unfused_elementwise` is 1 where norms and activations run as plain framework operators.
     `gather_cast_bytes` per parameter and pass for casts of gathered weights. `partial_graphs` is 1 where graphs cover
@@ -172,6 +173,7 @@ class Software(_Arrays):
     gather_efficiency: Floats
     pytorch_native: Floats
     messages: Floats
+    moment_bytes: Floats
     age_years: Floats
 
 

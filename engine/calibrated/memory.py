@@ -19,9 +19,10 @@ from engine.calibrated.weights import local_weights
 
 __all__ = ["MemoryUse", "StageMemory", "activation_bytes", "in_flight", "memory_use", "stage_memory"]
 
-WEIGHT, GRADIENT, OPTIMIZER = 2.0, 4.0, 12.0
-SHARDED_WEIGHT, SHARDED_OPTIMIZER = 4.0, 8.0
-"""Bytes per parameter of PyTorch's fully sharded training: 32-bit weights are the master copy, and two moments."""
+WEIGHT, GRADIENT, MASTER = 2.0, 4.0, 4.0
+MOMENTS = 2.0
+SHARDED_WEIGHT = 4.0
+"""Bytes per parameter of PyTorch's fully sharded training, whose 32-bit weights are the master copy."""
 GATHERED_BLOCKS = 2.0
 LOGIT, LOGIT_PYTORCH = 8.0, 14.0
 """Bytes per logit: 16-bit logits, a 32-bit copy and its gradient; PyTorch keeps further 32-bit copies."""
@@ -192,17 +193,23 @@ def stage_memory(case: Case, *, last: bool) -> StageMemory:
         on = layout.zero_stage >= stage
         return np.where(on, replicas, 1.0), np.where(on, expert_replicas, 1.0)
 
-    def state(weight_like: float, full_like: float, stage: float) -> Floats:
+    def state(weight_like: Floats | float, full_like: Floats | float, stage: float) -> Floats:
         plain_by, expert_by = divided(stage)
         plainly = weight_like * (held / plain_by + experts / expert_by)
         return np.where(sharded, full_like * (held / replicas + experts / expert_replicas), plainly)
 
     weights = state(WEIGHT, SHARDED_WEIGHT, 3.0)
     gradients = state(GRADIENT, GRADIENT, 2.0)
-    optimizer = state(OPTIMIZER, SHARDED_OPTIMIZER, 1.0)
+    moments = MOMENTS * software.moment_bytes
+    optimizer = state(MASTER + moments, moments, 1.0)
 
     kept = activation_bytes(case)
     flying = in_flight(case)[1 if last else 0]
+    if not last:
+        # Where stages are uneven the second may hold a block more, of one microbatch less.
+        second = stages.middle * np.minimum(layout.pipeline_par - 1.0, case.microbatches)
+        uneven = (layout.pipeline_par > 2) & (layout.pipeline_interleaving == 1) & (stages.middle > stages.first)
+        flying = np.where(uneven, np.maximum(flying, second / np.maximum(stages.first, 1.0)), flying)
     activations = flying * (plain * kept.dense + sparse * kept.sparse)
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
     working = np.where(full, np.where(routed, kept.sparse_working, kept.dense_working), 0.0)

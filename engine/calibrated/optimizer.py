@@ -11,8 +11,10 @@ from engine.calibrated.weights import local_weights
 
 __all__ = ["optimizer_time", "shares"]
 
-OPTIMIZER_BYTES = 38.0
-"""Bytes per owned parameter of an Adam step: gradient, master weight and two moments in and out, 16-bit weight out."""
+OPTIMIZER_BYTES = 22.0
+"""Bytes per owned parameter of an Adam step beside the moments: gradient, master weight, 16-bit weight out."""
+MOMENT_PASSES = 4.0
+"""Times that a moment's bytes pass per parameter: two moments, in and out."""
 LOCAL_BYTES = 6.0
 """Bytes per local parameter for zeroing and scaling gradients."""
 OPTIMIZER_LAUNCHES = 50.0
@@ -48,4 +50,5 @@ def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats,
     owned = held / np.where(sharded, replicas, 1.0)
     owned = owned + held_experts / np.where(sharded, np.maximum(expert_replicas, 1.0), 1.0)
     local = np.where(layout.fully_sharded > 0, 0.0, held + held_experts)
-    return (OPTIMIZER_BYTES * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host
+    each = OPTIMIZER_BYTES + MOMENT_PASSES * case.software.moment_bytes
+    return (each * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host

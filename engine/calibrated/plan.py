@@ -58,8 +58,11 @@ BLOCK_FIELDS = (
     "launch", "expert_overlap",
 )  # fmt: skip
 TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
-UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "launch")
-STAGE_FIELDS = ("activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel", "zero_stage")
+UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launch")
+STAGE_FIELDS = (
+    "activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel", "zero_stage",
+    "optimizer_datatype",
+)  # fmt: skip
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 GRAINS = Grains(
     (*FIELDS_OF_A_MODE, "fully_sharded"), TIME_FIELDS, UPDATE_FIELDS, (*STAGE_FIELDS, *OFFLOADS, "training")
@@ -249,7 +252,7 @@ def _site_fields(cells: CellColumns, sites: Sites) -> dict[str, Ints]:
 NEUTRAL = {
     "activation_recompute": 2, "selective_recompute": 0, "tensor_par_comm_type": 0, "tensor_par_overlap": 0,
     "attention_kernel": 3, "launch": 1, "expert_overlap": 0, "pipeline_overlap": 0, "zero_stage": 0,
-    "gradient_datatype": 0, "data_par_overlap": 0,
+    "gradient_datatype": 0, "optimizer_datatype": 0, "data_par_overlap": 0,
 }  # fmt: skip
 """What a case needs of fields that a table does not depend on."""
 

@@ -50,6 +50,7 @@ COVERED: dict[str, str] = {
     "attention_kernel": "the fastest for the generation; others with a limit",
     "launch": "fused kernels; others with a limit",
     "gradient_datatype": "float32; others with a limit",
+    "optimizer_datatype": "float32; others with a limit",
     "expert_overlap": "off; on with a limit",
     "pipeline_overlap": "off; on with a limit",
     "tensor_par_net": "as ranks are placed: tensor, context, data, pipeline, innermost first",
@@ -61,7 +62,7 @@ COVERED: dict[str, str] = {
 
 FIELDS_OF_A_MODE: tuple[str, ...] = (
     *MODE_FIELDS, "zero_stage", "selective_recompute", "attention_kernel", "launch", "gradient_datatype",
-    "expert_overlap", "pipeline_overlap",
+    "optimizer_datatype", "expert_overlap", "pipeline_overlap",
 )  # fmt: skip
 TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 """Bits of a cell's kind."""
@@ -131,6 +132,7 @@ class CalibratedSpace(Space):
             "attention_kernel": ("flash2" if ampere else "native",),
             "launch": ("fused",),
             "gradient_datatype": ("float32",),
+            "optimizer_datatype": ("float32",),
             "expert_overlap": (False,),
             "pipeline_overlap": (False,),
         }

@@ -37,8 +37,8 @@ LAYOUT: dict[str, Any] = {
 SOFTWARE: dict[str, Any] = {
     "attention_kernel": 3.0, "launch": 1.0, "unfused_elementwise": 0.0, "overlap_data": 0.0, "overlap_tensor": 0.0,
     "overlap_expert": 0.0, "overlap_pipeline": 0.0, "split_messages": 1.0, "gradient_bytes": 4.0, "gather_bytes": 2.0,
-    "gather_cast_bytes": 0.0, "shard_gradient_bytes": 4.0, "grouped_experts": 1.0, "gather_calls": 1.0,
-    "gather_efficiency": 1.0, "messages": 2.0, "pytorch_native": 0.0, "age_years": np.inf,
+    "gather_cast_bytes": 0.0, "moment_bytes": 4.0, "shard_gradient_bytes": 4.0, "grouped_experts": 1.0,
+    "gather_calls": 1.0, "gather_efficiency": 1.0, "messages": 2.0, "pytorch_native": 0.0, "age_years": np.inf,
 }  # fmt: skip
 
 

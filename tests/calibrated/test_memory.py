@@ -23,7 +23,20 @@ def test_weights_gradients_and_sharded_optimizer() -> None:
     assert found.gradients == close(4 * held)
     assert found.optimizer == close(12 * held / 8)
     assert memory_use(case(zero_stage=0.0)).optimizer == close(12 * held)
+    assert memory_use(case(moment_bytes=2.0)).optimizer == close(8 * held / 8)
     assert memory_use(case(tied_embeddings=0.0)).weights == close(2 * (held + WORDS))
+
+
+def test_an_uneven_pipeline_is_as_full_as_its_second_stage() -> None:
+    # 32 blocks over 5 stages: 6, 7, 7, 7, 6; the second holds 7 blocks of 4 microbatches, the first 6 of 5.
+    layout = {"pipeline_par": 5.0, "data_par": 1.0, "microbatch_size": 1.0}
+    even = memory_use(case(pipeline_par=4.0, data_par=1.0, microbatch_size=1.0, batch_size=64.0))
+    assert even.activations / (8 * 4) == close(activation_bytes(case(**layout, batch_size=64.0)).dense)
+    found = memory_use(case(**layout, batch_size=64.0))
+    assert found.activations / activation_bytes(case(**layout)).dense == close(max(6 * 5, 7 * 4))
+    # 32 over 12: 2 at both ends, 3 between them.
+    long = memory_use(case(pipeline_par=12.0, data_par=1.0, microbatch_size=1.0, batch_size=64.0))
+    assert long.activations / activation_bytes(case(**layout)).dense == close(max(2 * 12, 3 * 11))
 
 
 def test_fully_sharded_training_divides_everything() -> None:
