@@ -1,7 +1,28 @@
-"""The server: the pages, which `main.py` frames, and beside them the files to download."""
+"""The page frame and the navigation, and the server around them; every page is a script in `dashboard/pages`.
+
+Streamlit runs this file twice over: once as a server, to which files to download are added, and then as a script for
+every visitor. Only the script imports the pages' modules, whose caches need a server that runs.
+"""
+
+from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard.downloads import routes
+ROOT = Path(__file__).parent
 
-app = st.App("main.py", routes=routes())
+if get_script_run_ctx(suppress_warning=True) is None:
+    from dashboard.downloads import routes
+
+    app = st.App(__file__, routes=routes())
+else:
+    from dashboard import frame, login, state
+
+    st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
+    login.require()
+    page = st.navigation(frame.pages(), position="top")
+    state.begin(page.url_path)
+    above = frame.open_page(ROOT / "static", page)
+    page.run()
+    frame.close_page(above)
+    login.signed_in()

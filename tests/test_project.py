@@ -18,7 +18,7 @@ CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
 
 DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
 TOP_LEVEL = {
-    "pyproject.toml", "app.py", "main.py", "dashboard", "engine", "hardware", "models", "tests", "static", "README.md",
+    "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static", "README.md",
     "LICENSE",
 }  # fmt: skip
 
@@ -132,7 +132,7 @@ def imported(package: str) -> set[str]:
 
 def test_the_installed_packages_import_only_the_agreed_dependencies():
     """A package that only happens to be there, brought by another one, may be gone with its next version."""
-    ours = ("engine", "models", "hardware", "dashboard", "app.py", "main.py")
+    ours = ("engine", "models", "hardware", "dashboard", "app.py")
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
     allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
@@ -149,7 +149,7 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
 )
 def test_imports_go_one_way(package, allowed):
     """Models and hardware know nothing of the engine, and the engine nothing of the dashboard."""
-    ours = {"engine", "models", "hardware", "dashboard", "tests", "app", "main"}
+    ours = {"engine", "models", "hardware", "dashboard", "tests", "app"}
     assert imported(package) & ours <= {package, *allowed}
 
 
@@ -159,7 +159,7 @@ def test_the_wheel_takes_what_serving_needs():
     for source, target in wheel["force-include"].items():
         assert (ROOT / source).exists(), source
         assert target.startswith("shardscape/")
-    assert {"app.py", "main.py", ".streamlit/config.toml", "static"} <= set(wheel["force-include"])
+    assert {"app.py", ".streamlit/config.toml", "static"} <= set(wheel["force-include"])
 
 
 def test_the_licence_is_apache_2():

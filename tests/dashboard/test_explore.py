@@ -49,7 +49,7 @@ def expected(*batches: int) -> Exploration:
 
 def opened(**parameters: str) -> AppTest:
     """The application at a link, run until its exploration is there."""
-    app = AppTest.from_file(str(ROOT / "main.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
     for name, value in parameters.items():
         app.query_params[name] = value
     return settled(app)
@@ -186,7 +186,7 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
         raise ExplorationCancelled
 
     monkeypatch.setattr("dashboard.runner.explore_scenario", endless)
-    app = AppTest.from_file(str(ROOT / "main.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
     for name, value in {**SMALL, "batch": "24"}.items():
         app.query_params[name] = value
     app.run()

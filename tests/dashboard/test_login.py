@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.server import runner
 from dashboard.text import literal
 
-APP = Path(__file__).parent.parent.parent / "main.py"
+APP = Path(__file__).parent.parent.parent / "app.py"
 
 
 @pytest.fixture
