@@ -35,7 +35,7 @@ from engine.store import Record, Store, Writer
 __all__ = ["Refused", "Worker", "serve"]
 
 ROWS_PER_FILE: Final = 262_144
-"""Rows that come over at a time, 16 MB: each time, the receiving thread has to wait for its turn."""
+"""Rows that come over at a time, some 50 MB: each time, the receiving thread has to wait for its turn."""
 FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
 
@@ -200,6 +200,7 @@ class _Relay(Store):
         self._folder = folder
         self._pending: list[pa.Table] = []
         self._files = 0
+        self._server = os.getppid()
         self.record = None
 
     def find(self, key: str) -> Record | None:
@@ -241,7 +242,11 @@ class _Relay(Store):
 
     def stopped(self) -> bool:
         """Whether to stop: asked to, or nobody is there any more to tell."""
-        return (self._folder / _STOP).exists() or not self._folder.exists()
+        return (self._folder / _STOP).exists() or not self._folder.exists() or self.alone()
+
+    def alone(self) -> bool:
+        """Whether the server has been killed; it has cleaned up nothing then."""
+        return os.getppid() != self._server
 
 
 class _Told(Exception):  # noqa: N818 - not an error
@@ -275,8 +280,11 @@ def serve() -> None:
             except _Told:
                 continue
             except ExplorationCancelled as problem:
+                if relay.alone():
+                    shutil.rmtree(folder, ignore_errors=True)
+                    return
                 send("cancelled", str(problem))
-            except BrokenPipeError:  # the server was killed, and cleans up nothing
+            except BrokenPipeError:  # the server was killed
                 shutil.rmtree(folder, ignore_errors=True)
                 return
             except ValueError as problem:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -147,6 +150,38 @@ def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
     assert process.poll() is not None
     assert job.state == "cancelled"
     made.close()
+
+
+_KILLED = """
+import os, sys, threading
+from pathlib import Path
+from dashboard import worker
+from engine import Scenario
+from engine.store import Store, Writer
+Writer.append = lambda self, rows: (print(made._process.pid, flush=True), threading.Event().wait())
+made = worker.Worker()
+scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=4096, max_batch_size=3072, datatype="float16")
+made.explore(scenario, Store(sys.argv[1]), lambda progress: None, lambda: False)
+"""
+
+
+def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    server = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path / "results.duckdb")], stdout=subprocess.PIPE, cwd=root,
+        env={**os.environ, "TMPDIR": str(tmp_path)}, text=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    other = int(server.stdout.readline())
+    server.kill()
+    server.communicate()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (Path(f"/proc/{other}").exists() or list(tmp_path.glob("shardscape-*"))):
+        time.sleep(0.05)
+    assert not list(tmp_path.glob("shardscape-*"))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(other, 0)
+        assert "Z" in Path(f"/proc/{other}/stat").read_text().split()[2]
 
 
 def test_without_room_in_the_store_the_result_is_kept_in_memory(
