@@ -84,10 +84,11 @@ def named(name: str) -> engine.Scenario:
     if name == "widened":
         limits = {
             "context_par": {"max": 4}, "attention_kernel": ["unfused", "flash2", "native"],
-            "launch": ["eager", "fused", "compiled", "graphs"], "gradient_datatype": ["float32", "bfloat16"],
+            "launch": ["fused", "compiled", "graphs"], "gradient_datatype": ["float32", "bfloat16"],
+            "optimizer_datatype": ["float32", "bfloat16"],
             "expert_overlap": [False, True], "pipeline_overlap": [False, True], "expert_par": [2], "data_par": [1, 2],
             "expert_tensor_par": 1, "activation_recompute": ["attn_only"], "tensor_par_overlap": ["none"],
-            "selective_recompute": ["attention", "modules", "half"], "weight_offload": False, "tensor_par": 2,
+            "selective_recompute": ["attention", "half"], "weight_offload": False, "tensor_par": 2,
             "activations_offload": False, "optimizer_offload": [False, True], "tensor_par_comm_type": ["rs_ag"],
         }  # fmt: skip
         return scenario(model_of(EXPERTS, 2048), system_of("h200_141g_sxm", first=2.7, second=1.0), limits)

@@ -60,6 +60,7 @@ def in_words(table: pd.DataFrame) -> dict[str, Any]:
         "unfused_elementwise": (table["launch"] == "eager").to_numpy(),
         "gradient_bytes": gradients,
         "shard_gradient_bytes": gradients,
+        "moment_bytes": np.where(table["optimizer_datatype"] == "float32", 4.0, 2.0),
     }
 
 
@@ -226,7 +227,8 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
     shown = exchange - hidden
     owned = parameters_held / (replicas if e["zero_stage"] >= 1 else 1)
     launch = P.launch * {"compiled": P.compiled_launch, "graphs": P.graphs_launch}.get(e["launch"], 1.0)
-    update = (38 * owned + 6 * parameters_held) / Machine.memory + 50 * launch
+    each = 38 if e["optimizer_datatype"] == "float32" else 30  # two moments in and out
+    update = (each * owned + 6 * parameters_held) / Machine.memory + 50 * launch
     tied = 0.0
     if shape["tied"] and stages > 1:
         size = (4 if e["gradient_datatype"] == "float32" else 2) * words
@@ -253,7 +255,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("llama-3-8B", {"data_par_overlap": True, "tensor_par_overlap": "ring", "pipeline_overlap": True}),
     ("llama-3-8B", {"context_par": 2, "data_par": 2, "activation_recompute": "full", "launch": "graphs"}),
     ("llama-3-8B", {**ALONE, "data_par_overlap": True}),
-    ("llama-3-8B", {**ALONE, **UNSHARDED, "gradient_datatype": "bfloat16"}),
+    ("llama-3-8B", {**ALONE, **UNSHARDED, "gradient_datatype": "bfloat16", "optimizer_datatype": "bfloat16"}),
     ("llama-3-8B", {"num_procs": 1, "tensor_par": 1, "pipeline_par": 1, "data_par": 1, **UNSHARDED}),
     ("llama-3-8B", {"pipeline_par": 17, "num_procs": 34, "tensor_par": 1, "data_par": 2, "tensor_par_comm_type": "ar"}),
     ("llama-3-8B", {"pipeline_par": 10, "num_procs": 80, "tensor_par": 4, "data_par": 2}),

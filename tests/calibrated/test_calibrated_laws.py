@@ -123,6 +123,7 @@ def test_more_memory_keeps_what_fitted_and_its_figures(name: str) -> None:
     [
         ("data_par_overlap", False, True), ("tensor_par_overlap", "none", "ring"), ("expert_overlap", False, True),
         ("pipeline_overlap", False, True), ("gradient_datatype", "float32", "bfloat16"),
+        ("optimizer_datatype", "float32", "bfloat16"),
         ("launch", "fused", "graphs"), ("launch", "fused", "compiled"), ("attention_kernel", "flash2", "native"),
         ("activation_recompute", "full", "none"),
     ],
