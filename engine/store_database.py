@@ -60,6 +60,11 @@ CREATE TABLE reduction (
 """The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
+MEMORY: Final = "1GiB"
+"""What DuckDB may keep in memory: left alone it takes most of the machine over time, for tables that it could read
+again. Larger sorts spill to disk beside the file. Measured on 1.25 M rows: queries take the same, a sorted export a
+seventh longer, a whole-table read 0.53 instead of 0.37 s."""
+
 _DUCKDB_MAGIC: Final = b"DUCK"
 _MAGIC_OFFSET: Final = 8  # behind the checksum of the first header
 _open_databases: dict[Path, "Database"] = {}
@@ -206,6 +211,7 @@ class Database:
             shards = str(self.folder).replace("'", "''")
             locked = connection.execute("SELECT current_setting('lock_configuration')").fetchall()[0][0]
             if not locked:  # else this process has the file open already, through modules loaded before
+                connection.execute(f"SET memory_limit = '{MEMORY}'")
                 connection.execute(f"SET allowed_directories = ['{shards}/']")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")

@@ -20,7 +20,8 @@ import models
 from engine.block import block_times
 from engine.bounds import Candidates, candidates
 from engine.calibrated.bounds import calibrated_candidates
-from engine.calibrated.plan import lay_out_calibrated, plan_calibrated
+from engine.calibrated.layout import lay_out_calibrated
+from engine.calibrated.plan import plan_calibrated
 from engine.calibrated.space import CalibratedSpace
 from engine.calibrated.systems import generation_of
 from engine.cost_models import AnyCandidates, AnyPlan, evaluate_rows
