@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrated.build import model_shapes
-from engine.calibrated.fields import DATATYPES, FULLY_SHARDED
+from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
 from engine.calibrated.parameters import parameters, parameters_of
 from engine.columns import ALL_FIELDS, by_name
 from engine.limits import LimitError, permits
@@ -142,8 +142,22 @@ class CalibratedSpace(Space):
                 allowed = permits(self.limits, name)
                 values.append(tuple(stage for stage in default[name] if allowed(stage)))
             else:
-                values.append(self._values(name, default[name]))
+                values.append(self._telling(name, self._values(name, default[name])))
         return _modes(tuple(values), offload, kind, experts)
+
+    def _telling(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Of the values that a limit allows, those that the model can have and the cost model can tell apart."""
+        if name == "training":
+            return tuple(value for value in values if value)
+        if name == "tensor_par_overlap" and "ring" in values:
+            return tuple(value for value in values if value != "pipe")
+        if name == "attention_type":
+            single = int(model_shapes(self.model).key_value_heads) == 1
+            return tuple(value for value in values if value == "multihead" or single)[:1]
+        if name in NOT_READ:
+            plain = name == "fused_activation"
+            return (plain,) if plain in values else values
+        return values
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
         """One assignment, where ranks are placed innermost first; the tiers are those that limits leave, or the
@@ -255,11 +269,12 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
     """All combinations of the values of `FIELDS_OF_A_MODE` that are valid and differ, for cells of a kind."""
     tensor, pipeline, replicas = bool(kind & TENSOR), bool(kind & PIPELINE), bool(kind & REPLICAS)
     columns: dict[str, npt.NDArray[Any]] = {}
-    places = np.indices([len(each) for each in values]).reshape(len(values), -1)
+    # In single bytes: where limits widen every field, millions of combinations are looked through.
+    places = np.indices([len(each) for each in values], np.int8).reshape(len(values), -1)
     for name, each, place in zip(FIELDS_OF_A_MODE, values, places, strict=True):
         column = by_name(name)
         numbers = [column.choices.index(value) for value in each] if column.choices else each
-        columns[name] = np.array(numbers, bool if column.dtype == "bool" else np.int64)[place]
+        columns[name] = np.array(numbers, bool if column.dtype == "bool" else np.int8)[place]
 
     def word(name: str, choice: str) -> npt.NDArray[np.bool_]:
         return np.asarray(columns[name] == by_name(name).choices.index(choice))
@@ -277,6 +292,10 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
         & (replicas | ~columns["data_par_overlap"])
         & ((stage < FULLY_SHARDED) | columns["data_par_overlap"])
         & (tensor | word("tensor_par_overlap", "none"))
+        & (
+            ~columns["seq_par_ag_redo"]
+            | (~word("activation_recompute", "full") & word("tensor_par_comm_type", "rs_ag"))
+        )
         # Without a group the kinds of communication are one, and without a pipeline so are two of them.
         & (tensor | (comm == first_comm))
         & (np.bool_(pipeline or not tensor or not plain_too) | ~split)
@@ -287,6 +306,7 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
     )
     for name in ("weight_offload", "activations_offload", "optimizer_offload"):
         valid &= np.isin(columns[name], offload)
-    columns = {name: array[valid] for name, array in columns.items()}
+    kept = {name: array[valid] for name, array in columns.items()}
+    columns = {name: array if array.dtype == bool else array.astype(np.int64) for name, array in kept.items()}
     columns["fully_sharded"] = columns["zero_stage"] == FULLY_SHARDED
     return Modes(columns)

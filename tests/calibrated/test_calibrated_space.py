@@ -246,6 +246,42 @@ def test_the_space_is_what_it_says_it_covers() -> None:
     assert Counter(map(tuple, one.to_numpy().tolist())) == Counter(map(tuple, other.to_numpy().tolist()))
 
 
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({"training": [False]}, 0.0), ({"training": [True, False]}, 1.0), ({"fused_activation": [True, False]}, 1.0),
+        ({"fused_activation": [False]}, 1.0), ({"seq_par_ag_redo": [True, False]}, 1.0),
+        ({"attention_type": ["multihead", "multiquery"]}, 1.0), ({"attention_type": ["multiquery"]}, 0.0),
+        ({"tensor_par_overlap": ["none", "ring", "pipe"]}, 1.0), ({"tensor_par_overlap": ["none", "pipe"]}, 1.0),
+        ({"expert_overlap": [True, False]}, 1.0), ({"seq_par_ag_redo": [True], "tensor_par": [1]}, None),
+    ],
+)  # fmt: skip
+def test_limits_widen_nothing_that_cannot_be_or_cannot_be_told_apart(
+    limits: dict[str, Any], left: float | None
+) -> None:
+    chosen = named("dense")
+    space = scenario(chosen.model, chosen.system, {**chosen.limits, **limits}).space
+    if left is not None:
+        assert space.total == left * chosen.space.total
+    else:  # gathers are repeated under sequence parallelism only, which one rank may have by name
+        assert space.total > 0
+    table = scenario(chosen.model, chosen.system).evaluate(space.table(np.arange(space.total)))
+    assert set(table["status"]) <= {"ok", "infeasible"}
+    found = best_of(scenario(chosen.model, chosen.system, {**chosen.limits, **limits}))
+    if left == 1.0:
+        assert found["sample_rate"] == best_of(chosen)["sample_rate"]
+
+
+def test_one_head_of_keys_and_values_is_multiquery() -> None:
+    model, machine = model_of({**LLAMA, "kv_heads": 1}), system_of("h100_80g_sxm", first=80, second=0)
+    spaces = [
+        scenario(model, machine, limits).space
+        for limits in ({}, {"attention_type": "multiquery"}, {"attention_type": ["multihead", "multiquery"]})
+    ]
+    assert spaces[0].total == spaces[1].total == spaces[2].total > 0
+    assert set(engine.evaluate(model, machine, spaces[1].table(np.arange(500)))["status"]) == {"ok"}
+
+
 def test_heads_of_keys_and_values_bound_tensor_parallelism() -> None:
     """6 heads of keys and values under 12 of queries: 2, 3 and 6 divide them, 12 is a multiple, 4 is neither."""
     model = model_of({**LLAMA, "hidden": 1536, "heads": 12, "kv_heads": 6, "ffn": 3072})
