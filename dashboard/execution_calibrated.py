@@ -64,10 +64,11 @@ def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
 
 
 def parts_table(scenario: Scenario, row: dict[str, Any]) -> pd.DataFrame:
-    """The parts of a step that take any time, largest first: `part`, `seconds`, `share`, `what`, `formula`."""
+    """The parts of a step that take any time, largest first: `part`, `seconds`, `share`, `what`, and the module of
+    `engine.calibrated` that has the `formula`."""
     times = _step(scenario, scenario.key, row)
     rows = [
-        (name, times[key], times[key] / times["step"], what, f"engine.calibrated.{module}")
+        (name, times[key], times[key] / times["step"], what, module)
         for key, (name, what, module) in _PARTS.items()
         if times[key] > 1e-9
     ]
@@ -89,13 +90,16 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                 "time": [format_value("total_time", seconds) for seconds in found["seconds"]],
                 "share": found["share"] * 100,
                 "What it is": found["what"],
-                "Formula in": found["formula"],
+                "module": found["formula"],
             }
         )
         st.dataframe(
             shown, hide_index=True, height="content", row_height=28, key="execution_parts_of_step",
             alt=f"The {len(shown)} parts of the step with their times and shares",
             column_config={
+                "module": st.column_config.TextColumn(
+                    help="Module of engine.calibrated that has the formula and its source."
+                ),
                 "share": st.column_config.ProgressColumn(
                     format="%.1f %%", min_value=0, max_value=max(1.0, float(shown["share"].max())), width=98
                 )
@@ -111,8 +115,8 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         table = pd.DataFrame(
             {
                 "Rate": [rate.name for rate in rates],
-                "peak": [f"{plain(rate.peak)} {rate.unit}" for rate in rates],
-                "sustained": [f"{plain(float(f'{rate.sustained:.3g}'))} {rate.unit}" for rate in rates],
+                "peak": [_rate(rate.peak, rate.unit) for rate in rates],
+                "sustained": [_rate(rate.sustained, rate.unit) for rate in rates],
                 "share": [percent(rate.share, 0) for rate in rates],
                 "label": [rate.provenance for rate in rates],
             }
@@ -120,6 +124,13 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         st.dataframe(table, hide_index=True, height="content", row_height=28, key="execution_rates",
                      alt="Peak and sustained rates of one GPU, and what they rest on")  # fmt: skip
         st.caption("Of long operations; short ones lose waves, depth and launches. Library shows the source of each.")
+
+
+def _rate(value: float, unit: str) -> str:
+    """A rate with its unit: "676 TFLOP/s", "2.75 TB/s"."""
+    if unit == "FLOP/s":
+        return f"{format_value('useful_flops', value)}/s"
+    return format_value("offload_mem_bw_req", value) if unit == "bytes/s" else f"{plain(value)} {unit}"
 
 
 def networks(row: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import execution_calibrated, state, training_run
+from dashboard import accuracy, execution_calibrated, state, training_run
 from dashboard.charts import markup
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.template import in_sentence
@@ -25,7 +25,7 @@ from dashboard.memory_view import capacities, offload_sentence
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.subject import Subject, evaluated, refusal, subject
 from dashboard.wording import choices, differences, title
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import by_name, fields_of
 from engine.store import Condition
 
@@ -62,12 +62,12 @@ def render(exploration: Exploration, mode: str) -> None:
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no figures.")
         return
-    st.html(markup.figure_strip(_tiles(exploration, row, other)))
+    st.html(markup.figure_strip(accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)))
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))
         show(waterfall(row, mode, other=other), "execution_time")
-        st.markdown(_insight(row, other))
+        st.markdown(_insight(row, other) + _tied(exploration.scenario, row, other))
         if other:
             _differences(row, other)
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -99,6 +99,9 @@ def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
     """Title, comparison and export; returns the execution to compare with."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
+        if chosen.runs:
+            others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
+            accuracy.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
         other = _other(exploration, chosen)
         _json(exploration, chosen)
     return other
@@ -265,6 +268,13 @@ def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
     word = "longer" if change > 0 else "less time"
     share = percent(abs(change) / float(other["total_time"]))
     return f"**A takes {share} {word} than B**, {format_value('total_time', abs(change))} per step: it {account}."
+
+
+def _tied(scenario: Scenario, row: dict[str, Any], other: dict[str, Any] | None) -> str:
+    """A sentence where the difference of two executions is smaller than the error of either."""
+    if other is None or not accuracy.is_tied(scenario, row, other):
+        return ""
+    return " That is within the error of predictions: **tied**."
 
 
 def _differences(row: dict[str, Any], other: dict[str, Any]) -> None:

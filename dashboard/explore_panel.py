@@ -9,8 +9,8 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
+from dashboard import accuracy, frame, state
 from dashboard import explore_data as data
-from dashboard import frame, state
 from dashboard.altered import altered
 from dashboard.charts.histogram import histogram
 from dashboard.charts.markup import chips, facts, head, legend, memory_bar, time_bar
@@ -95,6 +95,10 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
         ("of best", _share(value, group.best, metric.column.better == "lower")),
     ]
     st.html(facts(pairs))
+    others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
+    accuracy.popover(scenario, execution, "explore_accuracy", others=others)
+    if others:
+        st.caption(f"{count(others)} other executions here lie within the error.")
     first, second = tier_pieces(execution)
     capacity = scenario.system.mem1.capacity_gib * 2**30
     bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import state
+from dashboard import accuracy, state
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.markup import Tile, figure_strip, head, map_legend
 from dashboard.charts.pair_map import pair_map
@@ -70,7 +70,9 @@ def headline(
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     capacity = scenario.system.mem1.capacity_gib * 2**30
     memory = float(best["proc_mem_tier1_cap_req"])
-    near, cells = near_best(exploration, exploration.key, rate, where=where)
+    exact = scenario.cost_model == "calculon"
+    share = 0.95 if exact else accuracy.within(scenario, best)
+    near, cells = near_best(exploration, exploration.key, rate, share, where)
     if not where:
         fitting = int((exploration.by_cell()["feasible"] > 0).sum())
     total_efficiency = by_name("total_efficiency")
@@ -102,11 +104,12 @@ def headline(
         Tile("Feasible", count(exploration.feasible),
              f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
              formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best", f"{count(near)} executions",
+        Tile("Within 5 % of best" if exact else "Within the error", f"{count(near)} executions",
              f"in {cells:,} of {fitting:,} cells {'left' if where else 'that fit'}",
-             formula="Feasible executions with at least 95 % of the best throughput."),
+             formula=f"Feasible executions with at least {percent(share, 0)} of the best throughput."
+                     f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
     ]  # fmt: skip
-    st.html(figure_strip(tiles))
+    st.html(figure_strip(accuracy.marked(tiles, scenario, best)))
 
 
 def _thousands(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
+from dashboard import accuracy, state
 from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
@@ -105,7 +105,7 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
         markup.Tile("Least HBM for any", gibibytes(least["need"]),
                     f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}"),
     ]  # fmt: skip
-    st.html(markup.figure_strip(tiles))
+    st.html(markup.figure_strip(accuracy.marked(tiles, exploration.scenario, row)))
 
 
 def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
@@ -148,7 +148,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
     most = max(2, math.ceil(max(2 * capacity, min(largest, 8 * capacity))))
     wanted = whole_number(
-        f"HBM capacity [GiB] · this system has {capacity:,g}", 1, most, "memory_hbm",
+        f"HBM capacity [GiB] · this system has {capacity:,.4g}", 1, most, "memory_hbm",
         default=max(1, min(most, round(capacity / 2))), format="%d GiB",
     )  # fmt: skip
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)

@@ -40,7 +40,7 @@ def show() -> DeltaGenerator:
         with _slot(f"{scenario.num_procs:,}", by_name("num_procs").description):
             _number("procs", "GPUs", PROCESSORS, scenario.num_procs)
         _word("×")
-        with _slot(system_name(system), "System: which GPUs, and how they are connected."):
+        with _slot(system_name(system).partition(", ")[0], "System: which GPUs, and how they are connected."):
             _choose("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
             st.caption(_system_line(system))
         _word("in")

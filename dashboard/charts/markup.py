@@ -30,23 +30,43 @@ class Tile(NamedTuple):
     tone: str = ""
     """"better", "worse" or empty: colours the context line of a comparison."""
     formula: str = ""
+    origin: str = ""
+    """How well founded the figure is: "exact", "calibrated", "modelled" or "measured"; empty for plain counts."""
+    error: str = ""
+    """How far it may be off, as a line of its own."""
 
 
 def figure_strip(tiles: Sequence[Tile]) -> str:
     """Return one row of headline figures, the answer of the page first."""
     items = []
+    telling = any(tile.error for tile in tiles)
     for tile in tiles:
         number, _, unit = tile.value.partition(" ")
         title = f' title="{escape(tile.formula)}"' if tile.formula else ""
-        spoken = escape(", ".join(part for part in (f"{tile.label} {tile.value}", tile.context) if part))
+        spoken = escape(", ".join(part for part in _told(tile) if part))
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
         items.append(
             f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
-            f'<div class="ss-tile-label">{escape(tile.label)}</div>'
+            f'<div class="ss-tile-label">{escape(tile.label)}{_origin(tile.origin)}</div>'
             f'<div class="ss-tile-value">{escape(number)}{_small(unit)}</div>'
-            f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div></div>'
+            f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div>'
+            f'{_error(tile.error) if telling else ""}</div>'
         )
-    return f'<div class="ss-strip" role="list">{"".join(items)}</div>'
+    tall = " ss-strip-tall" if telling else ""
+    return f'<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
+
+
+def _told(tile: Tile) -> tuple[str, ...]:
+    """Return everything that a tile says, for those who hear it."""
+    return f"{tile.label} {tile.value}", tile.origin, tile.context, tile.error
+
+
+def _origin(origin: str) -> str:
+    return f'<span class="ss-origin">{escape(origin)}</span>' if origin else ""
+
+
+def _error(error: str) -> str:
+    return f'<div class="ss-tile-error">{escape(error) or "&nbsp;"}</div>'
 
 
 def _small(unit: str) -> str:

@@ -1,0 +1,151 @@
+"""How well founded a figure is, and how far it may be off: labels, intervals, and which executions that leaves tied.
+
+A figure is "exact" where it is Calculon's, "calibrated" where kernel rates of the GPU's generation were fitted to
+measured runs, and "modelled" where nothing was measured on that generation, or where bytes are counted rather than
+fitted. Intervals come from runs that had no part in the fit (`engine.validation.uncertainty`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import streamlit as st
+
+from dashboard.charts.markup import Tile
+from dashboard.explore_data import Where, near_best
+from dashboard.format import count, signed_percent
+from dashboard.text import literal
+from engine import Exploration, Scenario
+from engine.calibrated import calibrated, model_shapes
+from engine.calibrated.fields import FULLY_SHARDED
+from engine.calibrated.systems import generation_of
+from engine.validation.uncertainty import Interval, interval
+
+__all__ = [
+    "SHARE", "ErrorOf", "error_of", "is_tied", "label_of", "marked", "popover", "span", "ties", "within",
+]  # fmt: skip
+
+SHARE: Final = 0.9
+"""Share of comparable runs inside an interval."""
+_TIMES: Final = ("Step time", "1 T tokens take")
+_RATES: Final = ("Best throughput", "Throughput", "MFU")
+_MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
+_EXPLAINED: Final = {
+    "calibrated": "Rates of this GPU's generation were fitted to measured training runs.",
+    "modelled": "Nothing was measured on this GPU's generation: its datasheet with the efficiencies of others.",
+    "exact": "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
+    "page Validation.",
+}
+
+
+class ErrorOf(NamedTuple):
+    """How far the time of an execution may be off: factors on it, for most and for half of comparable runs."""
+
+    most: Interval
+    half: Interval
+
+    @property
+    def width(self) -> float:
+        """Half the width of the interval, as a share of the time."""
+        return (self.most.high - self.most.low) / 2.0
+
+
+def label_of(scenario: Scenario) -> str:
+    """The label of a scenario's times: "calibrated", "modelled" or "exact"."""
+    if scenario.cost_model == "calculon":
+        return "exact"
+    return "calibrated" if calibrated(scenario.system) else "modelled"
+
+
+def error_of(scenario: Scenario, execution: Mapping[Any, Any]) -> ErrorOf | None:
+    """How far the time of an execution may be off; None for the exact cost model, which predicts no measurement."""
+    if scenario.cost_model == "calculon":
+        return None
+    kind: dict[str, Any] = {
+        "generation": generation_of(scenario.system),
+        "experts": bool(model_shapes(scenario.model).experts > 0),
+        "fully_sharded": int(execution.get("zero_stage", 0)) == FULLY_SHARDED,
+    }
+    return ErrorOf(interval(**kind, share=SHARE), interval(**kind, share=0.5))
+
+
+def span(low: float, high: float) -> str:
+    """An interval in few words: "−6.1 to +9.0 %"."""
+    first, second = (signed_percent(factor - 1.0) for factor in (low, high))
+    return f"{first.removesuffix(' %')} to {second}"
+
+
+def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, Any]) -> list[Tile]:
+    """Headline figures with their labels, and with intervals where they follow from the time of a step."""
+    label, error = label_of(scenario), error_of(scenario, execution)
+    counted = "exact" if error is None else "modelled"
+    found = []
+    for tile in tiles:
+        if tile.label in (*_TIMES, *_RATES):
+            told = ""
+            if error is not None:
+                low, high = error.most[:2]
+                told = span(low, high) if tile.label in _TIMES else span(1.0 / high, 1.0 / low)
+            tile = tile._replace(origin=label, error=told and f"{told} ({100 * SHARE:.0f} %)")
+        elif tile.label in _MEMORY:
+            tile = tile._replace(origin=counted)
+        found.append(tile)
+    return found
+
+
+def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:
+    """Share of a throughput above which others cannot be told from it; 1 for the exact cost model."""
+    error = error_of(scenario, execution)
+    return 1.0 if error is None else 1.0 / (1.0 + error.width)
+
+
+def ties(exploration: Exploration, best: Mapping[str, Any], where: Where = ()) -> int:
+    """How many other executions lie within the error of the best one's throughput."""
+    share = within(exploration.scenario, best)
+    if share >= 1.0:
+        return 0
+    return near_best(exploration, exploration.key, float(best["sample_rate"]), share, where)[0] - 1
+
+
+def is_tied(scenario: Scenario, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    """Whether the throughputs of two executions differ by less than the error."""
+    rates = sorted(float(each["sample_rate"]) for each in (one, other))
+    return rates[0] >= rates[1] * within(scenario, one) and rates[0] != rates[1]
+
+
+def popover(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None) -> None:
+    """Draw the words that open an account of labels and intervals. others: executions within the error."""
+    label, error = label_of(scenario), error_of(scenario, execution)
+    told = label if error is None else f"{label}, {span(error.most.low, error.most.high)}"
+    with st.popover(told, icon=":material/straighten:", type="tertiary", key=key, help="How sure these figures are"):
+        st.markdown(f"**{label.capitalize()}.** {_EXPLAINED[label]}")
+        if error is None:
+            return
+        st.markdown(
+            f"Of **{error.most.rows:,} measured runs** that had no part in the fit ({_rows(error.most)}), "
+            f"{100 * SHARE:.0f} % took {span(error.most.low, error.most.high)} of the predicted time, half of them "
+            f"{span(error.half.low, error.half.high)}. Throughput, tokens per second and MFU follow from the time."
+        )
+        if scenario.calibration is not None:
+            st.markdown(
+                f"These runs were predicted with the library's values; the scenario uses "
+                f"**{literal(scenario.calibration.name)}**."
+            )
+        st.markdown("Memory is **modelled**: tensors are counted, not fitted. Validation lists its errors by source.")
+        if others is not None:
+            st.markdown(
+                f"**{count(others)} other executions lie within the error**: their throughput differs by less than "
+                f"{100 * error.width:.1f} %, half the width of the interval. Runs on one system err alike, so their "
+                "order is better known than their times."
+            )
+
+
+def _rows(found: Interval) -> str:
+    """Which runs an interval rests on, in words."""
+    words = {
+        "experts False": "dense", "experts True": "with experts",
+        "fully_sharded False": "weights not gathered block by block",
+        "fully_sharded True": "weights gathered block by block",
+    }  # fmt: skip
+    return ", ".join(words.get(part, part) for part in found.described.split(", "))

@@ -1,0 +1,90 @@
+"""Labels and intervals say what the measured runs say, and ties follow from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dashboard import accuracy
+from dashboard.charts.markup import Tile, figure_strip
+from engine import Scenario
+from engine.validation.uncertainty import residuals
+from tests.dashboard.pages import exploration, run
+from tests.dashboard.test_calibrated_pages import dense, experts, rows, words
+
+
+def made(system: str, **more: Any) -> Scenario:
+    return Scenario.of("llama-3.1-70B", system, num_procs=16, max_batch_size=32, **{"datatype": "bfloat16", **more})
+
+
+def test_labels_say_what_was_measured() -> None:
+    assert accuracy.label_of(made("h100_80g_sxm")) == "calibrated"
+    assert accuracy.label_of(made("mi300x_192g")) == "modelled"
+    assert accuracy.label_of(made("h100_80g_sxm", cost_model="calculon")) == "exact"
+
+
+def test_an_interval_is_the_spread_of_comparable_runs() -> None:
+    table = residuals()
+    own = (table["generation"] == "hopper") & ~table["experts"].astype(bool) & ~table["fully_sharded"].astype(bool)
+    row = next(row for row in rows(dense()) if row["zero_stage"] < 3)
+    error = accuracy.error_of(dense().scenario, row)
+    assert error is not None
+    inside = table.loc[own, "ratio"].between(error.most.low, error.most.high).mean()
+    assert inside == pytest.approx(accuracy.SHARE, abs=2 / own.sum())
+    assert error.most.low < error.half.low < error.half.high < error.most.high
+    assert accuracy.error_of(exploration().scenario, row) is None
+
+
+def test_rates_err_the_other_way_round() -> None:
+    row = rows(dense(), 1)[0]
+    error = accuracy.error_of(dense().scenario, row)
+    assert error is not None
+    tiles = [Tile("Step time", "1 s"), Tile("Throughput", "1 samples/s"), Tile("HBM", "1 GiB"), Tile("Bubble", "1 %")]
+    time, rate, memory, bubble = accuracy.marked(tiles, dense().scenario, row)
+    assert time.error.startswith(accuracy.span(error.most.low, error.most.high))
+    assert rate.error.startswith(accuracy.span(1 / error.most.high, 1 / error.most.low))
+    assert (time.origin, memory.origin, bubble.origin) == ("calibrated", "modelled", "")
+    assert memory.error == bubble.error == ""
+    assert "calibrated" in figure_strip([time])
+    plain = accuracy.marked(tiles, exploration().scenario, row)
+    assert [tile.origin for tile in plain] == ["exact", "exact", "exact", ""]
+    assert not any(tile.error for tile in plain)
+    assert "ss-tile-error" not in figure_strip(plain)
+
+
+def test_span_reads_as_an_interval() -> None:
+    assert accuracy.span(0.93, 1.08) == "−7.0 to +8.0 %"
+
+
+def test_ties_are_the_executions_within_half_the_interval() -> None:
+    found = dense()
+    best = found.best
+    assert best is not None
+    error = accuracy.error_of(found.scenario, best)
+    assert error is not None
+    times = found.rows.table(["total_time", "batch_size"])
+    rates = times["batch_size"].to_numpy() / times["total_time"].to_numpy()
+    near = int(np.sum(rates * (1 + error.width) >= rates.max()))
+    assert accuracy.ties(found, best) == near - 1 > 0
+    same = exploration()
+    assert same.best is not None
+    assert accuracy.ties(same, same.best) == 0
+    slower = {**best, "sample_rate": best["sample_rate"] / (1 + error.width * 0.9)}
+    slowest = {**best, "sample_rate": best["sample_rate"] / (1 + error.width * 1.1)}
+    assert accuracy.is_tied(found.scenario, best, slower)
+    assert accuracy.is_tied(found.scenario, slower, best)
+    assert not accuracy.is_tied(found.scenario, best, slowest)
+    assert not accuracy.is_tied(same.scenario, best, slower)
+
+
+def test_pages_show_labels_and_ties() -> None:
+    best = experts().best
+    assert best is not None
+    text = words(run("execution", experts()))
+    assert "measured runs" in text
+    assert "other executions lie within the error" in text
+    assert "generation hopper" in text
+    assert "other executions here lie within the error" in words(run("explore", dense()))
+    assert "to the last digit" in words(run("execution", exploration()))
