@@ -142,7 +142,9 @@ class CalibratedSpace(Space):
                 allowed = permits(self.limits, name)
                 values.append(tuple(stage for stage in default[name] if allowed(stage)))
             else:
-                values.append(self._telling(name, self._values(name, default[name])))
+                chosen = self._telling(name, self._values(name, default[name]))
+                # Off before on, so that of equal executions the one that does without comes first.
+                values.append(tuple(sorted(chosen)) if by_name(name).dtype == "bool" else chosen)
         return _modes(tuple(values), offload, kind, experts)
 
     def _telling(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
