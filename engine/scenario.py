@@ -14,6 +14,7 @@ import pandas as pd
 import hardware
 import models
 from engine.calibrated import accelerator_of, library_calibration, model_shapes, parameters_of
+from engine.columns import stored_of
 from engine.cost_model_names import PHYSICS, CostModelError, chosen_cost_model
 from engine.cost_models import space_of
 from engine.derived.flops import token_flops
@@ -146,6 +147,8 @@ class Scenario:
             "matrix": {name: engine.tflops for name, engine in self.system.matrix.items()},
             "memory": [[tier.capacity_gib, tier.bandwidth_gb_per_s] for tier in memory],
             "networks": len(self.system.networks),
+            # Rows kept before a field was added cannot answer for it.
+            "columns": [column.name for column in stored_of(self.cost_model)],
             "calibration": parameters_of(self.used_calibration).model_dump(),
         }
 

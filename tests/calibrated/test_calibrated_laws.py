@@ -18,6 +18,7 @@ import models
 from engine import Scenario, best_of, explore_scenario
 from engine.calibrated import library_calibration
 from engine.columns import ALL_FIELDS
+from engine.cost_model_names import PHYSICS
 from hardware import Calibration, System
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
 
@@ -198,7 +199,7 @@ def test_documents_come_back_whole() -> None:
         assert again.to_document() == chosen.to_document()
         assert document["cost_model"] == "calibrated"
         assert ("calibration" in document) == (calibration is not None)
-        assert again.physics == f"calibrated/1, {'global' if calibration is None else 'changed'}"
+        assert again.physics == f"{PHYSICS['calibrated']}, {'global' if calibration is None else 'changed'}"
         assert best_of(again)["total_time"] == best_of(chosen)["total_time"]
 
 
@@ -262,6 +263,12 @@ def test_keys_depend_on_what_results_depend_on() -> None:
                            limits={"pipeline_par": [1, 2, 4]}, cost_model="calculon")]  # fmt: skip
     keys = [chosen.key, *(one.key for one in others)]
     assert len(set(keys)) == len(keys)
+
+
+def test_rows_stored_without_a_column_are_not_taken_for_those_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, before = named("dense"), named("dense").key
+    monkeypatch.setattr(engine.scenario, "stored_of", lambda name: engine.columns.stored_of(name)[:-1])
+    assert replace(chosen).key != before
 
 
 def test_a_calibration_changes_the_results_of_a_space() -> None:

@@ -18,6 +18,7 @@ from engine import best_of, explore_scenario, reasons
 from engine.calibrated.fields import NOT_READ
 from engine.calibrated.space import COVERED
 from engine.columns import ALL_FIELDS, by_name, headline_of
+from engine.cost_model_names import PHYSICS
 from engine.store import Store
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
 
