@@ -5,6 +5,7 @@ Modules that take long to load are imported by the command that needs them, so t
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -58,6 +59,10 @@ MODEL and SYSTEM are library names or paths of JSON files, in our format or Calc
 {EXIT_CODES}"""
 
 
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing to a file or device that takes no more fails with."""
+
+
 class Reporting(TyperGroup):
     """The group of all commands: whatever goes wrong in one becomes one sentence and an exit code."""
 
@@ -90,6 +95,8 @@ def _told(error: BaseException) -> tuple[str, ExitCode]:
         from engine.table_files import TableWriteError
 
         return text, ExitCode.STORE if isinstance(error, StoreError | TableWriteError) else ExitCode.INPUT
+    if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
+        return f"The output cannot be written: {os.strerror(error.errno).lower()}.", ExitCode.STORE
     if isinstance(error, MemoryError):
         return "There is not enough memory for this; limit some fields, or give a store.", ExitCode.FAULT
     shown = f"{type(error).__name__}: {text}".split("\n", 1)[0].rstrip(".")
