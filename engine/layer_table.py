@@ -28,7 +28,7 @@ class LayerError(ValueError):
 
 
 def layer_table(model: ModelLike, system: SystemLike, execution: Mapping[str, Any]) -> pd.DataFrame:
-    """The layers of one block in order, one row each.
+    """The layers of one block in order, one row each, as Calculon computes them.
 
     Args:
         model, system: by name, path or object.
@@ -42,16 +42,30 @@ def layer_table(model: ModelLike, system: SystemLike, execution: Mapping[str, An
         takes from the forward stage: the column does not add up to the block's (Q4).
 
     Raises:
-        LayerError: the execution is invalid or infeasible; the message is its reason.
+        LayerError: the execution is invalid or infeasible, and the message is its reason; or Calculon's block has
+            nothing of the kind.
         engine.ExecutionTableError, models.ModelFileError, hardware.SystemFileError: input.
     """
     model, system = model_of(model), system_of(system)
     table = pd.DataFrame([dict(execution)])
     outcome = evaluate(model, system, table).iloc[0]
+    if outcome["reason"] in reasons.CALIBRATED_ONLY:
+        # What only the calibrated cost model asks, such as training, does not matter here.
+        outcome = evaluate(model, system, table, cost_model="calculon").iloc[0]
     memory = ("memory_tier1", "memory_tier2")
     if outcome["status"] != "ok" and outcome["reason"] not in memory:
         raise LayerError(str(outcome["reason_text"]) or reasons.BY_CODE[outcome["reason"]].label)
     e, _, _ = parse(table)
+    if e.datatype[0] < 0:
+        known = ", ".join(DATATYPES)
+        raise LayerError(
+            f"Layers are those of Calculon's block, which is computed in {known}, not {outcome['datatype']}."
+        )
+    context = int(outcome.get("context_par", 1))
+    if context > 1:
+        raise LayerError(
+            f"Layers are those of Calculon's block, which has no context parallelism; this one has {context}."
+        )
     datatype = list(DATATYPES)[int(e.datatype[0])]
     rate, width = rates(system, datatype), DATATYPES[datatype]
     keys = BlockKeys(*(getattr(e, name) for name in BlockKeys.__dataclass_fields__))

@@ -77,3 +77,38 @@ def test_recommunication_of_tiled_products_is_shown_as_calculon_shows_it() -> No
         assert (
             table["baseblock_recomm_time_exposed"].tolist() == entry["layers"]["baseblock_recomm_time_exposed"].tolist()
         )
+
+
+RUNNING = {
+    "num_procs": 8, "tensor_par": 4, "pipeline_par": 1, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 0,
+    "data_par_net": 0, "batch_size": 8, "microbatch_size": 1, "datatype": "bfloat16", "fused_activation": True,
+    "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
+    "optimizer_sharding": False, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
+    "optimizer_offload": False, "training": True,
+}  # fmt: skip
+
+
+def test_layers_are_calculons_whichever_cost_model_a_system_is_for() -> None:
+    """A forward pass and 32 bits are nothing for the calibrated cost model, but they have layers."""
+    trained = engine.layer_table("llama-3-8B", "b200_180g_sxm", RUNNING)
+    served = engine.layer_table("llama-3-8B", "b200_180g_sxm", {**RUNNING, "training": False})
+    wide = engine.layer_table("llama-3-8B", "b200_180g_sxm", {**RUNNING, "datatype": "float32"})
+    assert trained["name"].tolist() == served["name"].tolist() == wide["name"].tolist()
+    assert served["fw_flops"].tolist() == trained["fw_flops"].tolist()
+    assert wide["weight"].tolist() == (2 * trained["weight"]).tolist()
+    assert wide["fw_processing_time"].sum() > trained["fw_processing_time"].sum()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"datatype": "float4"}, "computed in float8, float16, bfloat16, float32, not float4."),
+        ({"context_par": 2, "data_par": 1}, "has no context parallelism; this one has 2."),
+        ({"batch_size": 7}, "batch_size 7 is not a multiple of data_par 2."),
+        ({"training": False, "data_par": 3}, "but num_procs is 8; they must be equal."),
+    ],
+)
+def test_executions_without_such_layers_say_why(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(engine.LayerError, match=sentence):
+        engine.layer_table("llama-3-8B", "b200_180g_sxm", {**RUNNING, **changes})
