@@ -20,10 +20,12 @@ from engine import Exploration, Scenario
 from engine.calibrated import calibrated, model_shapes
 from engine.calibrated.fields import FULLY_SHARDED
 from engine.calibrated.systems import generation_of
+from engine.columns import by_name
 from engine.validation.uncertainty import Interval, interval
 
 __all__ = [
-    "SHARE", "ErrorOf", "error_of", "is_tied", "label_of", "marked", "popover", "span", "ties", "within",
+    "EXPLAINED", "SHARE", "ErrorOf", "error_of", "is_tied", "label_of", "marked", "origin_of", "popover", "span",
+    "ties", "within",
 ]  # fmt: skip
 
 SHARE: Final = 0.9
@@ -31,12 +33,13 @@ SHARE: Final = 0.9
 _TIMES: Final = ("Step time", "1 T tokens take")
 _RATES: Final = ("Best throughput", "Throughput", "MFU")
 _MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
-_EXPLAINED: Final = {
+EXPLAINED: Final = {
     "calibrated": "Rates of this GPU's generation were fitted to measured training runs.",
     "modelled": "Nothing was measured on this GPU's generation: its datasheet with the efficiencies of others.",
     "exact": "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
     "page Validation.",
 }
+"""What each label says."""
 
 
 class ErrorOf(NamedTuple):
@@ -56,6 +59,12 @@ def label_of(scenario: Scenario) -> str:
     if scenario.cost_model == "calculon":
         return "exact"
     return "calibrated" if calibrated(scenario.system) else "modelled"
+
+
+def origin_of(scenario: Scenario, statistic: str) -> str:
+    """The label of a statistic: memory is counted, so it is "modelled" wherever it is not exact."""
+    label = label_of(scenario)
+    return "modelled" if label == "calibrated" and by_name(statistic).unit == "bytes" else label
 
 
 def error_of(scenario: Scenario, execution: Mapping[Any, Any]) -> ErrorOf | None:
@@ -119,7 +128,7 @@ def popover(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, other
     label, error = label_of(scenario), error_of(scenario, execution)
     told = label if error is None else f"{label}, {span(error.most.low, error.most.high)}"
     with st.popover(told, icon=":material/straighten:", type="tertiary", key=key, help="How sure these figures are"):
-        st.markdown(f"**{label.capitalize()}.** {_EXPLAINED[label]}")
+        st.markdown(f"**{label.capitalize()}.** {EXPLAINED[label]}")
         if error is None:
             return
         st.markdown(

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
+from dashboard import accuracy, state
 from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
@@ -112,14 +112,21 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
             continue
         rate = float(best["sample_rate"])
         context, tone = title(best), ""
+        error = accuracy.error_of(side.scenario, best)
+        told = "" if error is None else accuracy.span(1.0 / error.most.high, 1.0 / error.most.low)
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
             context = f"{relative(rate, first['sample_rate'])} against A"
             tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
-        tiles.append(markup.Tile(f"{side.letter} · best throughput", format_value("sample_rate", rate), context, tone))
+            if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, best, first):
+                context, tone = f"{context}: tied", ""
+        founded = {"origin": accuracy.label_of(side.scenario), "error": told and f"{told} (90 %)"}
+        tiles.append(
+            markup.Tile(f"{side.letter} · best throughput", format_value("sample_rate", rate), context, tone, **founded)
+        )
         tiles.append(
             markup.Tile(f"{side.letter} · MFU", percent(utilisation(side.scenario, rate)),
-                        f"1 T tokens in {days(days_for(side.scenario, rate))}")
+                        f"1 T tokens in {days(days_for(side.scenario, rate))}", **founded)
         )  # fmt: skip
     return tiles
 

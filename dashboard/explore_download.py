@@ -11,7 +11,7 @@ from dashboard.controls import segments
 from dashboard.filters import Filter, conditions
 from dashboard.format import count
 from engine import Exploration
-from engine.columns import STORED
+from engine.columns import stored_of
 from engine.store import Condition
 
 __all__ = ["download"]
@@ -35,15 +35,15 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
                 words = [*words, f"TP {cell[0]} and PP {cell[1]}"]
                 name = f"tp{cell[0]}_pp{cell[1]}"
         rows = exploration.rows.count(where) if where else exploration.feasible
-        st.caption(f"{count(rows)} executions, {len(STORED)} columns; units, scenario and version are in the file.")
-        names_stored = [column.name for column in STORED]
+        stored = [column.name for column in stored_of(exploration.scenario.cost_model)]
+        st.caption(f"{count(rows)} executions, {len(stored)} columns; units, scenario and version are in it.")
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]
                 downloads.button(
                     form.label,
                     downloads.Offer(
-                        export.of_rows(exploration, kind, names=names_stored, where=where, selection=words),
+                        export.of_rows(exploration, kind, names=stored, where=where, selection=words),
                         export.file_name(exploration, name, kind), form.mime,
                     ),
                     repr((exploration.key, where)), key=f"download_{kind}",

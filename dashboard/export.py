@@ -24,16 +24,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from dashboard.accuracy import label_of
 from dashboard.export_excel import MOST_ROWS, write_excel
 from dashboard.export_text import joined, json_values
-from engine import Exploration
-from engine.columns import STORED, Column, by_name
+from engine import Exploration, Scenario
+from engine.columns import Column, by_name, stored_of
 from engine.store import Condition
 
 __all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
 
 _BATCH: Final = 32_768
-_STORED: Final = frozenset(column.name for column in STORED)
 
 
 class Format(NamedTuple):
@@ -80,6 +80,8 @@ def about(exploration: Exploration, names: Sequence[str], selection: Sequence[st
         "format": "shardscape-executions/1",
         "software": f"shardscape {_version()}",
         "cost_model": exploration.scenario.physics,
+        "calibration": _calibration(exploration.scenario),
+        "label": label_of(exploration.scenario),
         "executions_of_the_space": exploration.total,
         "feasible": exploration.feasible,
         "selection": list(selection),
@@ -89,6 +91,15 @@ def about(exploration: Exploration, names: Sequence[str], selection: Sequence[st
         ],
         "scenario": exploration.scenario.to_document(),
     }
+
+
+def _calibration(scenario: Scenario) -> dict[str, Any] | None:
+    """Whose values the figures rest on; None for the exact cost model, which has none."""
+    if scenario.cost_model == "calculon":
+        return None
+    used = scenario.used_calibration
+    return {"name": used.name, "date": used.date, "fitted_on": used.fitted_on,
+            "errors": [error.model_dump() for error in used.errors if error.held_out]}  # fmt: skip
 
 
 def of_frame(exploration: Exploration, frame: pd.DataFrame, kind: str, selection: str) -> Callable[[], bytes]:
@@ -124,7 +135,8 @@ def of_rows(
         target = cast(BinaryIO, tempfile.TemporaryFile(suffix=FORMATS[kind].suffix))  # noqa: SIM115
         with tempfile.TemporaryDirectory() as folder:
             rows = Path(folder) / "rows.parquet"
-            stored = all(name in _STORED for name in names)
+            known = {column.name for column in stored_of(exploration.scenario.cost_model)}
+            stored = known.issuperset(names)
             exploration.rows.export(rows, names=list(names) if stored else ["id"], where=where, order_by=order_by)
             batches = _stored(rows, names) if stored else _computed(exploration, rows, names)
             _write(target, kind, batches, list(names), about(exploration, names, selection))

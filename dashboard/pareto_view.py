@@ -8,7 +8,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
+from dashboard import accuracy, state
 from dashboard.charts import markup
 from dashboard.charts.pareto import Named, pareto
 from dashboard.charts.template import in_sentence
@@ -19,6 +19,7 @@ from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis
 from dashboard.pareto_others import chooser, frontiers, side_by_side
 from dashboard.pareto_panel import panel, table_of
 from dashboard.scenarios_data import name_of
+from dashboard.subject import evaluated
 from engine import Exploration
 
 __all__ = ["render"]
@@ -96,7 +97,10 @@ def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]
         others = " · ".join(format_value(other.column, row[other.key]) for other in axes if other is not axis)
         label = f"{'Lowest' if column.better == 'lower' else 'Highest'} {in_sentence(column.label)}"
         about = f"{column.description} {axis.formula}".strip()
-        tiles.append(markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about))
+        origin = accuracy.origin_of(exploration.scenario, axis.statistic)
+        tiles.append(
+            markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin)
+        )
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
     tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs have a part of it"))
     st.html(markup.figure_strip(tiles))
@@ -119,12 +123,34 @@ def _plot(
     show(chart, "pareto_plot", on_select=_pick, selection_mode="points", config={"doubleClick": "reset"})
     better = " and ".join(f"{axis.column.better} {in_sentence(axis.column.label)}" for axis in axes)
     note = f"Marks: no execution has {better} at once. Shading: how many executions lie there. Click a mark."
+    note += _tied(exploration, found, axes)
     if others:
         note = note.replace("executions lie", "executions of A lie").replace("a mark.", "a mark of A.")
     if len(marks) < len(found):
         gone = len(found) - len(marks)
         note += f" {gone} of the frontier {'is' if gone == 1 else 'are'} at 0 and so not on the logarithmic axis."
     st.caption(note)
+
+
+def _tied(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> str:
+    """A sentence on how much of the frontier predictions cannot tell from its best in an axis of time."""
+    for axis in axes:
+        if axis.statistic not in ("sample_rate", "total_time") or len(found) < 2:
+            continue
+        values = found[axis.key]
+        lower = axis.column.better == "lower"
+        first = int(values.argmin() if lower else values.argmax())
+        best = evaluated(exploration, exploration.key, int(found["id"].iloc[first]))
+        share = accuracy.within(exploration.scenario, best)
+        if share >= 1.0:
+            return ""
+        edge = float(values.iloc[first])
+        near = int((values <= edge / share).sum() if lower else (values >= edge * share).sum())
+        return (
+            f" {near} of the {len(found)} marks are tied with the best {in_sentence(axis.column.label)}: they lie "
+            "within the error of predictions."
+        )
+    return ""
 
 
 def _pick() -> None:

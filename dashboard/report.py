@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import plotly.offline
 
+from dashboard.accuracy import EXPLAINED, label_of
 from dashboard.charts.markup import figure_strip, head, stylesheet
 from dashboard.charts.template import CONFIG
 from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
@@ -23,6 +24,7 @@ from dashboard.plainest import best_of
 from dashboard.report_parts import best_table, figures, formulas, key_figures, top_table
 from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
+from engine.calibrated import effective_rates
 from engine.columns import choice_label
 
 __all__ = ["build"]
@@ -163,10 +165,33 @@ def _account(exploration: Exploration, address: str) -> str:
     return (
         f"<h2>Assumptions and versions</h2><ul>{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
         "at steady state; failures, data loading and contention between collectives are not in it.</li>"
+        f"{_founded(scenario)}"
         f"<li>Shardscape {escape(_version())}, report of {made}. All {exploration.total:,} executions of the space "
         f"were settled{took}; scenario {exploration.key}.</li></ul>{where}<h2>Scenario</h2>"
         "<p>Saved as a file, this opens on the Scenarios page.</p>"
         f'<pre id="scenario">{escape(json.dumps(scenario.to_document(), indent=1, ensure_ascii=False))}</pre>'
+    )
+
+
+def _founded(scenario: Scenario) -> str:
+    """The label of the figures in words, and the calibration with its errors and the rates that follow from it."""
+    label = label_of(scenario)
+    said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"
+    if scenario.cost_model == "calculon":
+        return said
+    used = scenario.used_calibration
+    errors = "; ".join(
+        f"{error.described}: {error.mean_absolute_percent:.1f} % mean, {error.rows:,} rows" for error in used.errors
+        if error.held_out
+    )  # fmt: skip
+    rates = "; ".join(
+        f"{rate.name} {100 * rate.share:.0f} % of its peak ({rate.provenance})"
+        for rate in effective_rates(scenario.system, used)
+    )
+    return (
+        f"{said}<li>Calibration {escape(used.name)} of {escape(used.date)}, fitted on {escape(used.fitted_on)}. "
+        f"Errors on rows that had no part in the fit: {escape(errors) or 'not recorded'}.</li>"
+        f"<li>Sustained rates of {escape(scenario.system.title or scenario.system.name)}: {escape(rates)}.</li>"
     )
 
 

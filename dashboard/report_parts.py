@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
-from dashboard import explore_data
+from dashboard import accuracy, explore_data
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.choices import choices as choices_chart
 from dashboard.charts.efficiency_curve import efficiency_curve
@@ -58,7 +58,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
     rate = float(best["sample_rate"])
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
-    return [
+    tiles = [
         Tile("Best throughput", format_value("sample_rate", rate), title(best)),
         Tile("MFU", percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
         Tile("Step time", format_value("total_time", best["total_time"]), f"{int(best['batch_size']):,} sequences"),
@@ -67,6 +67,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
              f"{percent(memory / capacity, 0)} of {format_value('proc_mem_tier1_cap_req', capacity)}"),
         space,
     ]  # fmt: skip
+    return accuracy.marked(tiles, scenario, best)
 
 
 def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figure]:
@@ -99,6 +100,8 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         missing = f"{count(exploration.total - exploration.feasible)} of {count(exploration.total)}"
         found.append(Figure("reasons", "Why executions are infeasible", missing,
                             lambda mode: reasons(exploration.infeasible_by_reason, mode)))  # fmt: skip
+    if scenario.cost_model != "calculon":
+        return found  # the curves of efficiency by size are Calculon's
     system = scenario.system
     compute = [(f"{kind} {name}", engine.gflops_efficiency)
                for kind, engines in (("matrix", system.matrix), ("vector", system.vector))

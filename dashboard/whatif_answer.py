@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import state
+from dashboard import accuracy, state
 from dashboard.charts import markup
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces, waterfall
@@ -49,7 +49,9 @@ def draw() -> None:
     if found.best is None:
         _nothing(found)
         return
-    st.html(markup.figure_strip(tiles(scenario, found)))
+    best = found.best
+    shown = tiles(scenario, found)
+    st.html(markup.figure_strip(shown if best is None else accuracy.marked(shown, found.scenario, best)))
     with st.container(border=True, gap="xsmall", key="whatif_why"):
         _why(scenario, found)
 

@@ -9,6 +9,8 @@ import pytest
 
 from dashboard import accuracy
 from dashboard.charts.markup import Tile, figure_strip
+from dashboard.export import about
+from dashboard.report import build
 from engine import Scenario
 from engine.validation.uncertainty import residuals
 from tests.dashboard.pages import exploration, run
@@ -88,3 +90,26 @@ def test_pages_show_labels_and_ties() -> None:
     assert "generation hopper" in text
     assert "other executions here lie within the error" in words(run("explore", dense()))
     assert "to the last digit" in words(run("execution", exploration()))
+
+
+def test_pareto_and_compare_mark_ties() -> None:
+    assert "are tied with the best" in words(run("pareto", dense()))
+    assert "are tied with" not in words(run("pareto", exploration()))
+
+
+def test_report_and_exports_say_what_figures_rest_on() -> None:
+    found = dense()
+    used = found.scenario.used_calibration
+    text = build(found, "").decode()
+    assert f"Calibration {used.name} of {used.date}" in text
+    assert "Times are <b>calibrated</b>" in text
+    assert used.fitted_on[:40] in text
+    assert "How much of the peak operations reach" not in text
+    account = about(found, ["id", "sample_rate"], [])
+    assert account["calibration"]["name"] == used.name
+    assert account["calibration"]["errors"][0]["mean_absolute_percent"] > 0
+    assert account["label"] == "calibrated"
+    assert account["scenario"]["cost_model"] == "calibrated"
+    exact = about(exploration(), ["id"], [])
+    assert (exact["calibration"], exact["label"]) == (None, "exact")
+    assert "Times are <b>exact</b>" in build(exploration(), "").decode()
