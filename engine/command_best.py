@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.command_exploration import scenario_document, scenario_line, scenario_of
+from engine.command_exploration import interval_document, scenario_document, scenario_line, scenario_of, write_error
 from engine.command_output import (
     CalibrationOption,
     CostModelOption,
@@ -51,7 +51,8 @@ def best(
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
-    feasible, evaluated, top (best first: id, fields and statistics), seconds.
+    feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows, runs;
+    null where no runs tell), top (best first: id, fields and statistics), seconds.
 
     Exit code 1 when nothing is feasible.
     """
@@ -66,7 +67,9 @@ def best(
     table.insert(0, "id", ids)
     if json:
         counts = {"total": found.total, "feasible": found.feasible, "evaluated": found.evaluated}
-        write(as_json({**scenario_document(scenario), **counts, "top": table.to_dict("records"), "seconds": seconds}))
+        first = interval_document(scenario, table.iloc[0].to_dict()) if len(ids) else None
+        write(as_json({**scenario_document(scenario), **counts, "step_time_interval": first,
+                        "top": table.to_dict("records"), "seconds": seconds}))
     else:
         write(scenario_line(scenario))
         write(
@@ -77,6 +80,7 @@ def best(
             write()
             write("Best by throughput, proven" if len(ids) > 1 else "Best throughput, proven")
             write(executions_table(table))
+            write_error(scenario, table.iloc[0].to_dict())
         else:
             write("No execution is within the limits." if not found.total else "Nothing is feasible.")
     if not found.feasible:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
     from engine import Scenario
 
-__all__ = ["scenario_document", "scenario_line", "scenario_of", "write_reasons"]
+__all__ = [
+    "interval_document", "scenario_document", "scenario_line", "scenario_of", "write_error", "write_reasons",
+]  # fmt: skip
 
 
 def scenario_of(
@@ -75,3 +77,36 @@ def write_reasons(counts: Mapping[str, int]) -> None:
     if reasons:
         write()
         write(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
+
+
+ERROR_SHARE = 0.8
+"""Share of comparable measured runs inside the interval that is printed."""
+
+
+def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
+    """Prints how far the step time of the best execution may be off, where measured runs tell."""
+    from engine.validation.uncertainty import interval_of, is_modelled
+
+    if is_modelled(scenario):
+        write("Nothing was measured on processors of this generation: the figures are modelled, not calibrated.")
+        return
+    found = interval_of(scenario, execution, ERROR_SHARE)
+    if found is None:
+        return
+    step = float(execution["total_time"])
+    write(
+        f"Step of the first: {ERROR_SHARE:.0%} of {found.rows} comparable measured runs took {found.low - 1:+.0%} to "
+        f"{found.high - 1:+.0%} of such a prediction, here {step * found.low:.4g} to {step * found.high:.4g} s."
+    )
+
+
+def interval_document(scenario: Scenario, execution: Mapping[Any, Any]) -> dict[str, Any] | None:
+    """The same for JSON: seconds, the share of comparable measured runs between them, how many and which these are."""
+    from engine.validation.uncertainty import interval_of, is_modelled
+
+    found = None if is_modelled(scenario) else interval_of(scenario, execution, ERROR_SHARE)
+    if found is None:
+        return None
+    step = float(execution["total_time"])
+    low, high = step * found.low, step * found.high
+    return {"low": low, "high": high, "share": ERROR_SHARE, "rows": found.rows, "runs": found.described}

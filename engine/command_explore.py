@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.command_exploration import scenario_document, scenario_line, scenario_of, write_reasons
+from engine.command_exploration import (
+    interval_document,
+    scenario_document,
+    scenario_line,
+    scenario_of,
+    write_error,
+    write_reasons,
+)
 from engine.command_output import (
     CalibrationOption,
     CostModelOption,
@@ -83,9 +90,10 @@ def explore(
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
-    feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics), top (a
-    list of such), seconds, executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for
-    an infinite requirement, and for what the cost model does not have.
+    feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
+    step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, runs; null
+    where no runs tell), top (a list of such), seconds, executions_per_second, from_store. Times are in seconds and
+    sizes in bytes; null stands for an infinite requirement, and for what the cost model does not have.
 
     Exit code 1 when nothing is feasible.
     """
@@ -160,6 +168,7 @@ def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, aga
         "feasible": found.feasible,
         "infeasible_by_reason": found.infeasible_by_reason,
         "best": found.best,
+        "step_time_interval": None if found.best is None else interval_document(found.scenario, found.best),
         "top": [] if best is None else best.to_dict("records"),
         "seconds": seconds,
         "executions_per_second": found.total / seconds if seconds > 0 else None,
@@ -181,6 +190,7 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
         write()
         write(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
         write(executions_table(best))
+        write_error(found.scenario, best.iloc[0].to_dict())
     elif not found.total:
         write("No execution is within the limits.")
     elif not found.feasible:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["LEAST_ROWS", "Interval", "interval", "residuals"]
+from engine.calibrated import calibrated, model_shapes
+from engine.calibrated.fields import FULLY_SHARDED
+from engine.calibrated.systems import generation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.scenario import Scenario
+
+__all__ = ["LEAST_ROWS", "Interval", "interval", "interval_of", "is_modelled", "residuals"]
 
 LEAST_ROWS = 15
 CONDITIONS = ("generation", "experts", "fully_sharded")
@@ -67,3 +76,20 @@ def interval(*, generation: str, experts: bool, fully_sharded: bool, share: floa
     low, high = np.quantile(ratio, [(1.0 - share) / 2.0, (1.0 + share) / 2.0])
     described = ", ".join(f"{name} {wanted[name]}" for name in used) or "all runs"
     return Interval(float(low), float(high), len(found), described)
+
+
+def is_modelled(scenario: Scenario) -> bool:
+    """Whether figures are predicted for a generation of processors on which nothing was measured."""
+    return scenario.cost_model != "calculon" and not calibrated(scenario.system)
+
+
+def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = 0.8) -> Interval | None:
+    """Interval for the step time of one execution; None under the exact cost model, which predicts no measurement."""
+    if scenario.cost_model == "calculon":
+        return None
+    return interval(
+        generation=generation_of(scenario.system),
+        experts=bool(model_shapes(scenario.model).experts > 0),
+        fully_sharded=int(execution.get("zero_stage", 0)) == FULLY_SHARDED,
+        share=share,
+    )

@@ -14,6 +14,7 @@ from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, OUTCOME, STATISTICS, 
 from engine.command_limits import parse_limits
 from engine.command_line import main
 from engine.command_output import ExitCode, quantity
+from engine.validation.uncertainty import interval
 
 MODEL, SYSTEM = "llama-3-8B", "h100_80g_sxm"
 ARGUMENTS = {"num_procs": 8, "max_batch_size": 16, "datatype": "bfloat16"}
@@ -299,3 +300,26 @@ def test_help_names_what_the_register_has(shardscape, command):
         assert any(word.strip(",.") == column.name for word in words), column.name
     assert "--cost-model" in out
     assert "--calibration" in out
+
+
+@pytest.mark.parametrize("command", ["best", "explore"])
+def test_figures_come_with_what_comparable_runs_took(shardscape, command):
+    code, out, _ = shardscape(command, MODEL, SYSTEM, *OPTIONS, *FEW, "--json")
+    found = json.loads(out)
+    first = found["top"][0]
+    expected = interval(generation="hopper", experts=False, fully_sharded=first["zero_stage"] == 3)
+    told = found["step_time_interval"]
+    assert (code, told["rows"], told["share"]) == (0, expected.rows, 0.8)
+    assert (told["low"], told["high"]) == (first["total_time"] * expected.low, first["total_time"] * expected.high)
+    said = shardscape(command, MODEL, SYSTEM, *OPTIONS, *FEW)[1]
+    assert f"80% of {expected.rows} comparable measured runs" in said
+    assert f"{told['low']:.4g} to {told['high']:.4g} s" in said
+
+
+def test_nothing_measured_is_said_instead_of_an_interval(shardscape):
+    small = ("--procs", "4", "--max-batch", "4", "--datatype", "bfloat16", "--limit", "zero_stage=1")
+    assert json.loads(shardscape("best", MODEL, "tpu_v5p_95g", *small, "--json")[1])["step_time_interval"] is None
+    assert "modelled, not calibrated" in shardscape("best", MODEL, "tpu_v5p_95g", *small)[1]
+    exact = ("best", "gpt3-13B", CALCULONS, "--procs", "16", "--max-batch", "16", "--datatype", "float8")
+    assert json.loads(shardscape(*exact, "--json")[1])["step_time_interval"] is None
+    assert "comparable" not in shardscape(*exact)[1]
