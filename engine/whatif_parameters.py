@@ -78,6 +78,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     exact = scenario.cost_model == "calculon"
     if not exact:  # its element-wise work is bound by memory, and its latencies belong to the calibration
         del found[1]
+        found += _power(scenario)
     last = len(system.networks) - 1
     for tier, network in enumerate(system.networks):
         reach = f"network tier {tier}, which links {network.size:,} GPUs"
@@ -126,6 +127,17 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
                   "Samples of a step, at most.", "max_batch_size", discrete=True, layout=True),
     ]  # fmt: skip
     return tuple(found)
+
+
+def _power(scenario: Scenario) -> list[Parameter]:
+    """Design power, which decides what a matrix unit sustains, where it is known and the cost model reads it."""
+    facts = scenario.system.accelerator
+    if facts is None or not facts.tdp_w:
+        return []
+    text = "Power that a GPU is built to draw. It bounds the clock, and so the rate of matrix products and attention."
+    if scenario.datatype in SIXTEEN_BITS:
+        text += " At a given power, a higher matrix peak alone is not sustained and changes little or nothing."
+    return [Parameter("power", "Design power", "W", float(facts.tdp_w), "system", text, "accelerator.tdp_w")]
 
 
 def _plain(value: float) -> float:

@@ -49,6 +49,7 @@ CHANGES: list[dict[str, float]] = [
     {"matrix": 400}, {"vector": 30}, {"hbm_bandwidth": 5000}, {"hbm_capacity": 30}, {"hbm_capacity": 300},
     {"net0_bandwidth": 100}, {"net0_latency": 300}, {"host_bandwidth": 20}, {"host_capacity": 0},
     {"sequence": 4096}, {"blocks": 20}, {"batch": 8}, {"procs": 32}, {"hbm_capacity": 25, "net0_bandwidth": 1000},
+    {"power": 500},
 ]  # fmt: skip
 
 
@@ -56,8 +57,8 @@ ASKED: list[tuple[str, dict[str, float]]] = [
     (case, changes)
     for case in CASES
     for changes in CHANGES
-    # what the calibrated cost model does not read, and what a published architecture does not change by itself
-    if case != "calibrated" or not {"vector", "net0_latency", "blocks"} & set(changes)
+    # what the cost models do not read, and what a published architecture does not change by itself
+    if not ({"vector", "net0_latency", "blocks"} if case == "calibrated" else {"power"}) & set(changes)
 ]
 
 
@@ -85,6 +86,16 @@ def test_gains_compare_with_the_base() -> None:
     assert answer.gain == answer.best["sample_rate"] / before["sample_rate"] - 1
     assert answer.gain >= answer.kept_gain > 0
     assert whatif.reoptimise(base, {}).gain == 0
+
+
+def test_design_power_bounds_what_a_matrix_unit_sustains() -> None:
+    """At a given power a higher 16-bit peak is not sustained; both a fifth higher are a faster chip."""
+    base = scenario("calibrated")
+    peak = next(which.value for which in whatif.parameters(base) if which.name == "matrix")
+    assert abs(whatif.reoptimise(base, {"matrix": 1.2 * peak}).gain) < 1e-12
+    power = whatif.reoptimise(base, {"power": 1.2 * 700}).gain
+    both = whatif.reoptimise(base, {"matrix": 1.2 * peak, "power": 1.2 * 700}).gain
+    assert 0.05 < power <= both < 0.2
 
 
 def test_nothing_fits_is_an_answer() -> None:
