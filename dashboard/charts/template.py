@@ -29,6 +29,7 @@ def base(colours: Palette, height: int) -> go.Figure:
         layout={
             "height": height,
             "margin": {"l": 0, "r": 0, "t": 8, "b": 0, "pad": 2},
+            "minreducedheight": 16,  # else the labels of an axis below one or two bars get no room
             "font": {"size": TEXT_SIZE, "color": colours.text},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
