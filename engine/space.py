@@ -122,6 +122,11 @@ class Space:
         self.model, self.system = model, system
         self.num_procs = checked_size("num_procs", num_procs)
         self.max_batch_size = checked_size("max_batch_size", max_batch_size)
+        if not any(name in self.datatypes for name in system.matrix):
+            raise SpaceError(
+                f"{shown(system.name)} has rates for {', '.join(system.matrix)}, but the cost model {self.cost_model} "
+                f"computes in {', '.join(self.datatypes)}; choose the other cost model, or a system with such rates."
+            )
         if not isinstance(datatype, str) or datatype not in self.datatypes:
             raise SpaceError(f"datatype is {shown(datatype)}; it must be one of {', '.join(self.datatypes)}.")
         self.datatype = datatype

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import engine
 import hardware
 import models
 from engine import LimitError, Space, SpaceError
@@ -144,6 +145,23 @@ def test_impossible_sizes_are_refused(name: str, value: Any) -> None:
     accepted = r"it must be a whole number from 1 to 2,147,483,647\."
     with pytest.raises(SpaceError, match=rf"^{name} is .{{1,130}}; {accepted}$"):
         space_of(reference.spaces()[0], **{name: value})
+
+
+@pytest.mark.parametrize("datatype", ["float32", "bfloat16"])
+def test_a_system_without_a_datatype_of_the_cost_model_says_which_way_out(datatype: str) -> None:
+    """What measuring a CPU gives. Naming the datatypes of the one beside those of the other leads in a circle."""
+    document = hardware.to_document(hardware.load("a100_80g_sxm"))
+    for engines in ("matrix", "vector"):
+        document[engines] = {"float32": document[engines]["float32"]}
+    document["assumptions"] = []
+    cpu = hardware.load_document(document)
+    sentence = (
+        r"^'a100_80g_sxm' has rates for float32, but the cost model calibrated computes in .*other cost model.*\.$"
+    )
+    with pytest.raises(SpaceError, match=sentence):
+        engine.best("gpt2-small", cpu, num_procs=1, max_batch_size=1, datatype=datatype)
+    found = engine.best("gpt2-small", cpu, num_procs=1, max_batch_size=1, datatype="float32", cost_model="calculon")
+    assert found["status"] == "ok"
 
 
 @pytest.mark.parametrize("value", ["float17", "", None, [], {}, 16, "float8"])
