@@ -224,6 +224,8 @@ def _flow(case: Case, level: BlockLevel, p: Parameters) -> _Flow:
     total = dense_total * per_dense + (case.model.num_blocks - dense_total) * per_sparse
     total = total + level.ends.embedding + level.ends.head + stages.embedding_gather
     total = np.maximum(total + stages.waits * (layout.pipeline_par - 1.0), slowest)
+    # A stage alone waits for nobody, not even for what rounding leaves.
+    total = np.where(layout.pipeline_par == 1, slowest, total)
     running = pipeline_time(case, slowest, total, message)
     return _Flow(stages, message, times, waits, slowest, total, running)
 
