@@ -27,15 +27,16 @@ from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.plainest import plainest
 from dashboard.subject import evaluated
 from dashboard.text import literal
-from dashboard.wording import choices
+from dashboard.wording import choices, recomputed
 from engine import Exploration
 from engine.columns import by_name, choice_label
 
 __all__ = ["group_panel", "panel"]
 
 _COLUMNS: Final = (
-    "total_time", "proc_mem_tier1_cap_req", "pipeline_interleaving", "microbatch_size",
-    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
+    "total_time", "proc_mem_tier1_cap_req", "context_par", "expert_par", "pipeline_interleaving", "microbatch_size",
+    "activation_recompute", "zero_stage", "tensor_par_comm_type", "tensor_par_overlap",
+    "optimizer_sharding", "data_par_overlap",
     "seq_par_ag_redo", "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net",
     "pipeline_par_net", "data_par_net", "batch_size",
 )  # fmt: skip
@@ -49,7 +50,7 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
     "offload and recompute": (*_OFFLOADS, "activation_recompute"),
 }
 """What `memory_needs` proposes -> the fields whose limits are then lifted."""
-_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74}
+_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74, "activation_recompute": 116}
 
 
 def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
@@ -96,7 +97,7 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
     ]
     st.html(facts(pairs))
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
-    accuracy.popover(scenario, execution, "explore_accuracy", others=others)
+    accuracy.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
         st.caption(f"{count(others)} other executions here lie within the error.")
     first, second = tier_pieces(execution)
@@ -167,8 +168,10 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
     top = data.top_of(exploration, exploration.key, group.where, metric.statistic)
     top = top.sort_values("id", key=lambda ids: ids != group.id, kind="stable")
+    # One column says what is computed again, in the words that stand above the table.
+    top = top.assign(activation_recompute=[recomputed(row) for row in top.to_dict("records")])
     names = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
-             or top[name].nunique() > 1]  # fmt: skip
+             or (name in top and top[name].nunique() > 1)]  # fmt: skip
     if metric.statistic not in (*names, "sample_rate"):
         names.insert(0, metric.statistic)
     shown, config = pd.DataFrame(index=top.index), {}
@@ -185,7 +188,7 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
         else:
             shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in top[name]]
             kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
-            config[name] = kind(column.short, help=column.description, width=_NARROW[column.dtype])
+            config[name] = kind(column.short, help=column.description, width=_NARROW.get(name, _NARROW[column.dtype]))
 
     def picked() -> None:
         rows = st.session_state["explore_top"]["selection"]["rows"]

@@ -32,6 +32,13 @@ _DEFAULT: Final = (
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
 """Columns shown at first, most telling first."""
+_AFTER: Final = {
+    "data_par": ("context_par", "expert_par"), "activation_recompute": ("selective_recompute",),
+    "optimizer_sharding": ("zero_stage",),
+}  # fmt: skip
+"""What the calibrated cost model shows besides, after which column."""
+_FOLLOW: Final = ("optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net")
+"""What it leaves out, because it follows from others."""
 _NAMES: Final = re.compile(r"[\w,]{0,4000}")
 _MOST_SPREAD: Final = 20_000_000
 """Rows up to which a median is computed; above, only the range is told."""
@@ -145,7 +152,15 @@ def _columns_in_link(register: _Register) -> list[str]:
     """The columns of the link that there are, in its order."""
     known = {"id", *(column.name for column in (*register.fields, *register.statistics))}
     given = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name in known]
-    return list(dict.fromkeys(given)) or list(_DEFAULT)
+    return list(dict.fromkeys(given)) or list(_shown_first(register))
+
+
+def _shown_first(register: _Register) -> tuple[str, ...]:
+    """The columns shown where nobody has chosen any."""
+    if not any(column.name == "zero_stage" for column in register.fields):
+        return _DEFAULT
+    every = [each for name in _DEFAULT for each in (name, *_AFTER.get(name, ()))]
+    return tuple(name for name in every if name not in _FOLLOW)
 
 
 def _column_chooser(names: list[str], register: _Register) -> None:
@@ -159,7 +174,7 @@ def _column_chooser(names: list[str], register: _Register) -> None:
         wanted = {name for group in groups for name in st.session_state[f"results_columns_{group}"]}
         kept = [name for name in names if name in wanted or name == "id"]
         new = [*kept, *(column.name for column in every_one if column.name in wanted and column.name not in kept)]
-        state.set_url_value("results_columns", None if tuple(new) == _DEFAULT else ",".join(new))
+        state.set_url_value("results_columns", None if tuple(new) == _shown_first(register) else ",".join(new))
 
     def every(on: bool) -> None:
         new = ["id", *(column.name for column in every_one)] if on else []

@@ -14,7 +14,7 @@ from engine.columns import Column, by_name, choice_label
 
 __all__ = ["ROW", "arranged", "height_of", "table"]
 
-_WIDTHS: Final = {"id": 90, "bool": 72, "str": 92, "int64": 66, "float64": 104}
+_WIDTHS: Final = {"id": 90, "selective_recompute": 128, "bool": 72, "str": 92, "int64": 66, "float64": 104}
 
 
 ROW: Final = 31

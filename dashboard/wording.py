@@ -13,6 +13,7 @@ from hardware import System
 _OFFLOADS: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
 _NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par", "pipeline_par_net"),
                     ("DP", "data_par", "data_par_net"))  # fmt: skip
+_DEGREES: Final = (("CP", "context_par"), ("EP", "expert_par"), ("expert TP", "expert_tensor_par"))
 _ZERO: Final = ("0, nothing shared", "1, optimizer state", "2, gradients too", "3, weights too (FSDP)")
 _SOFTWARE: Final = (
     ("attention kernel", "attention_kernel", "native"), ("launch", "launch", "fused"),
@@ -74,8 +75,7 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
         ("microbatches", f"{microbatches(execution):,} × {int(execution['microbatch_size']):,}"),
         ("recompute", recomputed(execution)),
     ]
-    if _degree(execution, "expert_tensor_par") > 1:
-        facts.append(("expert TP", str(int(execution["expert_tensor_par"]))))
+    facts += [(key, f"{_degree(execution, name):,}") for key, name in _DEGREES if _degree(execution, name) > 1]
     if int(execution["tensor_par"]) > 1:
         facts.append(("TP comm.", _word(execution, "tensor_par_comm_type")))
         facts.append(("TP overlap", _word(execution, "tensor_par_overlap")))
@@ -103,8 +103,8 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
 def recomputed(execution: Mapping[Any, Any]) -> str:
     """Return what the backward pass computes again: "full", "attention only", "norms, activations" or "none"."""
     kind = execution.get("selective_recompute")
-    if execution["activation_recompute"] == "attn_only" and kind is not None and kind != "attention":
-        return _word(execution, "selective_recompute")
+    if execution["activation_recompute"] == "attn_only":
+        return "attention only" if kind in (None, "attention") else _word(execution, "selective_recompute")
     return _word(execution, "activation_recompute")
 
 

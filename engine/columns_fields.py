@@ -43,8 +43,8 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
     ("attention_type", "Attention", "attn.", "str", _PRECISION, ("multihead", "multiquery"),
      "Whether every attention head has its own keys and values or all heads share one set."),
     ("activation_recompute", "Recompute", "recomp.", "str", _RECOMPUTE, ("full", "attn_only", "none"),
-     "What is computed again in the backward pass instead of being kept: whole blocks, the attention core, or "
-     "nothing."),
+     "What is computed again in the backward pass instead of being kept: whole blocks, a selection (the attention "
+     "core, unless Selective recompute names another), or nothing."),
     ("pipeline_interleaving", "Interleaving", "v", "int64", _PARALLELISM, (),
      "Number of chunks into which a stage is cut so that the pipeline fills sooner; divides the blocks of a stage."),
     ("optimizer_sharding", "Optimizer sharding", "shard", "bool", _PARALLELISM, (),
@@ -121,7 +121,7 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
         "float4": "FP4", "float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64",
     },
     "attention_type": {"multihead": "multi-head", "multiquery": "multi-query"},
-    "activation_recompute": {"full": "full", "attn_only": "attention only", "none": "none"},
+    "activation_recompute": {"full": "full", "attn_only": "selective", "none": "none"},
     "tensor_par_comm_type": {"ar": "AR", "p2p_rs_ag": "p2p RS+AG", "rs_ag": "RS+AG"},
     "tensor_par_overlap": {"none": "none", "ring": "ring", "pipe": "pipe"},
     "selective_recompute": {

@@ -72,6 +72,14 @@ def test_every_page_opens_without_undefined_numbers(page: str, found: Any) -> No
 
 
 @BOTH
+def test_results_show_at_first_what_tells_executions_apart(found: Any) -> None:
+    """Degrees, ZeRO stage and kind of recompute are shown; networks follow from how ranks are placed."""
+    shown = set(run("results", found()).dataframe[0].value.columns)
+    assert {"context_par", "expert_par", "zero_stage", "selective_recompute", "sample_rate"} <= shown
+    assert not {"data_par_net", "optimizer_sharding"} & shown
+
+
+@BOTH
 def test_execution_tells_the_step_in_the_terms_of_its_cost_model(found: Any) -> None:
     best = found().best
     assert best is not None

@@ -350,7 +350,7 @@ def test_choices_are_placed_at_their_share_of_the_best() -> None:
     assert list(dots.x) == pytest.approx([0.69, 0.96, 1, 1, 0.999, 0.84])
     assert list(dots.y) == [3, 3, 3, 2, 2, 0]
     texts = [note.text for note in chart.figure.layout.annotations]
-    assert "attention only" in texts
+    assert "selective" in texts
     assert "off · on" in texts  # the same place within a hair: one label
     assert "32: nothing fits" in texts
     assert "InfiniBand" in texts

@@ -76,7 +76,7 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
     assert app.dataframe[0].value["total_time"].tolist() == pytest.approx([1000 * s for s in fastest], rel=1e-12)
     rails = {row["text"] for row in figure(app, "explore_choices")["layout"]["annotations"]}
     assert "none" in rails
-    assert "attention only" not in rails  # what the filters leave out costs nothing
+    assert "selective" not in rails  # what the filters leave out costs nothing
 
 
 def test_costs_with_filters_are_those_of_the_rows_that_meet_them() -> None:

@@ -105,7 +105,7 @@ def test_choice_labels_cover_every_choice() -> None:
         assert len(set(labels)) == len(labels)
         assert not any("_" in label for label in labels)
     assert columns.choice_label("tensor_par_comm_type", "p2p_rs_ag") == "p2p RS+AG"
-    assert columns.choice_label("activation_recompute", "attn_only") == "attention only"
+    assert columns.choice_label("activation_recompute", "attn_only") == "selective"
     assert (columns.choice_label("training", True), columns.choice_label("training", False)) == ("on", "off")
     assert columns.choice_label("tensor_par", 8) == "8"
     assert columns.choice_label("datatype", "int4") == "int4"
