@@ -123,8 +123,13 @@ def is_tied(scenario: Scenario, one: Mapping[Any, Any], other: Mapping[Any, Any]
     return rates[0] >= rates[1] * within(scenario, one) and rates[0] != rates[1]
 
 
-def popover(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None) -> None:
-    """Draw the words that open an account of labels and intervals. others: executions within the error."""
+def popover(
+    scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None, scope: str = ""
+) -> None:
+    """Draw the words that open an account of labels and intervals.
+
+    others: executions within the error, of those that `scope` names, such as " of this cell".
+    """
     label, error = label_of(scenario), error_of(scenario, execution)
     told = label if error is None else f"{label}, {span(error.most.low, error.most.high)}"
     with st.popover(told, icon=":material/straighten:", type="tertiary", key=key, help="How sure these figures are"):
@@ -133,8 +138,8 @@ def popover(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, other
             return
         st.markdown(
             f"Of **{error.most.rows:,} measured runs** that had no part in the fit ({_rows(error.most)}), "
-            f"{100 * SHARE:.0f} % took {span(error.most.low, error.most.high)} of the predicted time, half of them "
-            f"{span(error.half.low, error.half.high)}. Throughput, tokens per second and MFU follow from the time."
+            f"{100 * SHARE:.0f} % took {_times(error.most)} the predicted time, half of them {_times(error.half)}. "
+            "Throughput, tokens per second and MFU follow from the time."
         )
         if scenario.calibration is not None:
             st.markdown(
@@ -143,11 +148,17 @@ def popover(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, other
             )
         st.markdown("Memory is **modelled**: tensors are counted, not fitted. Validation lists its errors by source.")
         if others is not None:
+            many = f"{count(others)} other executions{scope} lie" if others else f"No other execution{scope} lies"
             st.markdown(
-                f"**{count(others)} other executions lie within the error**: their throughput differs by less than "
-                f"{100 * error.width:.1f} %, half the width of the interval. Runs on one system err alike, so their "
-                "order is better known than their times."
+                f"**{many} within the error**: a throughput that differs by less than {100 * error.width:.1f} %, half "
+                "the width of the interval, is tied. Runs on one system err alike, so their order is better known than "
+                "their times."
             )
+
+
+def _times(found: Interval) -> str:
+    """An interval as factors: "0.93 to 1.14 times"."""
+    return f"{found.low:.2f} to {found.high:.2f} times"
 
 
 def _rows(found: Interval) -> str:

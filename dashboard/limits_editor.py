@@ -114,12 +114,11 @@ def _in_words(name: str, limit: Any) -> str:
 @st.dialog("What each choice may be", width="large")
 def _dialog() -> None:
     scenario = state.current_scenario()
-    st.caption(
-        "Nothing chosen means that every value is tried. What you choose becomes part of the scenario and of its link."
-    )
+    exact = scenario.cost_model == "calculon"
+    tried = "that every value is tried" if exact else "that what the question mark says is tried"
+    st.caption(f"Nothing chosen means {tried}. What you choose becomes part of the scenario and of its link.")
     chosen: dict[str, Any] = {}
     experts = bool(model_shapes(scenario.model).experts > 0)
-    exact = scenario.cost_model == "calculon"
     columns = _GROUPS if exact else _CALIBRATED
     for place, groups in zip(st.columns(len(columns), gap="medium"), columns, strict=True):
         with place:
@@ -227,7 +226,8 @@ def _options(scenario: Scenario, column: Column) -> list[Any]:
         even = divisors(blocks) if exact else {*divisors(blocks), *divisors(blocks + 2)}
         return _upto(sorted(even), blocks)
     if name == "microbatch_size":
-        return [2**power for power in range(scenario.max_batch_size.bit_length())]
+        powers = {2**power for power in range(scenario.max_batch_size.bit_length())}
+        return sorted(powers if exact else powers | set(range(1, min(8, scenario.max_batch_size) + 1)))
     degrees = divisors(scenario.num_procs)
     if name in ("tensor_par", "expert_tensor_par"):
         return [n for n in degrees if int(shapes.attn_heads) % n == 0 and int(shapes.hidden) % n == 0]

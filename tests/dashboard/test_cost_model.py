@@ -13,6 +13,7 @@ from dashboard.altered import altered
 from dashboard.library import usable_models
 from engine import Scenario
 from engine.calibrated import library_calibration
+from engine.calibrated.space import COVERED
 from hardware import Calibration
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 128}
@@ -159,3 +160,45 @@ def test_the_first_scenario_says_what_it_is_and_offers_the_other() -> None:
     now = links.read_scenario(app.session_state["_url"]).scenario
     assert (now.system.name, now.cost_model) == ("h100_80g_sxm", "calibrated")
     assert "cost_switch" not in {button.key for button in app.button}
+
+
+def limits_dialog(made: Scenario) -> AppTest:
+    """The editor of limits of a scenario."""
+
+    def script() -> None:
+        from dashboard import limits_editor
+
+        limits_editor._dialog()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    app.session_state["_url"] = links.parameters_of(made)
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def test_limits_are_offered_for_what_the_cost_model_reads() -> None:
+    app = limits_dialog(scenario("deepseek-v3", datatype="float8"))
+    keys = {group.key for group in app.get("button_group")} | {box.key for box in app.multiselect}
+    assert {"limit_context_par", "limit_expert_par", "limit_zero_stage", "limit_launch"} <= keys
+    assert not {"limit_tensor_par_net", "limit_seq_par_ag_redo", "limit_training"} & keys
+    helps = {group.key: group.help for group in app.get("button_group")}
+    assert COVERED["expert_par"] in helps["limit_expert_par"]
+    dense = limits_dialog(scenario())
+    assert "limit_expert_par" not in {group.key for group in dense.get("button_group")}
+    exact = limits_dialog(scenario("gpt3-13B", "h100_80g_nvl8", datatype="float16"))
+    keys = {group.key for group in exact.get("button_group")}
+    assert "limit_tensor_par_net" in keys
+    assert "limit_context_par" not in keys
+
+
+def test_a_limit_on_an_extension_narrows_the_scenario() -> None:
+    made = scenario("deepseek-v3", datatype="float8")
+    app = limits_dialog(made)
+    group = next(group for group in app.get("button_group") if group.key == "limit_expert_par")
+    group.set_value([8]).run()
+    app.button(key="limits_apply").click().run()
+    assert not app.exception
+    now = links.read_scenario(app.session_state["_url"]).scenario
+    assert now.limits == {"expert_par": [8]}
+    assert 0 < now.space.total < made.space.total
