@@ -121,7 +121,9 @@ def choice_costs(
     Columns: field, choice, value (NaN where nothing with that option is feasible), as `charts.choices` reads them. With
     conditions only the options that executions which meet them have.
     """
-    options = {field: options_of(_exploration, field) for field in CHOICES}
+    # Where there are ZeRO stages they say whether the optimizer is sharded.
+    implied = {"optimizer_sharding"} if _exploration.scenario.cost_model == "calibrated" else set()
+    options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.
     table = _exploration.rows.table([*fields, statistic], where=where)
