@@ -141,7 +141,8 @@ class _Worker:
 def serve() -> None:
     """In a worker: reads a scenario, then runs of cells, and writes the reductions of each, until nothing comes."""
     source = sys.stdin.buffer
-    with os.fdopen(os.dup(1), "wb") as sink:
+    # A caller that was killed takes no result; that is nothing to tell anyone.
+    with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as sink:
         os.dup2(2, 1)  # whatever a library prints must not get among the results
         scenario: Scenario = pickle.load(source)
         while True:

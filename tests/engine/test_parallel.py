@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from itertools import count
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import ExplorationCancelled, Progress
+from engine import ExplorationCancelled, Progress, parallel
 from engine.parallel import WorkerError
 from engine.reductions import METRICS
 
@@ -79,3 +80,21 @@ def test_several_processes_end_together(fault: str) -> None:
 def test_impossible_numbers_of_processes_are_refused(workers: Any) -> None:
     with pytest.raises(ValueError, match=r"^workers is .*; it must be a whole number of at least 1\.$"):
         engine.explore("megatron-126M", "a100_80g", **NARROW, workers=workers)
+
+
+def test_a_process_whose_caller_was_killed_ends_without_a_word() -> None:
+    """Else its traceback would come out on the terminal of the caller."""
+    scenario = engine.Scenario.of("gpt3-13B", "a100_80g", **NARROW)
+    started = subprocess.Popen(
+        [sys.executable, "-c", parallel._START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert started.stdin is not None
+    assert started.stdout is not None
+    assert started.stderr is not None
+    started.stdout.close()
+    for message in (sys.path, scenario, range(1)):
+        pickle.dump(message, started.stdin)
+    started.stdin.close()
+    told = started.stderr.read()
+    started.stderr.close()
+    assert (started.wait(60), told) == (0, b"")
