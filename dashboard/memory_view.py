@@ -13,10 +13,10 @@ from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
-from dashboard.format import count, format_value, gibibytes, percent, relative
+from dashboard.format import count, format_value, gibibytes, percent, plain, relative
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.palette import MEMORY_KINDS, kinds_of
-from dashboard.plainest import best_of
+from dashboard.plainest import best_of, plainest
 from dashboard.subject import Subject, evaluated, refusal, subject
 from dashboard.wording import choices, title
 from engine import Exploration
@@ -80,7 +80,9 @@ def _bests(_exploration: Exploration, key: str) -> pd.DataFrame:
     cells = _exploration.by_cell()
     cells = cells[cells["feasible"] > 0].sort_values("value", ascending=False, kind="stable")
     cells = cells.drop_duplicates(["tensor_par", "pipeline_par"])
-    return _exploration.evaluate_ids(cells["id"].to_numpy())
+    # Of executions that tie the same stands for a cell here as in Explore, and in the bar above when it is picked.
+    ids = [plainest(_exploration, key, int(found), "sample_rate").id for found in cells["id"]]
+    return _exploration.evaluate_ids(ids)
 
 
 def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> None:
@@ -148,7 +150,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
     most = max(2, math.ceil(max(2 * capacity, min(largest, 8 * capacity))))
     wanted = whole_number(
-        f"HBM capacity [GiB] · this system has {capacity:,.4g}", 1, most, "memory_hbm",
+        f"HBM capacity [GiB] · this system has {plain(capacity)}", 1, most, "memory_hbm",
         default=max(1, min(most, round(capacity / 2))), format="%d GiB",
     )  # fmt: skip
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
@@ -191,7 +193,11 @@ def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str
     """The fastest feasible execution that needs at most so much HBM [GiB], and how many there are."""
     where = [Condition(HBM, "<=", capacity * GIB)]
     found = _exploration.rows.top(1, where=where).to_pylist()
-    return {**found[0], "left": _exploration.rows.count(where)} if found else None
+    if not found:
+        return None
+    chosen = plainest(_exploration, key, int(found[0]["id"]), "sample_rate", tuple(where))
+    row = _exploration.evaluate_ids([chosen.id]).to_dict("records")[0]
+    return {**{str(name): value for name, value in row.items()}, "left": _exploration.rows.count(where)}
 
 
 def _best_of_cells(exploration: Exploration, mode: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import streamlit as st
@@ -16,6 +17,8 @@ from dashboard.controls import show
 from dashboard.derived import MFU_FORMULA, days_for, utilisation
 from dashboard.format import ABSENT, MINUS, count, days, format_delta, format_value, percent, plain, signed_percent
 from dashboard.palette import TIME_KINDS
+from dashboard.plainest import best_of
+from dashboard.server import runner
 from dashboard.text import literal
 from dashboard.whatif_changes import current, described, text_of
 from dashboard.whatif_studies import studies
@@ -33,7 +36,15 @@ DAY: Final = 86_400.0
 @st.cache_resource(show_spinner=False, max_entries=128)
 def _answer(_scenario: Scenario, key: str, changes: str, _changes: Mapping[str, float]) -> Answer:
     with studies().asking():
-        return whatif.reoptimise(_scenario, _changes)
+        return _plainly(whatif.reoptimise(_scenario, _changes))
+
+
+def _plainly(found: Answer) -> Answer:
+    """The answer with the old best as the best where nothing beats it: choices that tie with its are no news."""
+    best, kept = found.best, found.kept
+    if best is None or kept is None or kept[RATE] != best[RATE]:
+        return found
+    return replace(found, best=kept)
 
 
 def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
@@ -41,11 +52,22 @@ def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
     return _answer(scenario, scenario.key, text_of(changes), changes)
 
 
+def _as_elsewhere(scenario: Scenario, found: Answer) -> Answer:
+    """The base as the one of several executions that tie which the other pages show, where the scenario is explored."""
+    job = runner().find(scenario.key)
+    plain = None if job is None or job.exploration is None else best_of(job.exploration)
+    if plain is None or found.best is None or plain[RATE] != found.best[RATE]:
+        return found
+    return replace(found, best=plain, base=plain)
+
+
 def draw() -> None:
     """Draw the strip of figures, and why the best is the best."""
     scenario = state.current_scenario()
     changes, _ = current(scenario)
     found = answer(scenario, changes)
+    if not changes:
+        found = _as_elsewhere(scenario, found)
     if found.best is None:
         _nothing(found)
         return
@@ -206,7 +228,8 @@ def _nothing(found: Answer) -> None:
     else:
         why = "Memory shows how much each cell would need."
     before = "" if found.base is None else f" Before, {title(found.base)} was best."
+    when = " after this change" if found.changes else ""
     st.warning(
-        f"**None of the {found.total:,} executions runs after this change.** {literal(why)}{literal(before)}",
+        f"**None of the {found.total:,} executions runs{when}.** {literal(why)}{literal(before)}",
         icon=":material/block:",
     )

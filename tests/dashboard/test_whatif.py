@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.format import format_value, signed_percent
 from dashboard.palette import palette
+from dashboard.whatif_answer import _plainly, answer
 from dashboard.whatif_changes import in_words, options, text_of
 from dashboard.whatif_studies import Studies, studies
+from dashboard.wording import differences
 from engine import whatif
 from engine.whatif import Study
 from tests.dashboard.pages import again, exploration, figure, html, run
@@ -96,6 +99,25 @@ def test_a_link_that_cannot_be_changes_nothing(text: str) -> None:
 def test_nothing_runs_is_an_answer() -> None:
     app = page({"whatif_changes": "hbm_capacity:0.5"})
     assert any("runs after this change" in warning.value for warning in app.warning)
+
+
+def test_nothing_runs_without_any_change_either() -> None:
+    app = run("whatif", exploration("hopeless"))
+    assert any("executions runs.**" in warning.value for warning in app.warning)
+
+
+def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
+    """Of the executions that are equally fast after a change, the one that was best before is no worse."""
+    found = answer(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0})
+    free = whatif.reoptimise(exploration().scenario, found.changes)
+    assert found.best is not None
+    assert free.best is not None
+    assert free.kept is not None
+    assert found.best["sample_rate"] == free.best["sample_rate"]
+    if free.kept["sample_rate"] == free.best["sample_rate"]:
+        assert not differences(free.kept, found.best)
+    same = replace(free, best=free.best | {"weight_offload": True}, kept=free.best | {"weight_offload": False})
+    assert _plainly(same).best == same.kept
 
 
 def test_the_four_studies_are_drawn_from_the_engine() -> None:
