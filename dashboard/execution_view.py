@@ -19,7 +19,7 @@ from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.controls import show
 from dashboard.derived import days_for, utilisation
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
-from dashboard.format import count, days, format_value, gibibytes, percent, relative
+from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, offload_sentence
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
@@ -218,7 +218,7 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
     on_links = "of the step" if math.isnan(links) else f"{format_value('total_time', links)} on the links"
     tokens = count(rate * scenario.model.seq_size)
     return [
-        compared("Step time", "total_time", f"{int(row['batch_size']):,} sequences"),
+        compared("Step time", "total_time", counted(int(row["batch_size"]), "sequence")),
         compared("Throughput", "sample_rate", f"{tokens} tokens/s"),
         beside("MFU", used, f"total efficiency {percent(row['total_efficiency'])}"),
         beside("Bubble", share("bubble_time"), "of the step"),

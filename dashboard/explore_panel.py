@@ -250,11 +250,24 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
             bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
         present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
         st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
+        if _lacks_both(row, execution, capacity):
+            need = format_value("proc_mem_tier1_cap_req", execution["proc_mem_tier1_cap_req"])
+            st.caption(
+                "Executions that need less HBM exist, but host memory does not hold what they offload. Of those that "
+                f"it does hold, this one needs the least HBM: {need}."
+            )
     found = data.reasons_in_cell(exploration, cell)
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
     with st.container(gap=None):
         st.html(head("What would make it fit"))
         _remedies(exploration, row, cell, nearest)
+
+
+def _lacks_both(row: Any, nearest: Mapping[str, Any], capacity: float) -> bool:
+    """Whether the execution nearest to fitting HBM does not fit host memory, so that more HBM alone helps another."""
+    if row["reason"] != "memory_tier1" or pd.isna(row["shortfall_bytes"]):
+        return False
+    return float(nearest["proc_mem_tier1_cap_req"]) > 1.001 * (capacity + float(row["shortfall_bytes"]))
 
 
 def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
@@ -277,6 +290,10 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
         on_host = row["reason"] == "memory_tier2"
         have, kind = (system.mem2, "host memory") if on_host else (system.mem1, "HBM")
         need = format_value("proc_mem_tier1_cap_req", have.capacity_gib * 2**30 + float(row["shortfall_bytes"]))
+        least = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
+        if least is not None and _lacks_both(row, least, have.capacity_gib * 2**30):
+            alone = format_value("proc_mem_tier1_cap_req", least["proc_mem_tier1_cap_req"])
+            kind += f" and more host memory, or with {alone} of HBM alone"
         st.markdown(f":small[:material/arrow_forward: GPUs with at least {need} of {kind}]")
         ways += 1
     for word in (nearest[1] if nearest is not None else "").split(" or "):

@@ -36,7 +36,7 @@ from dashboard.explore_lower import costs, infeasible
 from dashboard.explore_panel import group_panel, panel
 from dashboard.explore_sentence import sentence
 from dashboard.filters import Filter
-from dashboard.format import count, days, decimals_for, format_value, percent, plain, scale_for
+from dashboard.format import count, counted, days, decimals_for, format_value, percent, plain, scale_for
 from dashboard.plainest import best_of, plainest, tied
 from dashboard.subject import evaluated
 from dashboard.text import literal
@@ -90,7 +90,7 @@ def headline(
                     f"model FLOP per sample = {flops_formula(scenario)}. "
                     f"Total efficiency: {total_efficiency.description}",
         ),
-        Tile("Step time", format_value("total_time", best["total_time"]), f"{int(best['batch_size']):,} sequences",
+        Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence"),
              formula=by_name("total_time").description),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures",
              formula="10¹² ÷ (throughput · sequence length)"),

@@ -193,6 +193,11 @@ def count(number: Any) -> str:
     return f"{_fixed(known / factor)} {name}".strip()
 
 
+def counted(number: Any, thing: str) -> str:
+    """Return a count with its noun, whose plural ends in s: "1 sequence", "3,072 sequences"."""
+    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
+
+
 def _fixed(value: float, digits: int = 3) -> str:
     """Return a rounded quantity with exactly `digits` significant digits where decimals allow: 2.00, 20.0, 200."""
     rounded = float(f"{abs(value):.{digits - 1}e}")
@@ -202,12 +207,16 @@ def _fixed(value: float, digits: int = 3) -> str:
 
 
 def days(seconds: Any) -> str:
-    """Return a duration in days with one decimal: "6.9 days"."""
+    """Return a duration in days with one decimal: "6.9 days"; below one day as "7.2 h" or "20 min"."""
     known = _as_float(seconds)
     if known is None:
         return ABSENT
     if math.isinf(known):
         return plain(known)
+    if 0 < abs(known) < 3_600:
+        return f"{_fixed(known / 60, 2)} min"
+    if 0 < abs(known) < 86_400:
+        return f"{_fixed(known / 3_600, 2)} h"
     return f"{known / 86_400:,.1f} days"
 
 

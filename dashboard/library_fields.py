@@ -215,6 +215,8 @@ def model_fields(model: Model) -> Iterator[Field]:
     free = model.calculon is None
     for name, (label, unit, text) in _ARCHITECTURE.items():
         value = getattr(architecture, name)
+        if name == "window_kind" and architecture.sliding_window is None:
+            continue  # a default that says nothing
         if value is not None:
             editable = free or f"architecture.{name}" not in MIRRORED.values()
             yield Field(f"architecture.{name}", label, "Published architecture", unit, text, _kind(value),

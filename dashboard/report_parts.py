@@ -18,7 +18,7 @@ from dashboard.charts.reasons import reasons
 from dashboard.charts.template import Chart
 from dashboard.charts.time_bar import waterfall
 from dashboard.derived import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
-from dashboard.format import count, days, format_value, percent
+from dashboard.format import count, counted, days, format_value, percent
 from dashboard.wording import choices, title
 from engine import Exploration, Scenario
 from engine.columns import by_name
@@ -61,7 +61,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
     tiles = [
         Tile("Best throughput", format_value("sample_rate", rate), title(best)),
         Tile("MFU", percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
-        Tile("Step time", format_value("total_time", best["total_time"]), f"{int(best['batch_size']):,} sequences"),
+        Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence")),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
         Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory),
              f"{percent(memory / capacity, 0)} of {format_value('proc_mem_tier1_cap_req', capacity)}"),

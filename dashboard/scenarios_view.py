@@ -14,7 +14,7 @@ from dashboard.charts.markup import chips, facts, head
 from dashboard.charts.template import degrees
 from dashboard.controls import segments
 from dashboard.derived import utilisation
-from dashboard.format import count, format_value, percent
+from dashboard.format import count, counted, format_value, percent
 from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
 from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
@@ -161,7 +161,7 @@ def _tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     room = size(sum(record.bytes for record in records.values()))
     saved = sum(entry.saved is not None for entry in found)
     words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
-    st.caption(f"{words}{saved:,} saved · {len(records):,} explorations in the store, {room}. "
+    st.caption(f"{words}{saved:,} saved · {counted(len(records), 'exploration')} in the store, {room}. "
                "Everybody who uses this server sees this list.")  # fmt: skip
 
 

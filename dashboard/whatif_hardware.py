@@ -72,21 +72,23 @@ def _field(
         put(scenario, which.name, float(st.session_state[key]))
         again()
 
-    label = slider_label(which, value)
     if way == "sliders":
         st.session_state[key] = value
         st.select_slider(
-            label, options(which, value), key=key, format_func=lambda number: literal(in_words(which, number)),
-            on_change=changed, help=which.description,
+            slider_label(which, value), options(which, value), key=key,
+            format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
         )  # fmt: skip
         return
+    # Typed in one unit, whatever prefix suits the value best.
+    name = f":primary[**{which.label}**]" if value != which.value else which.label
+    label = f"{name} [{literal(which.unit)}] :gray[· base {which.value:,.6g}]"
     st.session_state[key] = int(value) if which.discrete else value
     low = 0.0 if which.can_be_off else which.lowest
     kind: Any = int if which.discrete else float
     st.number_input(
-        f"{label} :gray[· {literal(which.unit)}]", kind(low), kind(which.highest), key=key, on_change=changed,
+        label, kind(low), kind(which.highest), key=key, on_change=changed,
         help=which.description, step=kind(1) if which.discrete else _step(which),
-        format=None if which.discrete else "%g",
+        format=None if which.discrete else "%.6g",
     )  # fmt: skip
 
 

@@ -75,6 +75,21 @@ def test_count(number: float, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(3_310_000, "38.3 days"), (86_400, "1.0 days"), (25_920, "7.2 h"), (1_178, "20 min"), (42, "0.70 min"),
+     (0, "0.0 days"), (math.inf, "∞"), (math.nan, "–")],
+)  # fmt: skip
+def test_days(seconds: float, expected: str) -> None:
+    assert text.days(seconds) == expected
+
+
+def test_counted() -> None:
+    assert [text.counted(number, "sequence") for number in (0, 1, 3072)] == [
+        "0 sequences", "1 sequence", "3,072 sequences",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("column", "change", "expected"),
     [
         ("total_time", 0.0329, "+32.9 ms"),
