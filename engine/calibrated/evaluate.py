@@ -14,12 +14,12 @@ import pyarrow as pa
 from engine import reasons
 from engine.calibrated.build import model_shapes
 from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.calibrated.figures import flow_part, offload_repeats, step_part, with_exchange
+from engine.calibrated.figures import flow_part, offload_repeats, offload_share, step_part, with_exchange
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
 from engine.calibrated.offload import RESERVE, BlockMoves, exposed, moved_shares, tiers
 from engine.calibrated.parameters import Parameters
-from engine.calibrated.step import BlockLevel, block_level, pipeline_level, straggling, update_level
+from engine.calibrated.step import PipelineLevel, block_level, pipeline_level, straggling, update_level
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.derived.flops import token_flops
 from engine.outcome import outcome_table, words_array
@@ -51,16 +51,15 @@ def link_rate(system: System, p: Parameters) -> float:
     return system.mem2.bandwidth_gb_per_s * GIGA * p.scale_out if system.mem2.capacity_gib > 0 else 0.0
 
 
-def block_moves(case: Case, level: BlockLevel, stage: StageMemory) -> BlockMoves:
+def block_moves(flow: PipelineLevel, stage: StageMemory) -> BlockMoves:
     """What offloading moves on the first stage, which holds most activations."""
-    routed = case.model.experts > 0
     blocks = np.maximum(stage.blocks, 1.0)
     return BlockMoves(
         stage.weights / blocks,
         stage.activations / (blocks * np.maximum(stage.flying, 1e-30)),
         stage.gradients + stage.optimizer,
-        np.where(routed, level.sparse.forward, level.dense.forward),
-        np.where(routed, level.sparse.backward, level.dense.backward),
+        flow.block_forward,
+        flow.block_backward,
     )
 
 
@@ -120,7 +119,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
     flow, once = pipeline_level(case, level, p), update_level(case, p)
     stages = (stage_memory(case, last=False), stage_memory(case, last=True))
     flags = [part[name].astype(np.float64) for name in ("weight_offload", "activations_offload", "optimizer_offload")]
-    moves = block_moves(case, level, stages[0])
+    moves = block_moves(flow, stages[0])
     offloads = dict(zip(("weights", "activations", "state"), flags, strict=True))
     moved = exposed(
         moves, rate=link_rate(system, p), **offloads, repeats=offload_repeats(case, stages[0].blocks),
@@ -130,7 +129,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
     datatype = part["datatype"]
     each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
     perfect = each[datatype] * batch / part["num_procs"]
-    step = step_part(flow_part(flow), once, moved, perfect)
+    step = step_part(flow_part(flow), once, moved, offload_share(case), perfect)
     exchanged = with_exchange(
         step, once.exchange, case.software.overlap_data, straggling=straggling(case, p), batch=batch, perfect=perfect,
         p=p,

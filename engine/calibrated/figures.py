@@ -18,7 +18,7 @@ from engine.calibrated.parameters import Parameters
 from engine.calibrated.sharding import exposed_exchange
 from engine.calibrated.step import PipelineLevel, Update
 
-__all__ = ["FlowPart", "StepPart", "flow_part", "offload_repeats", "step_part", "with_exchange"]
+__all__ = ["FlowPart", "StepPart", "flow_part", "offload_repeats", "offload_share", "step_part", "with_exchange"]
 
 FORWARD_OF_ENDS = 1.0 / 3.0
 
@@ -84,12 +84,23 @@ def offload_repeats(case: Case, blocks: Floats) -> Floats:
     return np.asarray(blocks * (case.microbatches + fill))
 
 
-def step_part(flow: FlowPart, once: Update, moved: Exposed | None, perfect: Floats) -> StepPart:
+def offload_share(case: Case) -> Floats:
+    """Share of a step's exposed offloading that falls into the window of the exchange: one chunk's of them all."""
+    layout = case.layout
+    fill = (layout.pipeline_par - 1.0) / layout.pipeline_interleaving
+    return np.asarray(1.0 / ((case.microbatches + fill) * layout.pipeline_interleaving))
+
+
+def step_part(flow: FlowPart, once: Update, moved: Exposed | None, share: Floats, perfect: Floats) -> StepPart:
     """The figures of a step that do not depend on how gradients are exchanged.
+
+    The exchange hides behind waiting for the second tier as well as behind computation: otherwise a second of
+    computation that is saved would come back twice.
 
     Args:
         flow, once: the pipeline and the update [s].
         moved: what offloading shows, None if nothing is offloaded.
+        share: what `offload_share` says.
         perfect: seconds that the model's arithmetic would take at the peak of the matrix units [s].
     """
     computing = flow.fw_time + flow.bw_time + once.optimizer
@@ -116,7 +127,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, perfect: Floa
         computing,
         flow.running + shown[0] + shown[1],
         once.optimizer + once.tied + shown[2],
-        flow.window,
+        flow.window + (shown[0] + shown[1]) * share,
         flow.gathers + once.tied,
     )
 

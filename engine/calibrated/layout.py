@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.arrays import take
 from engine.block_keys import distinct
 from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
-from engine.calibrated.figures import offload_repeats
+from engine.calibrated.figures import offload_repeats, offload_share
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
 from engine.calibrated.offload import tiers
@@ -62,6 +62,7 @@ class CalibratedLayout:
     first_tier: Floats
     second_tier: Floats
     repeats: Floats
+    share: Floats
     batch: Floats
 
 
@@ -75,6 +76,7 @@ def lay_out_calibrated(space: CalibratedSpace, numbers: range) -> CalibratedLayo
     stages, stage_of = _stages(space, site, modes)
     needs = _needs(modes, stages, stage_of, len(sites.cell))
     batch = cells.batch_size[sites.cell].astype(np.float64)
+    plain = case_at(space, site, {})
     first = stages[0]
     blocks = np.maximum(first.blocks, 1.0)
     return CalibratedLayout(
@@ -90,7 +92,8 @@ def lay_out_calibrated(space: CalibratedSpace, numbers: range) -> CalibratedLayo
         needs=needs,
         first_tier=np.ascontiguousarray(needs[0].T),
         second_tier=np.ascontiguousarray(needs[1].T),
-        repeats=np.broadcast_to(offload_repeats(case_at(space, site, {}), first.blocks[0]), batch.shape),
+        repeats=np.broadcast_to(offload_repeats(plain, first.blocks[0]), batch.shape),
+        share=np.broadcast_to(offload_share(plain), batch.shape),
         batch=batch,
     )
 

@@ -28,7 +28,7 @@ RESIDENT_BLOCKS = 2.0
 @dataclass(slots=True)
 class BlockMoves:
     """What offloading moves, arrays [rows]: bytes per block and microbatch of weights and kept activations, bytes per
-    step of optimizer state with gradients, and the computation of a block and microbatch that hides the first two [s].
+    step of optimizer state with gradients; and the seconds of a block and microbatch that hide the first two.
     """
 
     weights: Floats

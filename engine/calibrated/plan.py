@@ -237,12 +237,8 @@ def _flow_part(
 ) -> tuple[FlowPart, Floats, Floats]:
     """The figures of these pipelines, and a block's computation in them, forward and backward [s]."""
     case, level = _flow_case(space, layout, levels, rows)
-    routed = case.model.experts > 0
-    return (
-        flow_part(pipeline_level(case, level, p)),
-        np.where(routed, level.sparse.forward, level.dense.forward),
-        np.where(routed, level.sparse.backward, level.dense.backward),
-    )
+    flow = pipeline_level(case, level, p)
+    return flow_part(flow), flow.block_forward, flow.block_backward
 
 
 def _joined(parts: list[tuple[FlowPart, Floats, Floats]]) -> tuple[FlowPart, Floats, Floats]:

@@ -45,7 +45,7 @@ def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) ->
             optimizer=once.optimizer,
         )
     perfect = plan.perfect[site]
-    step = step_part(flow, once, moved, perfect)
+    step = step_part(flow, once, moved, layout.share[site], perfect)
     need = site * layout.first_tier.shape[1] + memory
     metrics = step.metrics | {
         "proc_mem_tier1_cap_req": layout.first_tier.ravel().take(need),

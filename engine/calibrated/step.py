@@ -143,11 +143,14 @@ class PipelineLevel:
 
     `running` is the sum of the parts from `linear` on, which are those of the slowest stage. `window` is the
     computation that an exchange of gradients can hide behind. `computing` is the forward share of linear layers,
-    attention, element-wise work and launches; `repeated_exposed` the communication among `recompute`.
+    attention, element-wise work and launches; `repeated_exposed` the communication among `recompute`. `block_forward`
+    and `block_backward` are one block and microbatch with the gathers of its weights.
     """
 
     running: Floats
     window: Floats
+    block_forward: Floats
+    block_backward: Floats
     computing: Floats
     repeated_exposed: Floats
     linear: Floats
@@ -251,9 +254,17 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters) -> PipelineLeve
     gathered = gathered + n_sparse * (stages.gathers[1].forward + stages.gathers[1].backward)
     edge = slow(stages.edges)
     at_edge = np.where(edge > 0, stages.embedding_gather, 0.0)
+    routed = case.model.experts > 0
+
+    def of_a_block(name: str) -> Floats:
+        dense = getattr(level.dense, name) + getattr(stages.gathers[0], name)
+        return np.asarray(np.where(routed, getattr(level.sparse, name) + getattr(stages.gathers[1], name), dense))
+
     parts = (
         flow.running,
         flow.slowest / layout.pipeline_interleaving,
+        of_a_block("forward"),
+        of_a_block("backward"),
         *(on_path(name) for name in ("computing", "repeated_exposed", "linear", "attention", "elementwise")),
         *(on_path(name) for name in ("recompute", "launch")),
         micro * (edge - at_edge),
