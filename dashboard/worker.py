@@ -263,10 +263,13 @@ def serve() -> None:
             pickle.dump((what, content), sink, pickle.HIGHEST_PROTOCOL)
             sink.flush()
 
+        folder = ""
         while True:
             try:
                 scenario, folder = pickle.load(source)
-            except EOFError:  # the server is done, or gone
+            except EOFError:  # the server is done, or was killed before it took the last rows
+                if folder:
+                    shutil.rmtree(folder, ignore_errors=True)
                 return
             relay = _Relay(send, Path(folder))
             try:

@@ -160,15 +160,17 @@ from engine import Scenario
 from engine.store import Store, Writer
 Writer.append = lambda self, rows: (print(made._process.pid, flush=True), threading.Event().wait())
 made = worker.Worker()
-scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=4096, max_batch_size=3072, datatype="float16")
+size = int(sys.argv[2])
+scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
 made.explore(scenario, Store(sys.argv[1]), lambda progress: None, lambda: False)
 """
 
 
-def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("procs", [4096, 16], ids=["in the middle", "when all is computed"])
+def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Path, procs: int) -> None:
     root = Path(__file__).parents[2]
     server = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(tmp_path / "results.duckdb")], stdout=subprocess.PIPE, cwd=root,
+        [sys.executable, "-c", _KILLED, str(tmp_path / "results.duckdb"), str(procs)], stdout=subprocess.PIPE, cwd=root,
         env={**os.environ, "TMPDIR": str(tmp_path)}, text=True,
     )  # fmt: skip
     assert server.stdout is not None
