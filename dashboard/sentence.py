@@ -40,7 +40,7 @@ def show() -> DeltaGenerator:
         with _slot(f"{scenario.num_procs:,}", by_name("num_procs").description):
             _number("procs", "GPUs", PROCESSORS, scenario.num_procs)
         _word("×")
-        with _slot(system_name(system).partition(", ")[0], "System: which GPUs, and how they are connected."):
+        with _slot(_short(system), "System: which GPUs, and how they are connected."):
             _choose("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
             st.caption(_system_line(system))
         _word("in")
@@ -81,6 +81,11 @@ def _word(text: str) -> None:
 
 def _slot(text: str, tooltip: str) -> DeltaGenerator:
     return st.popover(f":blue[**{literal(text)}**]", type="tertiary", help=tooltip)
+
+
+def _short(system: hardware.System) -> str:
+    """A system in the sentence: its accelerator, and that it is an edited copy where it is one."""
+    return system_name(system).partition(", ")[0] + (", edited" if system.derived_from else "")
 
 
 def _title(model: models.Model) -> str:

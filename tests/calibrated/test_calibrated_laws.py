@@ -98,7 +98,7 @@ def test_better_hardware_is_never_slower(name: str) -> None:
 
 @pytest.mark.parametrize("model", ["palm-8B", "mixtral-8x7B"])
 def test_what_is_saved_once_does_not_come_back_twice(model: str) -> None:
-    """Gathers, the exchange and offloading hide behind the same computation: a faster chip shortens it for all three."""
+    """Gathers, the exchange and offloading hide behind one computation, which a faster chip shortens for all three."""
     system = hardware.load("gaudi2_96g")
     chosen = Scenario.of(model, system, num_procs=16, max_batch_size=16, datatype="bfloat16")
     table = chosen.space.table(np.random.default_rng(3).integers(0, chosen.space.total, 6_000))

@@ -7,6 +7,7 @@ import io
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 from unittest.mock import patch
 
@@ -47,7 +48,9 @@ def pieces(response: Response) -> list[bytes]:
     async def read() -> list[bytes]:
         return [bytes(piece) async for piece in response.body_iterator]  # type: ignore[arg-type]
 
-    return asyncio.run(read())
+    # In a thread of its own: in this one a browser of other tests may keep a loop running.
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, read()).result()
 
 
 def test_a_file_comes_whole_in_pieces_and_is_closed() -> None:
