@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import streamlit as st
 
@@ -21,7 +21,13 @@ from engine.columns import choice_label
 from engine.explore import from_store
 from engine.store import Record, Store, StoreError
 
-__all__ = ["Best", "Entry", "age", "best_of", "entries", "name_of", "searched", "sentence_of", "size"]
+__all__ = ["OUTDATED", "Best", "Entry", "age", "best_of", "entries", "name_of", "searched", "sentence_of", "size"]
+
+
+OUTDATED: Final = (
+    "Explored with an older version of the cost model, whose results are no longer shown. Open explores it again; "
+    "Delete gives the room back."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def entries(files: UserFiles, runner: Runner) -> list[Entry]:
         except Refused as refusal:
             found.append(Entry(record.key, f"Exploration {record.key[:8]}", None, record=record, problem=str(refusal)))
         else:
-            problem = record.damage or ("" if scenario.key == record.key else "Made with another cost model.")
+            problem = record.damage or ("" if scenario.key == record.key else OUTDATED)
             found.append(Entry(record.key, name_of(scenario), scenario, None, record, jobs.get(record.key), problem))
     return found
 

@@ -17,7 +17,7 @@ from dashboard.derived import utilisation
 from dashboard.format import count, counted, format_value, percent
 from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
-from dashboard.scenarios_data import Best, Entry, age, best_of, name_of, sentence_of, size
+from dashboard.scenarios_data import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
 from dashboard.scenarios_open import opener
 from dashboard.server import runner, user_files
 from dashboard.tables import ROW, height_of
@@ -105,7 +105,8 @@ def _table(here: Sequence[Entry]) -> None:
             "Scenario": [_detail(entry.scenario) if entry.scenario is not None else "cannot be read"
                          for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
-            "TP·PP·DP": [_degrees(best) for best in found],
+            "TP·PP·DP": ["outdated" if entry.problem == OUTDATED else _degrees(best)
+                         for entry, best in zip(here, found, strict=True)],
             "Size": [size(entry.record.bytes) if entry.record is not None else _state(entry) for entry in here],
             "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
         }
@@ -128,7 +129,9 @@ def _table(here: Sequence[Entry]) -> None:
                 width=216, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
             "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
-            "TP·PP·DP": st.column_config.TextColumn(width=78, help="Degrees of the best execution."),
+            "TP·PP·DP": st.column_config.TextColumn(
+                width=78, help="Degrees of the best execution; outdated: of an older version of the cost model."
+            ),
             "Size": st.column_config.TextColumn(width=68, help="Room that the results take in the store."),
             "Age": st.column_config.TextColumn(width=80, help="Since it was saved, else explored."),
         },
@@ -182,7 +185,7 @@ def _one(entry: Entry) -> None:
         st.caption(f"{degrees(*best.degrees)} is the best of {count(best.total)} executions.")
     elif best is not None:
         st.caption(f"None of the {count(best.total)} executions fits.")
-    else:
+    elif not entry.problem:
         st.caption(f"Not explored here: {count(scenario.space.total)} executions. Opening it explores them.")
     pairs = [("model", scenario.model.title or scenario.model.name), ("GPUs", f"{scenario.num_procs:,}"),
              ("system", scenario.system.title or scenario.system.name), ("for", sentence_of(scenario))]  # fmt: skip
