@@ -50,7 +50,7 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
     "offload and recompute": (*_OFFLOADS, "activation_recompute"),
 }
 """What `memory_needs` proposes -> the fields whose limits are then lifted."""
-_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74, "activation_recompute": 116}
+_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74, "activation_recompute": 126}
 
 
 def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
