@@ -22,11 +22,14 @@ from hardware import System
 __all__ = ["adder", "opener"]
 
 _MOST: Final = 200
+_OPEN: Final = "compare_add"
+"""Whether what the button opens is open."""
 
 
 def opener(first: Scenario) -> None:
     """Draw the button and what it opens."""
-    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key="compare_add"):
+    # Its state is tracked so that it closes once something is added: it would cover the comparison.
+    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=_OPEN, on_change="rerun"):
         adder(first)
 
 
@@ -45,7 +48,8 @@ def _whatif(first: Scenario, slots: Slots) -> None:
     if not changes:
         return
     st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch",
-              help=", ".join(described(first, changes)), on_click=add_changes, args=(changes, slots))  # fmt: skip
+              help=", ".join(described(first, changes)), on_click=_added,
+              args=(add_changes, changes, slots))  # fmt: skip
 
 
 def _variant(first: Scenario, slots: Slots) -> None:
@@ -81,6 +85,17 @@ def _variant(first: Scenario, slots: Slots) -> None:
               args=(first, what, f"{key}_{what}", slots))  # fmt: skip
 
 
+def _added(how: Callable[[Any, Slots], None], what: Any, slots: Slots) -> None:
+    how(what, slots)
+    _close()
+
+
+def _close() -> None:
+    """Closes what the button opened, where that is on the page."""
+    if _OPEN in st.session_state:
+        st.session_state[_OPEN] = False
+
+
 def _add_variant(first: Scenario, what: str, key: str, slots: Slots) -> None:
     value = st.session_state.get(key)
     if value is None:
@@ -100,6 +115,7 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots) -> None:
             changes = {what: float(value)}
             _ = whatif.changed(first, changes).space
             add_changes(changes, slots)
+        _close()
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
 
@@ -132,4 +148,5 @@ def _kept(first: Scenario, slots: Slots) -> None:
     chosen = st.session_state.get("compare_entry")
     scenario = found[chosen].scenario if chosen in found else None
     if scenario is not None:
-        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=add, args=(scenario, slots))
+        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=_added,
+                  args=(add, scenario, slots))  # fmt: skip

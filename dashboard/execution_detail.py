@@ -13,7 +13,7 @@ from dashboard.charts import markup
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
 from dashboard.charts.networks import Traffic, partners, placement, traffic
 from dashboard.controls import choose, show
-from dashboard.format import format_value, percent
+from dashboard.format import counted, format_value, percent
 from dashboard.formula_table import EXPRESSIONS
 from dashboard.formulas import Formula, formula, layer_sum
 from dashboard.palette import TIME_KINDS
@@ -45,7 +45,7 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     parts = [kind, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
     if facts["chunks"] > 1:
         parts.append(f"{facts['chunks']} chunks")
-    parts += [f"{facts['microbatches']:,} microbatches", f"idle {percent(facts['idle'])}"]
+    parts += [counted(facts["microbatches"], "microbatch"), f"idle {percent(facts['idle'])}"]
     st.html(markup.head("Pipeline schedule", " · ".join(parts)))
     show(gantt(found, mode), "execution_gantt")
     words = {"forward": "forward", "backward": "backward with recompute", "data": "gradient exchange, exposed",

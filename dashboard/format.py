@@ -194,8 +194,9 @@ def count(number: Any) -> str:
 
 
 def counted(number: Any, thing: str) -> str:
-    """Return a count with its noun, whose plural ends in s: "1 sequence", "3,072 sequences"."""
-    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
+    """Return a count with its noun, whose plural ends in s: "1 sequence", "3,072 sequences", "2 microbatches"."""
+    plural = "es" if thing.endswith("ch") else "s"
+    return f"{count(number)} {thing}{'' if number == 1 else plural}"
 
 
 def _fixed(value: float, digits: int = 3) -> str:

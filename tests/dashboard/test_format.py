@@ -87,6 +87,7 @@ def test_counted() -> None:
     assert [text.counted(number, "sequence") for number in (0, 1, 3072)] == [
         "0 sequences", "1 sequence", "3,072 sequences",
     ]  # fmt: skip
+    assert text.counted(16, "microbatch") == "16 microbatches"
 
 
 @pytest.mark.parametrize(
