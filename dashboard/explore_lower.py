@@ -98,13 +98,14 @@ def _account(exploration: Exploration) -> str:
     if memory:
         sentences.append(f"{percent(memory / missing, 0)} of them need more memory than there is.")
     cells = exploration.by_cell()
-    short = cells.loc[cells["feasible"] == 0, "shortfall_bytes"].dropna()
+    pairs = cells.groupby(["tensor_par", "pipeline_par"]).agg({"feasible": "sum", "shortfall_bytes": "min"})
+    short = pairs.loc[pairs["feasible"] == 0, "shortfall_bytes"].dropna()
     if len(short):
         least = format_value("proc_mem_tier1_cap_req", float(np.min(short)))
         sentences.append(
             f"In {len(short):,} cell{'s' if len(short) != 1 else ''} nothing fits for want of memory alone; "
             f"the nearest lacks {least}."
         )
-    elif not (cells["feasible"] == 0).any():
+    elif not (pairs["feasible"] == 0).any():
         sentences.append("Every cell of the map has an execution that runs.")
     return " ".join(sentences)

@@ -74,7 +74,8 @@ def headline(
     share = 0.95 if exact else accuracy.within(scenario, best)
     near, cells = near_best(exploration, exploration.key, rate, share, where)
     if not where:
-        fitting = int((exploration.by_cell()["feasible"] > 0).sum())
+        every = exploration.by_cell()
+        fitting = len(every[every["feasible"] > 0].drop_duplicates(["tensor_par", "pipeline_par"]))
     total_efficiency = by_name("total_efficiency")
     tiles = [
         Tile(

@@ -20,6 +20,8 @@ _LEAST: Final = 0.4
 squeeze the others."""
 _CHARACTER: Final = 0.011
 """Width of a character of a label as a share of the axis, on the narrowest page."""
+_MARGIN: Final = 0.09
+"""How far right of the best a label may reach, as a share of the axis: the end of the axis and the margin."""
 
 
 def choices(
@@ -137,10 +139,12 @@ def _labels(
         text = (" · " if few is together else " ").join(few) + (f" ≤ {_LEAST * 100:.0f} %" if clipped else "")
         half = len(text) * _CHARACTER * width / 2
         left, right = (share, share + 2 * half) if clipped else (share - half, share + half)
+        over = 0.0 if clipped else max(0.0, right - (1.0 + _MARGIN * width))
+        left, right = left - over, right - over
         for shift, end in ends.items():
             if right < end and left > floors[shift]:
                 anchor = "left" if clipped else "center"
-                found.append(noted(text, colours, x=share, y=row, yshift=shift, xanchor=anchor))
+                found.append(noted(text, colours, x=share - over, y=row, yshift=shift, xanchor=anchor))
                 ends[shift] = left
                 break
     return found
