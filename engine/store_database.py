@@ -60,10 +60,10 @@ CREATE TABLE reduction (
 """The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
-MEMORY: Final = "1GiB"
+MEMORY: Final = "512MiB"
 """What DuckDB may keep in memory: left alone it takes most of the machine over time, for tables that it could read
-again. Larger sorts spill to disk beside the file. Measured on 1.25 M rows: queries take the same, a sorted export a
-seventh longer, a whole-table read 0.53 instead of 0.37 s."""
+again. Larger sorts spill to disk beside the file; one of 3.7 M rows needs more than 128 MiB. Measured on 1.25 M rows:
+queries take the same, a sorted export a seventh longer, a whole-table read 0.53 instead of 0.37 s."""
 
 _DUCKDB_MAGIC: Final = b"DUCK"
 _MAGIC_OFFSET: Final = 8  # behind the checksum of the first header
