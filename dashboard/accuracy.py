@@ -17,11 +17,8 @@ from dashboard.explore_data import Where, near_best
 from dashboard.format import count, signed_percent
 from dashboard.text import literal
 from engine import Exploration, Scenario
-from engine.calibrated import calibrated, model_shapes
-from engine.calibrated.fields import FULLY_SHARDED
-from engine.calibrated.systems import generation_of
 from engine.columns import by_name
-from engine.validation.uncertainty import Interval, interval
+from engine.validation.uncertainty import Interval, interval_of, is_modelled
 
 __all__ = [
     "EXPLAINED", "SHARE", "ErrorOf", "error_of", "is_tied", "label_of", "marked", "origin_of", "popover", "span",
@@ -58,7 +55,7 @@ def label_of(scenario: Scenario) -> str:
     """The label of a scenario's times: "calibrated", "modelled" or "exact"."""
     if scenario.cost_model == "calculon":
         return "exact"
-    return "calibrated" if calibrated(scenario.system) else "modelled"
+    return "modelled" if is_modelled(scenario) else "calibrated"
 
 
 def origin_of(scenario: Scenario, statistic: str) -> str:
@@ -68,15 +65,9 @@ def origin_of(scenario: Scenario, statistic: str) -> str:
 
 
 def error_of(scenario: Scenario, execution: Mapping[Any, Any]) -> ErrorOf | None:
-    """How far the time of an execution may be off; None for the exact cost model, which predicts no measurement."""
-    if scenario.cost_model == "calculon":
-        return None
-    kind: dict[str, Any] = {
-        "generation": generation_of(scenario.system),
-        "experts": bool(model_shapes(scenario.model).experts > 0),
-        "fully_sharded": int(execution.get("zero_stage", 0)) == FULLY_SHARDED,
-    }
-    return ErrorOf(interval(**kind, share=SHARE), interval(**kind, share=0.5))
+    """How far the time of an execution may be off; None where no measured run is comparable."""
+    most, half = (interval_of(scenario, execution, share) for share in (SHARE, 0.5))
+    return None if most is None or half is None else ErrorOf(most, half)
 
 
 def span(low: float, high: float) -> str:
@@ -88,7 +79,7 @@ def span(low: float, high: float) -> str:
 def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, Any]) -> list[Tile]:
     """Headline figures with their labels, and with intervals where they follow from the time of a step."""
     label, error = label_of(scenario), error_of(scenario, execution)
-    counted = "exact" if error is None else "modelled"
+    counted = "exact" if label == "exact" else "modelled"
     found = []
     for tile in tiles:
         if tile.label in (*_TIMES, *_RATES):
@@ -104,7 +95,7 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
 
 
 def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:
-    """Share of a throughput above which others cannot be told from it; 1 for the exact cost model."""
+    """Share of a throughput above which others cannot be told from it; 1 where no measured run tells."""
     error = error_of(scenario, execution)
     return 1.0 if error is None else 1.0 / (1.0 + error.width)
 

@@ -102,9 +102,9 @@ def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
 
 def interval_document(scenario: Scenario, execution: Mapping[Any, Any]) -> dict[str, Any] | None:
     """The same for JSON: seconds, the share of comparable measured runs between them, how many and which these are."""
-    from engine.validation.uncertainty import interval_of, is_modelled
+    from engine.validation.uncertainty import interval_of
 
-    found = None if is_modelled(scenario) else interval_of(scenario, execution, ERROR_SHARE)
+    found = interval_of(scenario, execution, ERROR_SHARE)
     if found is None:
         return None
     step = float(execution["total_time"])

@@ -22,7 +22,7 @@ from engine.calibrated.inputs import (
     ModelShapes,
     Software,
 )  # fmt: skip
-from engine.calibrated.systems import accelerator_of
+from engine.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
 from models import Model
 
@@ -154,9 +154,7 @@ def _software(system: System, e: Mapping[str, Any]) -> Software:
     values = {name: number(name, value) for name, value in SOFTWARE_DEFAULTS.items() if not isinstance(value, str)}
     values["overlap_data"] = number("overlap_data", np.asarray(e.get("data_par_overlap", 0.0), np.float64))
     values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is(e, "tensor_par_overlap", "none", 1.0))
-    # No kernel written for Ampere is faster than FlashAttention 2.
-    ampere = system.accelerator is not None and system.accelerator.generation == "ampere"
-    values["attention_kernel"] = _word(e, "attention_kernel", ATTENTION_KERNELS, "flash2" if ampere else "native")
+    values["attention_kernel"] = _word(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
     values["launch"] = _word(e, "launch", LAUNCHES, "fused")
     return Software.of(values)
 

@@ -13,7 +13,7 @@ from engine.calibrated.attention import fused_rate
 from engine.calibrated.inputs import ATTENTION_KERNELS, Accelerators
 from engine.calibrated.parameters import library_calibration, parameters_of
 from engine.calibrated.rates import sustained_rates
-from engine.calibrated.systems import accelerator_of, calibrated, generation_of
+from engine.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
 from hardware import Calibration, FitError, System
 
 __all__ = ["MODELLED", "PROVENANCES", "EffectiveRate", "accelerator_error", "effective_rates"]
@@ -71,7 +71,7 @@ def effective_rates(
         matrix += ("power_exponent",)
     blackwell = generation == "blackwell"
     eight = (*matrix, "eight_bit_blackwell" if blackwell else "eight_bit")
-    kernel = "flash2" if generation == "ampere" else "native"
+    kernel = fastest_attention(system)
     attention = fused_rate(facts, np.asarray(float(ATTENTION_KERNELS.index(kernel))), np.asarray(age_years), p)
     every = (
         ("matrix, 16 bits", "FLOP/s", facts.flops16, rates.matrix16, matrix),

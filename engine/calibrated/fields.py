@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.build import case_of, model_shapes
+from engine.calibrated.build import BITS, case_of, model_shapes
 from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
+from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.execution import Executions, Malformed, check_fields, mark, parse_columns
 from hardware import System
@@ -37,7 +38,6 @@ NOT_READ: frozenset[str] = frozenset(
 )
 """Fields that change nothing here."""
 
-BITS = {"float4": 4.0, "float8": 8.0}
 FULL, SELECTIVE, NONE = 0, 1, 2  # activation_recompute
 RS_AG = 2  # tensor_par_comm_type
 EAGER = 0  # launch
@@ -48,7 +48,6 @@ FULLY_SHARDED = 3
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
     """What extensions are where a table says nothing: one of every degree, the stage that `optimizer_sharding` implies,
     and the software of a current Megatron-style stack."""
-    ampere = system.accelerator is not None and system.accelerator.generation == "ampere"
     sharded = np.asarray(table["optimizer_sharding"], np.int64)
     given: dict[str, Any] = {
         "context_par": 1,
@@ -56,8 +55,7 @@ def defaults(system: System, table: Mapping[str, Any]) -> Fields:
         "expert_tensor_par": 1,
         "zero_stage": sharded,
         "selective_recompute": 0,
-        # No kernel written for Ampere is faster than FlashAttention 2.
-        "attention_kernel": ATTENTION_KERNELS.index("flash2" if ampere else "native"),
+        "attention_kernel": ATTENTION_KERNELS.index(fastest_attention(system)),
         "launch": by_name("launch").choices.index("fused"),
         "gradient_datatype": 0,
         "optimizer_datatype": 0,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from engine.calibrated.build import model_shapes
 from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
 from engine.calibrated.parameters import parameters, parameters_of
+from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, by_name
 from engine.limits import LimitError, permits
 from engine.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
@@ -112,7 +113,6 @@ class CalibratedSpace(Space):
 
     def _modes_of(self, kind: int) -> Modes:
         offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
-        ampere = self.system.accelerator is not None and self.system.accelerator.generation == "ampere"
         experts = bool(model_shapes(self.model).experts > 0)
         default: dict[str, tuple[Any, ...]] = {
             "activation_recompute": by_name("activation_recompute").choices,
@@ -129,7 +129,7 @@ class CalibratedSpace(Space):
             "training": (True,),
             "zero_stage": (0, 1, 2, 3),
             "selective_recompute": ("attention", "modules", "half"),
-            "attention_kernel": ("flash2" if ampere else "native",),
+            "attention_kernel": (fastest_attention(self.system),),
             "launch": ("fused",),
             "gradient_datatype": ("float32",),
             "optimizer_datatype": ("float32",),

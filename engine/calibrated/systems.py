@@ -9,7 +9,7 @@ import hardware
 from engine.calibrated.inputs import GENERATIONS
 from hardware import System
 
-__all__ = ["accelerator_of", "calibrated", "system_named"]
+__all__ = ["accelerator_of", "calibrated", "fastest_attention", "system_named"]
 
 GIGA, TERA, GIB = 1e9, 1e12, 2.0**30
 
@@ -41,6 +41,14 @@ def generation_of(system: System) -> str:
     accelerator = system.accelerator
     name = accelerator.generation if accelerator is not None else ""
     return name if name in GENERATIONS else "other"
+
+
+def fastest_attention(system: System) -> str:
+    """The fastest attention kernel for a system's generation, one of `engine.calibrated.inputs.ATTENTION_KERNELS`.
+
+    No kernel written for Ampere is faster than FlashAttention 2.
+    """
+    return "flash2" if generation_of(system) == "ampere" else "native"
 
 
 def accelerator_of(system: System) -> dict[str, float]:

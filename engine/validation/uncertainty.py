@@ -84,8 +84,12 @@ def is_modelled(scenario: Scenario) -> bool:
 
 
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = 0.8) -> Interval | None:
-    """Interval for the step time of one execution; None under the exact cost model, which predicts no measurement."""
-    if scenario.cost_model == "calculon":
+    """Interval for the step time of one execution; None where no measured run is comparable.
+
+    That is under the exact cost model, which predicts no measurement, and on processors of a generation on which
+    nothing was measured. Raises ValueError for a share that `interval` does not take.
+    """
+    if scenario.cost_model == "calculon" or is_modelled(scenario):
         return None
     return interval(
         generation=generation_of(scenario.system),
