@@ -9,11 +9,11 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hardware.schema import FrozenDict, Line, Lines
-from models.documents import Accepts, DocumentError, Library, Number, Text, Whole, check_format, sentence, shown
+from models.documents import Accepts, DocumentError, Library, Number, Text, Whole, load_versioned
 
 FORMAT = "shardscape-calibration/1"
 
@@ -105,15 +105,7 @@ class Calibration(_Entity):
 
 def load_calibration_document(document: object, where: str = "the document") -> Calibration:
     """The calibration that a parsed JSON document describes. Raises `CalibrationFileError`."""
-    if not isinstance(document, Mapping):
-        raise CalibrationFileError(f"{where} is {shown(document)}; a calibration must be an object with named keys.")
-    content: dict[str, Any] = dict(document)
-    check_format(content, where, FORMAT, "calibration", CalibrationFileError)
-    del content["format"]
-    try:
-        return Calibration.model_validate(content)
-    except ValidationError as problem:
-        raise CalibrationFileError(sentence(problem, Calibration, where)) from None
+    return load_versioned(document, where, FORMAT, "calibration", Calibration, CalibrationFileError)
 
 
 def _from_library(document: object, where: str, name: str) -> Calibration:

@@ -212,6 +212,23 @@ def check_format(
     raise error(f"{where}: 'format' is {shown(given)}; it must be '{accepted}' for a {noun}.")
 
 
+def load_versioned(
+    document: object, where: str, accepted: str, noun: str, schema: type[Entity], error: type[DocumentError]
+) -> Entity:
+    """The entity that a parsed JSON document with a "format" describes; raises `error` in one sentence otherwise.
+
+    `where` names the document in messages, `accepted` is its format, such as "shardscape-calibration/1", and `noun`
+    what it is.
+    """
+    if not isinstance(document, Mapping):
+        raise error(f"{where} is {shown(document)}; a {noun} must be an object with named keys.")
+    check_format(document, where, accepted, noun, error)
+    try:
+        return schema.model_validate({name: value for name, value in document.items() if name != "format"})
+    except ValidationError as problem:
+        raise error(sentence(problem, schema, where)) from None
+
+
 def sentence(
     problem: ValidationError, schema: type[BaseModel], where: str, *, by_alias: bool = False, hint: str = ""
 ) -> str:

@@ -58,14 +58,12 @@ class BlockLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
-    """Seconds of one step [s], arrays [rows]; the parts after `step` are those of the slowest stage and add up to it.
+class PipelineParts:
+    """Seconds of one step in the pipeline [s], arrays [rows]: those of the slowest stage.
 
-    `ends` is embedding and head, `bubble` pipeline fill and drain, `straggler` the spread between processors, `fixed`
-    the constant per step.
+    `ends` is embedding and head, `bubble` pipeline fill and drain.
     """
 
-    step: Floats
     linear: Floats
     attention: Floats
     elementwise: Floats
@@ -78,6 +76,16 @@ class StepTimes:
     gather_exposed: Floats
     pipeline_exposed: Floats
     bubble: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes(PipelineParts):
+    """Seconds of one step [s], arrays [rows]; all parts add up to `step`.
+
+    `straggler` is the spread between processors, `fixed` the constant per step.
+    """
+
+    step: Floats
     data_exposed: Floats
     tied: Floats
     optimizer: Floats
@@ -138,13 +146,13 @@ class _Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineLevel:
+class PipelineLevel(PipelineParts):
     """All microbatches through the pipeline [s], arrays [rows].
 
-    `running` is the sum of the parts from `linear` on, which are those of the slowest stage. `window` is the
-    computation that an exchange of gradients can hide behind. `computing` is the forward share of linear layers,
-    attention, element-wise work and launches; `repeated_exposed` the communication among `recompute`. `block_forward`
-    and `block_backward` are one block and microbatch with the gathers of its weights.
+    `running` is the sum of the parts. `window` is the computation that an exchange of gradients can hide behind.
+    `computing` is the forward share of linear layers, attention, element-wise work and launches; `repeated_exposed` the
+    communication among `recompute`. `block_forward` and `block_backward` are one block and microbatch with the gathers
+    of its weights.
     """
 
     running: Floats
@@ -153,18 +161,6 @@ class PipelineLevel:
     block_backward: Floats
     computing: Floats
     repeated_exposed: Floats
-    linear: Floats
-    attention: Floats
-    elementwise: Floats
-    recompute: Floats
-    launch: Floats
-    ends: Floats
-    tensor_exposed: Floats
-    context_exposed: Floats
-    expert_exposed: Floats
-    gather_exposed: Floats
-    pipeline_exposed: Floats
-    bubble: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,20 +256,21 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters) -> PipelineLeve
         dense = getattr(level.dense, name) + getattr(stages.gathers[0], name)
         return np.asarray(np.where(routed, getattr(level.sparse, name) + getattr(stages.gathers[1], name), dense))
 
-    parts = (
-        flow.running,
-        flow.slowest / layout.pipeline_interleaving,
-        of_a_block("forward"),
-        of_a_block("backward"),
-        *(on_path(name) for name in ("computing", "repeated_exposed", "linear", "attention", "elementwise")),
-        *(on_path(name) for name in ("recompute", "launch")),
-        micro * (edge - at_edge),
-        *(on_path(name) for name in ("tensor_exposed", "context_exposed", "expert_exposed")),
-        micro * (gathered + at_edge),
-        micro * slow(flow.waits) + (layout.pipeline_par - 1.0) * 2.0 * flow.message,
-        (flow.total - flow.slowest) / layout.pipeline_interleaving,
-    )
-    return PipelineLevel(*np.broadcast_arrays(*parts))
+    of_blocks = (
+        "linear", "attention", "elementwise", "recompute", "launch", "tensor_exposed", "context_exposed",
+        "expert_exposed", "computing", "repeated_exposed",
+    )  # fmt: skip
+    parts = {name: on_path(name) for name in of_blocks} | {
+        "ends": micro * (edge - at_edge),
+        "gather_exposed": micro * (gathered + at_edge),
+        "pipeline_exposed": micro * slow(flow.waits) + (layout.pipeline_par - 1.0) * 2.0 * flow.message,
+        "bubble": (flow.total - flow.slowest) / layout.pipeline_interleaving,
+        "running": flow.running,
+        "window": flow.slowest / layout.pipeline_interleaving,
+        "block_forward": of_a_block("forward"),
+        "block_backward": of_a_block("backward"),
+    }
+    return PipelineLevel(**dict(zip(parts, np.broadcast_arrays(*parts.values()), strict=True)))
 
 
 def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
@@ -281,8 +278,7 @@ def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
     flow, once = pipeline_level(case, level, p), update_level(case, p)
     data = exposed_exchange(once.exchange, case.software.overlap_data, flow.window, p)
     straggler = (flow.running + data) * straggling(case, p)
-    parts = {field.name: getattr(flow, field.name) for field in fields(StepTimes) if hasattr(flow, field.name)}
-    parts |= {
+    parts = {field.name: getattr(flow, field.name) for field in fields(PipelineParts)} | {
         "data_exposed": data,
         "tied": once.tied,
         "optimizer": once.optimizer,
@@ -290,8 +286,7 @@ def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
         "fixed": np.asarray(p.step_constant),
         "step": flow.running + data + straggler + once.optimizer + once.tied + p.step_constant,
     }
-    names = [field.name for field in fields(StepTimes)]
-    return StepTimes(*np.broadcast_arrays(*(parts[name] for name in names)))
+    return StepTimes(**dict(zip(parts, np.broadcast_arrays(*parts.values()), strict=True)))
 
 
 def _per_block(block: BlockTimes, gathers: Gathers) -> Floats:

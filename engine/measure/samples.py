@@ -7,12 +7,11 @@ kept in a file, and what follows from them can be worked out again, elsewhere or
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from models.documents import Accepts, DocumentError, Number, Text, Whole, check_format, read_json, sentence, shown
+from models.documents import Accepts, DocumentError, Number, Text, Whole, load_versioned, read_json, shown
 
 __all__ = [
     "FORMAT", "Attention", "Device", "Exchange", "Launch", "MeasureError", "Product", "Samples", "Skipped", "Timing",
@@ -166,15 +165,7 @@ class Samples(_Entity):
 
 def samples_of(document: object, where: str = "the document") -> Samples:
     """The samples that a parsed JSON document holds. Raises `MeasureError`."""
-    if not isinstance(document, Mapping):
-        raise MeasureError(f"{where} is {shown(document)}; samples must be an object with named keys.")
-    content: dict[str, Any] = dict(document)
-    check_format(content, where, FORMAT, "file of samples", MeasureError)
-    del content["format"]
-    try:
-        return Samples.model_validate(content)
-    except ValidationError as problem:
-        raise MeasureError(sentence(problem, Samples, where)) from None
+    return load_versioned(document, where, FORMAT, "file of samples", Samples, MeasureError)
 
 
 def load_samples(path: str | os.PathLike[str]) -> Samples:
