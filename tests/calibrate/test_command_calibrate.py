@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hardware
-from engine import Scenario, calibrate, command_line
+from engine import Scenario, calibrate
 from engine.calibrated import parameters, parameters_of
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
@@ -18,14 +19,8 @@ TRUTH = parameters().model_copy(update={"sustained_hopper": 0.60})
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            command_line.main(["calibrate", *map(str, arguments)])
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+def command(shardscape: Any) -> Any:
+    return partial(shardscape, "calibrate")
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import engine
 import hardware
 from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, OUTCOME, STATISTICS, by_name, headline_of, statistics_of
 from engine.command_limits import parse_limits
-from engine.command_line import main
 from engine.command_output import ExitCode, quantity
 from engine.validation.uncertainty import interval
 
@@ -23,19 +22,6 @@ FEW = ("--limit", "tensor_par=1,2", "--limit", "zero_stage=1,3", "--limit", "wei
 LIMITS = {"tensor_par": [1, 2], "zero_stage": [1, 3], "weight_offload": False}
 CALCULONS = "h100_80g_nvl8"
 NAMES = [column.name for column in FIELDS]
-
-
-@pytest.fixture
-def shardscape(capsys):
-    """Runs a command in this process; returns exit code, standard output and standard error."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

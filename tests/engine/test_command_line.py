@@ -27,19 +27,6 @@ SMALL_ARGUMENTS = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 NAMES = [column.name for column in FIELDS]
 
 
-@pytest.fixture
-def shardscape(capsys):
-    """Runs a command in this process; returns exit code, standard output and standard error."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def golden():
     return reference.golden()[NAMES].head(60)

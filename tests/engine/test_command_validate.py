@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pandas as pd
 import pytest
 
 from engine import validation
-from engine.command_line import main
 from engine.validation.gate import TOLERANCE, stored_predictions
 
 Answer = tuple[int, str, str]
@@ -21,14 +21,8 @@ Command = Callable[..., Answer]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as ended:
-            main(["validate", *(str(argument) for argument in arguments)])
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
+def command(shardscape: Command) -> Command:
+    return partial(shardscape, "validate")
 
 
 def published() -> pd.DataFrame:

@@ -11,7 +11,6 @@ import pytest
 
 import hardware
 import models
-from engine.command_line import main
 from engine.derived import (
     INPUTS,
     OUTPUTS,
@@ -374,19 +373,6 @@ def test_unknown_inputs_and_impossible_runs_are_refused():
 
 
 # the command
-
-
-@pytest.fixture
-def shardscape(capsys):
-    """Runs a command in this process; returns exit code, standard output and standard error."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 def test_cost_prints_figures_and_what_they_rest_on(shardscape):

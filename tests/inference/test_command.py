@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from engine import inference
-from engine.command_line import main
 
 ARGUMENTS = ("inference", "llama-3-70B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000", "--output", "200")
 SAME = {"num_procs": 8, "prompt": 1000, "output": 200}
-
-
-@pytest.fixture
-def shardscape(capsys):
-    """Runs a command in this process; returns exit code, standard output and standard error."""
-
-    def run(*arguments: Any):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 def test_json_is_the_engines_answer(shardscape):

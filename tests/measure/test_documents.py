@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 import engine.measure
 import hardware
 from engine.calibrated import parameters_of
-from engine.command_line import main
 from engine.measure import MeasureError, devices, load_samples, samples_document, samples_of
 from engine.measure.system_document import resembling
 from tests.measure.synthetic import TRUE, cpu, h100
@@ -22,14 +22,8 @@ Command = Callable[..., Answer]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as ended:
-            main(["measure", *(str(argument) for argument in arguments)])
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
+def command(shardscape: Command) -> Command:
+    return partial(shardscape, "measure")
 
 
 @pytest.fixture
