@@ -28,7 +28,7 @@ from dashboard.whatif_changes import reset
 from dashboard.wording import differences as choices_that_differ
 from dashboard.wording import title
 from engine import Exploration
-from engine.columns import FIELDS, choice_label
+from engine.columns import ALL_FIELDS, choice_label
 
 __all__ = ["render"]
 
@@ -212,7 +212,9 @@ def _table(sides: list[Side]) -> None:
         [column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS
     ]
     rows.append(["Executions that run", *(f"{count(side.exploration.feasible)}" for side in sides)])
-    for column in FIELDS:
+    for column in ALL_FIELDS:
+        if any(column.name not in side.best for side in known if side.best is not None):
+            continue  # not every cost model knows it
         values = [choice_label(column, side.best[column.name]) if side.best is not None else ABSENT for side in sides]
         if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
             rows.append([column.label, *values])

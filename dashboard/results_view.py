@@ -20,6 +20,7 @@ from dashboard.format import count, format_value, percent
 from dashboard.results_filter import active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
 from engine import Exploration
+from engine.calibrated import model_shapes
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
 from engine.store import Condition
 
@@ -64,12 +65,13 @@ def render(exploration: Exploration, mode: str) -> None:
         relax(exploration, filters)
         return
     register = _register(exploration)
-    names = _columns_in_link(register)
+    first = _shown_first(exploration)
+    names = _columns_in_link(register, first)
     with toolbar:
         by = choose("Sort by", _sortable(register), "results_sort", default="sample_rate", width=300)
         order = segments("Direction", _ORDERS, "results_order")
         size = int(segments("Rows per page", _SIZES, "results_size"))
-        _column_chooser(names, register)
+        _column_chooser(names, register, first)
         _export_menu(exploration, names, filters, left, by, order)
     st.html(markup.head(_sentence(exploration, left, by, order)))
     view = (tuple(_frozen(where)), by, order, size)
@@ -148,22 +150,24 @@ def _sortable(register: _Register) -> dict[str, str]:
     return {column.name: column.label for column in (*reversed(results), *others)}
 
 
-def _columns_in_link(register: _Register) -> list[str]:
-    """The columns of the link that there are, in its order."""
+def _columns_in_link(register: _Register, first: tuple[str, ...]) -> list[str]:
+    """The columns of the link that there are, in its order; `first` without any."""
     known = {"id", *(column.name for column in (*register.fields, *register.statistics))}
     given = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name in known]
-    return list(dict.fromkeys(given)) or list(_shown_first(register))
+    return list(dict.fromkeys(given)) or list(first)
 
 
-def _shown_first(register: _Register) -> tuple[str, ...]:
+def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     """The columns shown where nobody has chosen any."""
-    if not any(column.name == "zero_stage" for column in register.fields):
+    scenario = exploration.scenario
+    if scenario.cost_model == "calculon":
         return _DEFAULT
+    gone = _FOLLOW if model_shapes(scenario.model).experts > 0 else (*_FOLLOW, "expert_par")
     every = [each for name in _DEFAULT for each in (name, *_AFTER.get(name, ()))]
-    return tuple(name for name in every if name not in _FOLLOW)
+    return tuple(name for name in every if name not in gone)
 
 
-def _column_chooser(names: list[str], register: _Register) -> None:
+def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...]) -> None:
     """Which columns to show, group by group of the register."""
     groups: dict[str, list[str]] = {}
     every_one = (*register.fields, *register.statistics)
@@ -174,7 +178,7 @@ def _column_chooser(names: list[str], register: _Register) -> None:
         wanted = {name for group in groups for name in st.session_state[f"results_columns_{group}"]}
         kept = [name for name in names if name in wanted or name == "id"]
         new = [*kept, *(column.name for column in every_one if column.name in wanted and column.name not in kept)]
-        state.set_url_value("results_columns", None if tuple(new) == _shown_first(register) else ",".join(new))
+        state.set_url_value("results_columns", None if tuple(new) == first else ",".join(new))
 
     def every(on: bool) -> None:
         new = ["id", *(column.name for column in every_one)] if on else []

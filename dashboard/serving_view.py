@@ -187,13 +187,7 @@ def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
             f"None of {found.total:,} deployments fits. The least demanding, {title(rows['memory'])}: "
             f"{rows['memory']['reason_text']}"
         )
-    if "context_too_long" in found.rejected:
-        assert question.model.architecture is not None
-        return (
-            f"Prompt and output have {question.prompt + question.output:,} tokens; its context ends at "
-            f"{question.model.architecture.max_seq:,}."
-        )
-    return f"None of {found.total:,} deployments matches the model: {', '.join(found.rejected) or 'none is listed'}."
+    return found.obstacle
 
 
 def _remarks(found: Found) -> None:

@@ -101,11 +101,12 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
 
 
 def recomputed(execution: Mapping[Any, Any]) -> str:
-    """Return what the backward pass computes again: "full", "attention only", "norms, activations" or "none"."""
-    kind = execution.get("selective_recompute")
-    if execution["activation_recompute"] == "attn_only":
-        return "attention only" if kind in (None, "attention") else _word(execution, "selective_recompute")
-    return _word(execution, "activation_recompute")
+    """Return what the backward pass computes again: "full", "none", or "selective (attention)" with what it is."""
+    word = _word(execution, "activation_recompute")
+    if execution["activation_recompute"] != "attn_only":
+        return word
+    kind = choice_label("selective_recompute", _given(execution, "selective_recompute"))
+    return f"{word} ({kind})"
 
 
 def _neutral(execution: Mapping[Any, Any]) -> bool:

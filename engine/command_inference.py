@@ -56,7 +56,7 @@ def inference(
         typer.Option("--limit", metavar="FIELD=VALUES", help="What a field may be; see above. May be repeated."),
     ] = None,
     price: Annotated[
-        float | None, typer.Option("--price", metavar="USD", help="Price of a processor and hour; the system's.")
+        float | None, typer.Option("--price", metavar="USD", help="Price of a GPU and hour; the system's.")
     ] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best deployments to show.")] = 10,
     by: Annotated[
@@ -195,13 +195,13 @@ def _print(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
         write()
         label = by_name(by).label
         what = f"Best by {label[0].lower()}{label[1:]}"
-        what = "Frontier of output per processor and per user" if frontier else what
+        what = "Frontier of output per GPU and per user" if frontier else what
         write(what)
         write(_table(rows))
     if not found.feasible:
         write()
         if not found.nearest:
-            write("No layout is within the limits on fields and fits the model; leave some limits out.")
+            write(found.obstacle)
         for code, number in found.nearest.items():
             row = found.evaluate_ids([number]).iloc[0]
             write(f"{by_code(code).label}, nearest: {row['reason_text']}")

@@ -246,7 +246,7 @@ def _quantities(
 
 
 def _whole(numbers: npt.NDArray[Any]) -> pa.Array:
-    return pa.array([str(number) for number in numbers.tolist()], pa.string())
+    return pa.array([f"{number:,}" for number in numbers.tolist()], pa.string())
 
 
 def _shown_words(words: pd.Series[Any]) -> pa.Array:

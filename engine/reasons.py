@@ -12,19 +12,17 @@ and `Llm._check_mem_caps`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from engine.sentences import filled, pieces
 
 __all__ = [
     "BY_CODE", "CALIBRATED_ONLY", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence",
 ]  # fmt: skip
-
-GIB = float(2**30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +181,12 @@ REASONS: tuple[Reason, ...] = (
     _infeasible(
         "network_too_small",
         "Network tier too small",
-        "Network tier {tier} connects {size} processors, but {used} would have to share it.",
+        "Network tier {tier} connects {size} GPUs, but {used} would have to share it.",
     ),
     _infeasible(
         "network_not_filled",
         "Network tier not filled evenly",
-        "Network tier {tier} connects {size} processors and must be filled, but {used} does not divide {size}.",
+        "Network tier {tier} connects {size} GPUs and must be filled, but {used} does not divide {size}.",
     ),
     _invalid(
         "unknown_datatype",
@@ -199,39 +197,39 @@ REASONS: tuple[Reason, ...] = (
     _infeasible(
         "interleaving_exceeds_blocks",
         "Interleaving exceeds the stage's blocks",
-        "pipeline_interleaving {pipeline_interleaving} exceeds the {blocks_per_proc} blocks of a stage.",
+        "An interleaving of {pipeline_interleaving} exceeds the {blocks_per_proc} blocks of a stage.",
     ),
     _infeasible(
         "interleaving_not_dividing_blocks",
         "Interleaving does not divide the stage",
-        "pipeline_interleaving {pipeline_interleaving} does not divide the {blocks_per_proc} blocks of a stage.",
+        "An interleaving of {pipeline_interleaving} does not divide the {blocks_per_proc} blocks of a stage.",
     ),
     _infeasible(
         "offload_needs_three_blocks",
         "Offload needs 3 blocks per GPU",
-        "Offloading needs at least 3 blocks on each processor; pipeline_par {pipeline_par} leaves {blocks_per_proc}.",
+        "Offloading needs at least 3 blocks on each GPU; a pipeline of {pipeline_par} stages leaves {blocks_per_proc}.",
     ),
     # Divisibility of tensors over the tensor-parallel group.
     _invalid(
         "sequence_not_divisible",
         "TP does not divide the sequence",
-        "microbatch_size x seq_size is {batch_seq}, which tensor_par {tensor_par} does not divide; "
-        "tensor_par_comm_type {tensor_par_comm_type} splits it.",
+        "A microbatch has {batch_seq} tokens, which TP {tensor_par} does not divide; reduce-scatter and all-gather "
+        "split them.",
     ),
     _invalid(
         "hidden_not_divisible",
         "TP does not divide the hidden size",
-        "hidden is {hidden}, which tensor_par {tensor_par} does not divide.",
+        "TP {tensor_par} does not divide the hidden size {hidden}.",
     ),
     _invalid(
         "feedforward_not_divisible",
         "TP does not divide the feedforward size",
-        "feedforward is {feedforward}, which tensor_par {tensor_par} does not divide.",
+        "TP {tensor_par} does not divide the feedforward size {feedforward}.",
     ),
     _invalid(
         "heads_not_divisible",
         "TP does not divide the heads",
-        "attn_heads is {attn_heads}, which tensor_par {tensor_par} does not divide.",
+        "TP {tensor_par} does not divide the {attn_heads} attention heads.",
     ),
     _invalid(
         "datatype_not_on_system",
@@ -282,13 +280,13 @@ REASONS: tuple[Reason, ...] = (
     _infeasible(
         "gradient_sharding_in_pipeline",
         "Gradient sharding in a pipeline",
-        "zero_stage 2 shards gradients after every microbatch, which a pipeline of {pipeline_par} stages keeps until "
+        "ZeRO stage 2 shards gradients after every microbatch, which a pipeline of {pipeline_par} stages keeps until "
         "the last; use stage 1.",
     ),
     _invalid(
         "context_not_dividing_sequence",
         "CP does not divide the sequence",
-        "seq_size is {seq_size}, which 2 x context_par {context_par} does not divide; every rank takes two pieces.",
+        "The sequence has {seq_size} tokens, which 2 × CP {context_par} does not divide; every rank takes two pieces.",
     ),
     _invalid(
         "expert_par_without_experts",
@@ -299,41 +297,40 @@ REASONS: tuple[Reason, ...] = (
     _invalid(
         "expert_par_not_dividing_experts",
         "EP does not divide the experts",
-        "The model has {experts} experts, which expert_par {expert_par} does not divide.",
+        "EP {expert_par} does not divide the {experts} experts of the model.",
     ),
     _invalid(
         "expert_par_not_dividing_ranks",
         "EP does not divide the ranks",
-        "tensor_par x context_par x data_par is {expert_ranks}, which expert_par {expert_par} x expert_tensor_par "
-        "{expert_tensor_par} does not divide.",
+        "TP × CP × DP is {expert_ranks}, which EP {expert_par} × expert TP {expert_tensor_par} does not divide.",
     ),
     _invalid(
         "key_value_heads_not_divisible",
         "TP does not fit the heads of keys and values",
-        "The model has {key_value_heads} heads of keys and values; tensor_par {tensor_par} must divide them or be a "
-        "multiple of them.",
+        "The model has {key_value_heads} heads of keys and values; TP {tensor_par} must divide them or be a multiple "
+        "of them.",
     ),
     _infeasible(
         "stages_not_even",
         "Interleaving of uneven stages",
-        "pipeline_par {pipeline_par} x pipeline_interleaving {pipeline_interleaving} divides neither the {num_blocks} "
-        "blocks nor two more, which embedding and loss would be.",
+        "PP {pipeline_par} × interleaving {pipeline_interleaving} divides neither the {num_blocks} blocks nor two "
+        "more, which embedding and loss would be.",
     ),
     _infeasible(
         "pipeline_exceeds_blocks",
         "More stages than blocks",
-        "pipeline_par {pipeline_par} exceeds the {num_blocks} blocks of the model.",
+        "PP {pipeline_par} exceeds the {num_blocks} blocks of the model.",
     ),
     # Capacities.
     _infeasible(
         "memory_tier1",
         "Out of HBM",
-        "Needs {need} GiB of tier-1 memory, but a processor has {have} GiB: {short} GiB too much.",
+        "Needs {need} GiB of HBM, but a GPU has {have} GiB: {short} GiB too much.",
     ),
     _infeasible(
         "memory_tier2",
         "Out of host memory",
-        "Needs {need} GiB of tier-2 memory, but a processor has {have} GiB: {short} GiB too much.",
+        "Needs {need} GiB of host memory, but a GPU has {have} GiB: {short} GiB too much.",
     ),
 )
 
@@ -352,47 +349,10 @@ def code_of(number: int) -> str:
 
 
 def sentence(code: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
-    """The sentences of `rows` executions that share one reason.
-
-    `quantities` gives each placeholder of the template, as one value for all rows or as an array [rows]. Arrow joins
-    the pieces, so that a million sentences cost no Python loop. Raises KeyError for a placeholder without a quantity.
-    """
-    pieces: list[pa.Array | pa.Scalar] = []
-    for text, name in _pieces(BY_CODE[code].template):
-        pieces.append(pa.scalar(text))
-        if name is not None:
-            pieces.append(_as_text(quantities[name], rows))
-    if all(isinstance(piece, pa.Scalar) for piece in pieces):
-        return pa.array(["".join(piece.as_py() for piece in pieces)] * rows, pa.string())
-    return pc.binary_join_element_wise(*pieces, pa.scalar(""))
+    """The sentences of `rows` executions that share one reason; see `engine.sentences.filled`."""
+    return filled(BY_CODE[code].template, quantities, rows)
 
 
 def placeholders(code: str) -> list[str]:
     """What the sentence of a reason is filled with."""
-    return [name for _, name in _pieces(BY_CODE[code].template) if name is not None]
-
-
-def _pieces(template: str) -> list[tuple[str, str | None]]:
-    """Cuts a template into (text, placeholder after it) pairs."""
-    result: list[tuple[str, str | None]] = []
-    while "{" in template:
-        text, _, rest = template.partition("{")
-        name, _, template = rest.partition("}")
-        result.append((text, name))
-    return [*result, (template, None)]
-
-
-def _as_text(value: object, rows: int) -> pa.Array | pa.Scalar:
-    if isinstance(value, str):
-        return pa.scalar(value)
-    if isinstance(value, pa.Array | pa.ChunkedArray):
-        return value
-    if isinstance(value, Sequence):
-        return pa.array([str(item) for item in value], pa.string())
-    array = np.asarray(value)
-    # Gibibytes to three decimals, as the reference prints them.
-    if array.ndim == 0:
-        return pa.scalar(str(round(array.item(), 3) if array.dtype.kind == "f" else array.item()))
-    if array.dtype.kind == "f":
-        return pc.cast(pc.round(pa.array(array), ndigits=3), pa.string())
-    return pc.cast(pa.array(array), pa.string())
+    return [name for _, name in pieces(BY_CODE[code].template) if name is not None]

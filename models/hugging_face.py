@@ -119,7 +119,7 @@ def _seq_size(architecture: Architecture, wanted: int | None) -> tuple[int, str]
         return wanted, "Chosen when the model was imported."
     if longest <= LONGEST_ASSUMED:
         return longest, "The longest context its configuration states."
-    return 4096, f"Assumed; its configuration states only the longest context, {longest} tokens."
+    return 4096, f"Assumed; its configuration states only the longest context, {longest:,} tokens."
 
 
 def _model_type(document: Mapping[str, Any], where: str) -> str:

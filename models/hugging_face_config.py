@@ -54,7 +54,9 @@ class Config:
     def usual(self, key: str, default: int) -> int:
         """A whole number, or the default of the family's configuration class, which is then noted."""
         if not self.has(key):
-            self.notes.append(f"{key} is not in the file; {default}, the default of its configuration class, is taken.")
+            self.notes.append(
+                f"{key} is not in the file; {default:,}, the default of its configuration class, is taken."
+            )
         return self.whole(key, default=default)
 
     def flag(self, key: str, default: bool) -> bool:

@@ -64,30 +64,30 @@ def _differences(architecture: Architecture, seq_size: int, feedforward: int | N
     published_block = attention_weights(architecture) + mlp_weights(architecture)
 
     embedding = embedding_weights(architecture)
-    size = f"{_count(embedding)} parameters, {embedding / total:.1%} of the model"
+    size = f"{_count(embedding)} parameters, {_percent(embedding / total)} of the model"
     if architecture.tied_embeddings:
         yield f"The embedding, which is the LM head too ({size}), is in neither time nor memory."
     else:
         yield f"Embedding and LM head ({size}) are in neither time nor memory."
     if architecture.positions == "learned":
-        yield f"The embedding of {architecture.max_seq} positions is not counted."
+        yield f"The embedding of {architecture.max_seq:,} positions is not counted."
     if architecture.positions == "relative":
         yield "Relative positions, with a projection of their own in every block, are not counted."
     if architecture.kv_heads < architecture.heads:
         added = attention_weights(architecture, architecture.heads) - attention_weights(architecture)
         kind = "Multi-query" if architecture.kv_heads == 1 else "Grouped-query"
-        heads = "head is" if architecture.kv_heads == 1 else "heads are"
+        heads = f"head{'' if architecture.kv_heads == 1 else 's'} {_is(architecture.kv_heads)}"
         yield (
             f"{kind} attention: {architecture.kv_heads} key/value {heads} counted as {architecture.heads}, "
-            f"which adds {added / published_block:.1%} to the block's weights."
+            f"which adds {_percent(added / published_block)} to the block's weights."
         )
     yield from _mlp_differences(architecture, feedforward)
     if architecture.sliding_window is not None and architecture.sliding_window < seq_size:
         windowed = sum(window is not None for window in architecture.windows)
         which = "All layers" if windowed == architecture.layers else f"The {windowed} of {architecture.layers} layers"
         yield (
-            f"{which} with a {architecture.window_kind} window of {architecture.sliding_window} tokens are counted as "
-            f"attending to all {seq_size}."
+            f"{which} with a {architecture.window_kind} window of {architecture.sliding_window:,} tokens are counted "
+            f"as attending to all {seq_size:,}."
         )
     if architecture.parallel_residual:
         yield (
@@ -96,8 +96,8 @@ def _differences(architecture: Architecture, seq_size: int, feedforward: int | N
         )
     if architecture.norm == "RMSNorm":
         yield (
-            f"RMSNorm is counted as LayerNorm: {4 * architecture.hidden} instead of "
-            f"{architecture.norms_per_block * norm_weights(architecture)} norm weights per block, "
+            f"RMSNorm is counted as LayerNorm: {4 * architecture.hidden:,} instead of "
+            f"{architecture.norms_per_block * norm_weights(architecture):,} norm weights per block, "
             "and the FLOPs of both moments."
         )
     if architecture.norms_per_block > 2:
@@ -105,15 +105,16 @@ def _differences(architecture: Architecture, seq_size: int, feedforward: int | N
     if architecture.qk_norm:
         yield "Normalising queries and keys is not counted."
     if biases := qkv_biases(architecture):
-        yield f"The {biases} query, key and value biases of each block are not counted."
+        yield f"The {biases:,} query, key and value biases of each block are not counted."
     if architecture.rope_theta is not None or architecture.positions == "rotary":
         yield "Rotating queries and keys by their position is not counted."
     if architecture.prediction_layers:
-        yield f"The {architecture.prediction_layers} blocks for multi-token prediction are not counted."
+        extra = architecture.prediction_layers
+        yield f"The {'block' if extra == 1 else f'{extra} blocks'} for multi-token prediction {_is(extra)} not counted."
     published = architecture.params_published_b
     if published is not None and abs(total / (published * 1e9) - 1) > 0.01:
         yield (
-            f"The recorded shape has {_count(total)} parameters, {abs(total / (published * 1e9) - 1):.1%} "
+            f"The recorded shape has {_count(total)} parameters, {_percent(abs(total / (published * 1e9) - 1))} "
             f"{'fewer' if total < published * 1e9 else 'more'} than the {_count(published * 1e9)} published."
         )
 
@@ -123,15 +124,23 @@ def _mlp_differences(architecture: Architecture, feedforward: int | None) -> Ite
     width = derived if feedforward is None else feedforward
     weights = 2 * architecture.hidden * width
     share = weights / mlp_weights(architecture) - 1
-    equal = "equal" if share == 0 else f"{abs(share):.2%} {'more' if share > 0 else 'fewer'}"
+    equal = "equal" if share == 0 else f"{_percent(abs(share), 2)} {'more' if share > 0 else 'fewer'}"
     if architecture.gated_mlp:
         yield (
-            f"The gated MLP of width {architecture.ffn} is counted as two matrices of width {width}: {equal} weights "
-            f"and matrix FLOPs, but per token one activation of {width} elements in place of one of {architecture.ffn} "
-            f"and a product of {architecture.ffn}."
+            f"The gated MLP of width {architecture.ffn:,} is counted as two matrices of width {width:,}: {equal} "
+            f"weights and matrix FLOPs, but per token one activation of {width:,} elements in place of one of "
+            f"{architecture.ffn:,} and a product of {architecture.ffn:,}."
         )
     elif width != derived:
-        yield f"The MLP of width {architecture.ffn} is counted as one of width {width}: {equal} weights."
+        yield f"The MLP of width {architecture.ffn:,} is counted as one of width {width:,}: {equal} weights."
+
+
+def _percent(share: float, decimals: int = 1) -> str:
+    return f"{100 * share:.{decimals}f} %"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _count(number: float) -> str:

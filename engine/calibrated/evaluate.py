@@ -209,7 +209,7 @@ def _quantities(
         # As Python's numbers: four degrees may exceed 64 bits.
         factors = (f[name].astype(object) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
         products: Any = math.prod(factors)
-        result["product"] = [str(number) for number in products]
+        result["product"] = [f"{number:,}" for number in products]
     if code in ("unknown_word", "extension_not_positive"):
         result |= _first_fault(given, f, rows, code)
     return {name: result[name] for name in reasons.placeholders(code)}

@@ -13,6 +13,7 @@ from engine.inference.columns import FIELDS
 from engine.inference.deployments import Deployments
 from engine.inference.figures import Subject
 from engine.inference.reasons import FITS, code_of, number_of, sentence
+from engine.sentences import amount
 
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 
@@ -87,5 +88,5 @@ def reason_text(
     }  # fmt: skip
     if "memory_total" in row:
         need, have = float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB
-        quantities |= {"need": need, "have": have, "short": need - have}
+        quantities |= {"need": amount(need), "have": amount(have), "short": amount(need - have)}
     return sentence(code_of(number), quantities)

@@ -62,7 +62,7 @@ OUTCOME: Final[tuple[Column, ...]] = (
 
 FIGURES: Final[tuple[Column, ...]] = (
     _figure("tokens_per_s_per_processor", "Output per GPU", "out/GPU", "tokens/s", "Throughput", "higher",
-            "Output tokens per second of the whole deployment over its processors, every replica full: "
+            "Output tokens per second of the whole deployment over its GPUs, every replica full: "
             "batch x output / (batch x prefill + (output - 1) x decode step) / (TP x PP)."),
     _figure("tokens_per_s_per_user", "Output per user", "out/user", "tokens/s", "Throughput", "higher",
             "Output tokens per second that one request sees: 1 / time per output token."),
@@ -97,9 +97,9 @@ FIGURES: Final[tuple[Column, ...]] = (
     _figure("kv_bytes_per_token", "KV cache per token", "KV/token", "bytes", "Memory", "lower",
             "What one token adds to the cache in all layers of the model, held once."),
     _figure("cost_per_million_tokens", "Cost per million tokens", "USD/M", "USD", "Cost", "lower",
-            "Price of the processors while they produce a million output tokens, every replica full."),
+            "Price of the GPUs while they produce a million output tokens, every replica full."),
     _figure("energy_per_token", "Energy per token", "energy", "J", "Cost", "lower",
-            "Board power of the processors per output token; no power for hosts, network or cooling."),
+            "Board power of the GPUs per output token; no power for hosts, network or cooling."),
     _figure("step_linear", "Linear layers", "linear", "s", "Decode step", "lower",
             "Reading weights, or computing with them where that takes longer.", False),
     _figure("step_attention", "Attention", "attention", "s", "Decode step", "lower",

@@ -20,7 +20,7 @@ from engine.inference.columns import FIELDS, FIGURES, HEADLINE, by_name
 from engine.inference.deployments import LAUNCHES, Deployments
 from engine.inference.evaluate import evaluate, positive, subject_of
 from engine.inference.figures import Subject, figures, grouped, memory_of
-from engine.inference.reasons import FITS, REASONS, number_of
+from engine.inference.reasons import FITS, REASONS, by_code, number_of
 from engine.inference.space import DeploymentSpace
 from engine.inputs import ModelLike, SystemLike
 from hardware import Calibration, System
@@ -69,6 +69,27 @@ class Found:
     def feasible(self) -> int:
         """Deployments that run within the limits."""
         return len(self.table)
+
+    @property
+    def obstacle(self) -> str:
+        """Why no layout even reaches the question whether it fits, and what would help; "" where one does."""
+        if self.feasible or self.nearest:
+            return ""
+        if not self.total:
+            return f"No layout of {self.space.num_procs:,} GPUs is within the limits on fields; leave some limits out."
+        architecture = self.model.architecture
+        # The last check of the shape: what fails it alone is sound.
+        if "context_too_long" in self.rejected and architecture is not None:
+            length = self.space.prompt + self.space.output
+            return (
+                f"Prompt and output have {length:,} tokens together, but the model's context ends at "
+                f"{architecture.max_seq:,}; shorten them by {length - (architecture.max_seq or 0):,} tokens, or choose "
+                "a model with a longer context."
+            )
+        most = max(self.rejected, key=lambda code: self.rejected[code])
+        why = f"None of {self.total:,} deployments matches the shape of the model, most often because: "
+        help_ = "leave some limits out" if self.space.limits else "try another number of GPUs"
+        return f"{why}{by_code(most).label}; {help_}."
 
     def top(self, count: int, by: str = BEST_BY) -> pd.DataFrame:
         """The `count` best deployments by a figure; of equal ones the first.

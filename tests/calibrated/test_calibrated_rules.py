@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -85,12 +86,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     (
         "gradient_sharding_in_pipeline", DENSE, {"zero_stage": 2},
-        "zero_stage 2 shards gradients after every microbatch, which a pipeline of 4 stages keeps until the last; use "
+        "ZeRO stage 2 shards gradients after every microbatch, which a pipeline of 4 stages keeps until the last; use "
         "stage 1.",
     ),
     (
         "context_not_dividing_sequence", DENSE, {"context_par": 3, "num_procs": 192},
-        "seq_size is 8192, which 2 x context_par 3 does not divide; every rank takes two pieces.",
+        "The sequence has 8,192 tokens, which 2 × CP 3 does not divide; every rank takes two pieces.",
     ),
     (
         "expert_par_without_experts", DENSE, {"expert_par": 2},
@@ -98,24 +99,24 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     (
         "expert_par_not_dividing_experts", EXPERTS, {"expert_par": 16},
-        "The model has 8 experts, which expert_par 16 does not divide.",
+        "EP 16 does not divide the 8 experts of the model.",
     ),
     (
         "expert_par_not_dividing_ranks", EXPERTS, {"expert_par": 8, "expert_tensor_par": 4},
-        "tensor_par x context_par x data_par is 16, which expert_par 8 x expert_tensor_par 4 does not divide.",
+        "TP × CP × DP is 16, which EP 8 × expert TP 4 does not divide.",
     ),
     (
         "key_value_heads_not_divisible", SMALL, {"tensor_par": 4},
-        "The model has 6 heads of keys and values; tensor_par 4 must divide them or be a multiple of them.",
+        "The model has 6 heads of keys and values; TP 4 must divide them or be a multiple of them.",
     ),
     (
         "stages_not_even", DENSE, {"pipeline_interleaving": 3},
-        "pipeline_par 4 x pipeline_interleaving 3 divides neither the 32 blocks nor two more, which embedding and loss "
+        "PP 4 × interleaving 3 divides neither the 32 blocks nor two more, which embedding and loss "
         "would be.",
     ),
     (
         "pipeline_exceeds_blocks", DENSE, {"pipeline_par": 64, "num_procs": 1024, "pipeline_interleaving": 1},
-        "pipeline_par 64 exceeds the 32 blocks of the model.",
+        "PP 64 exceeds the 32 blocks of the model.",
     ),
 ]  # fmt: skip
 
@@ -127,8 +128,8 @@ SHARED: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     (
         "parallelism_product", DENSE, dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 2**31 - 1),
-        "tensor_par 2147483647 x pipeline_par 2147483647 x data_par 2147483647 is 9903520300447984150353281023, "
-        "but num_procs is 64; they must be equal.",
+        "tensor_par 2,147,483,647 x pipeline_par 2,147,483,647 x data_par 2,147,483,647 is "
+        "9,903,520,300,447,984,150,353,281,023, but num_procs is 64; they must be equal.",
     ),
     (
         "data_par_overlap_needs_data_par", DENSE, {**ALONE, "data_par_overlap": True, "optimizer_sharding": False},
@@ -137,19 +138,19 @@ SHARED: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "offload_needs_three_blocks", DENSE,
         {"pipeline_par": 16, "num_procs": 256, "pipeline_interleaving": 1, "optimizer_offload": True},
-        "Offloading needs at least 3 blocks on each processor; pipeline_par 16 leaves 2.",
+        "Offloading needs at least 3 blocks on each GPU; a pipeline of 16 stages leaves 2.",
     ),
     (
         "sequence_not_divisible", SMALL, {"tensor_par": 3, "num_procs": 48, "microbatch_size": 1},
-        "microbatch_size x seq_size is 4096, which tensor_par 3 does not divide; tensor_par_comm_type rs_ag splits it.",
+        "A microbatch has 4,096 tokens, which TP 3 does not divide; reduce-scatter and all-gather split them.",
     ),
     (
         "hidden_not_divisible", DENSE, {"tensor_par": 3, "num_procs": 48, "tensor_par_comm_type": "ar"},
-        "hidden is 4096, which tensor_par 3 does not divide.",
+        "TP 3 does not divide the hidden size 4,096.",
     ),
     (
         "heads_not_divisible", DENSE, {"tensor_par": 64, "num_procs": 1024},
-        "attn_heads is 32, which tensor_par 64 does not divide.",
+        "TP 64 does not divide the 32 attention heads.",
     ),
     (
         "datatype_not_on_system", DENSE, {"datatype": "float4"},
@@ -208,10 +209,12 @@ def test_memory_that_is_missing_is_told(tier: str, first: float, second: float) 
     need = roomy[f"proc_mem_tier{tier}_cap_req"] / 2**30
     have = first if tier == "1" else second
     assert (row["status"], row["reason"]) == ("infeasible", f"memory_tier{tier}")
-    assert row["reason_text"] == (
-        f"Needs {round(need, 3)} GiB of tier-{tier} memory, but a processor has {have} GiB: "
-        f"{round(need - have, 3)} GiB too much."
+    kind = {"1": "HBM", "2": "host memory"}[tier]
+    found = re.fullmatch(
+        rf"Needs ([\d.]+) GiB of {kind}, but a GPU has {have:g} GiB: ([\d.]+) GiB too much\.", row["reason_text"]
     )
+    assert found is not None
+    assert [float(number) for number in found.groups()] == pytest.approx([need, need - have], rel=0.005)
 
 
 def test_context_parallel_ranks_share_the_optimizer() -> None:

@@ -82,8 +82,17 @@ def test_a_cell_is_a_pair_of_tensor_and_pipeline_degrees(found: Any) -> None:
 def test_results_show_at_first_what_tells_executions_apart(found: Any) -> None:
     """Degrees, ZeRO stage and kind of recompute are shown; networks follow from how ranks are placed."""
     shown = set(run("results", found()).dataframe[0].value.columns)
-    assert {"context_par", "expert_par", "zero_stage", "selective_recompute", "sample_rate"} <= shown
+    assert {"context_par", "zero_stage", "selective_recompute", "sample_rate"} <= shown
     assert not {"data_par_net", "optimizer_sharding"} & shown
+
+
+def test_results_show_expert_parallelism_where_there_are_experts_or_it_is_asked_for() -> None:
+    def columns(found: Any, **link: str) -> set[str]:
+        return set(run("results", found, link).dataframe[0].value.columns)
+
+    assert "expert_par" in columns(experts())
+    assert "expert_par" not in columns(dense())
+    assert "expert_par" in columns(dense(), results_columns="id,expert_par")
 
 
 @BOTH
@@ -174,9 +183,11 @@ def test_words_name_what_only_this_cost_model_has() -> None:
     assert facts["ZeRO"].startswith("1")
     assert not any("network tier" in key for key in facts)
     one, other = row, {**row, "selective_recompute": "modules", "activation_recompute": "attn_only"}
-    assert dict(choices(other))["recompute"] == "norms, activations"
+    assert dict(choices(other))["recompute"] == "selective (norms, activations)"
     assert ("Selective recompute", "attention", "norms, activations") in differences(one, other)
     exact = {column.name: row[column.name] for column in fields_of("calculon")}
+    attention = {**exact, "activation_recompute": "attn_only"}
+    assert dict(choices(attention))["recompute"] == "selective (attention)"
     assert "ZeRO" not in dict(choices(exact))
     assert "EP" not in title(exact)
     told = {label for label, _, _ in differences(exact, row)}

@@ -50,8 +50,8 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (
         "parallelism_product",
         dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 2**31 - 1),
-        "tensor_par 2147483647 x pipeline_par 2147483647 x data_par 2147483647 is 9903520300447984150353281023, "
-        "but num_procs is 64; they must be equal.",
+        "tensor_par 2,147,483,647 x pipeline_par 2,147,483,647 x data_par 2,147,483,647 is "
+        "9,903,520,300,447,984,150,353,281,023, but num_procs is 64; they must be equal.",
     ),
     ("batch_size_not_positive", {"batch_size": 0}, "batch_size is 0; it must be at least 1."),
     ("microbatch_size_not_positive", {"microbatch_size": -1}, "microbatch_size is -1; it must be at least 1."),
@@ -139,12 +139,12 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (
         "network_too_small",
         {"pipeline_par_net": 0},
-        "Network tier 0 connects 8 processors, but 32 would have to share it.",
+        "Network tier 0 connects 8 GPUs, but 32 would have to share it.",
     ),
     (
         "network_not_filled",
         {"tensor_par": 5, "num_procs": 40},
-        "Network tier 0 connects 8 processors and must be filled, but 5 does not divide 8.",
+        "Network tier 0 connects 8 GPUs and must be filled, but 5 does not divide 8.",
     ),
     (
         "unknown_datatype",
@@ -154,49 +154,48 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (
         "interleaving_exceeds_blocks",
         {"pipeline_interleaving": 48},
-        "pipeline_interleaving 48 exceeds the 24 blocks of a stage.",
+        "An interleaving of 48 exceeds the 24 blocks of a stage.",
     ),
     (
         "interleaving_not_dividing_blocks",
         {"pipeline_interleaving": 5},
-        "pipeline_interleaving 5 does not divide the 24 blocks of a stage.",
+        "An interleaving of 5 does not divide the 24 blocks of a stage.",
     ),
     (
         "offload_needs_three_blocks",
         {"pipeline_par": 48, "num_procs": 768, "weight_offload": True},
-        "Offloading needs at least 3 blocks on each processor; pipeline_par 48 leaves 2.",
+        "Offloading needs at least 3 blocks on each GPU; a pipeline of 48 stages leaves 2.",
     ),
     (
         "sequence_not_divisible",
         {**WIDE, "tensor_par_comm_type": "rs_ag", "tensor_par": 96, "num_procs": 768},
-        "microbatch_size x seq_size is 2048, which tensor_par 96 does not divide; "
-        "tensor_par_comm_type rs_ag splits it.",
+        "A microbatch has 2,048 tokens, which TP 96 does not divide; reduce-scatter and all-gather split them.",
     ),
     (
         "hidden_not_divisible",
         {**WIDE, "tensor_par": 5, "num_procs": 40},
-        "hidden is 12288, which tensor_par 5 does not divide.",
+        "TP 5 does not divide the hidden size 12,288.",
     ),
     (
         "feedforward_not_divisible",
         {**WIDE, "tensor_par": 8192, "num_procs": 65536},
-        "feedforward is 49153, which tensor_par 4096 does not divide.",
+        "TP 4,096 does not divide the feedforward size 49,153.",
     ),
     (
         "heads_not_divisible",
         {**WIDE, "tensor_par": 64, "num_procs": 512},
-        "attn_heads is 96, which tensor_par 64 does not divide.",
+        "TP 64 does not divide the 96 attention heads.",
     ),
     ("datatype_not_on_system", {"datatype": "float8"}, "This system has no rates for float8; it has float16."),
     (
         "memory_tier1",
         {"activation_recompute": "none", "microbatch_size": 32},
-        "Needs 616.205 GiB of tier-1 memory, but a processor has 80.0 GiB: 536.205 GiB too much.",
+        "Needs 616 GiB of HBM, but a GPU has 80 GiB: 536 GiB too much.",
     ),
     (
         "memory_tier2",
         {"weight_offload": True, "optimizer_offload": True},
-        "Needs 45.572 GiB of tier-2 memory, but a processor has 1.0 GiB: 44.572 GiB too much.",
+        "Needs 45.6 GiB of host memory, but a GPU has 1 GiB: 44.6 GiB too much.",
     ),
 ]  # fmt: skip
 
@@ -261,11 +260,18 @@ def test_rows_that_break_several_rules_report_the_first() -> None:
 
 
 def test_sentences_of_many_rows_at_once() -> None:
-    whole = reasons.sentence("memory_tier1", {"need": np.array([1.25, 2.00049]), "have": 80, "short": [1, "x"]}, 2)
+    whole = reasons.sentence("memory_tier1", {"need": np.array([1.25, 2.0049]), "have": 80, "short": [1, "x"]}, 2)
     assert whole.to_pylist() == [
-        "Needs 1.25 GiB of tier-1 memory, but a processor has 80 GiB: 1 GiB too much.",
-        "Needs 2 GiB of tier-1 memory, but a processor has 80 GiB: x GiB too much.",
+        "Needs 1.25 GiB of HBM, but a GPU has 80 GiB: 1 GiB too much.",
+        "Needs 2 GiB of HBM, but a GPU has 80 GiB: x GiB too much.",
     ]
+    short = np.array([0.00391, 1e-9, 99.95, 0.06])
+    need = np.array([0.0, 9.996, 1234.5, 80.06])
+    wide = reasons.sentence("memory_tier2", {"need": need, "have": 80.0, "short": short}, 4)
+    said = [re.findall(r"((?:under )?[\d.,]+) GiB", text) for text in wide.to_pylist()]
+    assert said == [
+        ["0", "80", "0.00391"], ["10", "80", "under 0.001"], ["1,234", "80", "100"], ["80.1", "80", "0.06"],
+    ]  # fmt: skip
     same = reasons.sentence("num_procs_not_positive", {"num_procs": 0}, 3)
     assert same.to_pylist() == ["num_procs is 0; it must be at least 1."] * 3
     words = reasons.sentence("unknown_datatype", {"datatype": pa.array(["{x}", "ü"])}, 2)

@@ -55,6 +55,14 @@ def test_nothing_runs(shardscape):
     code, out, _ = shardscape(*ARGUMENTS, "--limit", "tensor_par=3")
     assert code == 1
     assert "leave some limits out" in out
+    long = ("inference", "gpt2-small", "h100_80g_sxm", "--num-procs", 1, "--prompt", 1000, "--output", 100)
+    code, out, _ = shardscape(*long, "--limit", "batch=1")
+    assert code == 1
+    assert "1,100 tokens together, but the model's context ends at 1,024; shorten them by 76 tokens" in out
+    assert "leave some limits out" not in out
+    code, out, _ = shardscape(*long[:4], 25, *long[5:], "--limit", "tensor_par=25")
+    assert code == 1
+    assert "TP does not divide the heads; leave some limits out" in out
 
 
 @pytest.mark.parametrize(("suffix", "read"), [("csv", pd.read_csv), ("parquet", pd.read_parquet)])

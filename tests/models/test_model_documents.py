@@ -144,7 +144,7 @@ def test_an_architecture_and_block_numbers_may_both_be_given() -> None:
     model = models.load_document(both)
     assert model.feedforward == 57344
     assert model.architecture is not None
-    assert any("two matrices of width 57344: 166.67% more weights" in each for each in model.not_represented)
+    assert any("two matrices of width 57,344: 166.67 % more weights" in each for each in model.not_represented)
     assert models.load_document(models.to_document(model)) == model
 
 

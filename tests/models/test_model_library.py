@@ -173,7 +173,7 @@ def test_block_weights_are_the_published_ones_but_for_key_value_heads(name: str)
 
 @pytest.mark.parametrize("name", ["palm-540B", "lamda"])
 def test_where_calculons_numbers_differ_from_the_published_shape_it_is_said(name: str) -> None:
-    assert any("33.33% fewer weights" in each for each in models.load(name).not_represented)
+    assert any("33.33 % fewer weights" in each for each in models.load(name).not_represented)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""Templates filled with numbers, for many rows at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["amount", "filled", "pieces"]
+
+_LEAST: Final = 0.001
+"""The smallest quantity that a sentence tells [GiB]."""
+
+
+def filled(template: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
+    """A template filled for `rows` rows.
+
+    `quantities` gives each placeholder, as one value for all rows or as an array [rows]. Arrow joins the pieces, so
+    that a million sentences cost no Python loop. Raises KeyError for a placeholder without a quantity.
+    """
+    parts: list[pa.Array | pa.Scalar] = []
+    for text, name in pieces(template):
+        parts.append(pa.scalar(text))
+        if name is not None:
+            parts.append(_as_text(quantities[name]))
+    if all(isinstance(part, pa.Scalar) for part in parts):
+        return pa.array(["".join(part.as_py() for part in parts)] * rows, pa.string())
+    return pc.binary_join_element_wise(*parts, pa.scalar(""))
+
+
+def pieces(template: str) -> list[tuple[str, str | None]]:
+    """Cuts a template into (text, placeholder after it) pairs."""
+    result: list[tuple[str, str | None]] = []
+    while "{" in template:
+        text, _, rest = template.partition("{")
+        name, _, template = rest.partition("}")
+        result.append((text, name))
+    return [*result, (template, None)]
+
+
+def _as_text(value: object) -> pa.Array | pa.Scalar:
+    if isinstance(value, str):
+        return pa.scalar(value)
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return value
+    if isinstance(value, Sequence):
+        return pa.array([str(item) for item in value], pa.string())
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return pa.scalar(amount(array.item()))
+    if array.dtype.kind == "f":
+        array = _three_digits(array)
+    # Few different numbers are left, so that only those are written one by one.
+    known, positions = np.unique(array, return_inverse=True)
+    words = pa.array([amount(item) for item in known.tolist()], pa.string())
+    return words.take(pa.array(positions))
+
+
+def _three_digits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
+    """Numbers rounded to three significant digits, never before the decimal point."""
+    size = np.abs(values, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        decimals = np.clip(2 - np.floor(np.log10(size)), 0, 12)
+    unit = 10.0 ** np.where(np.isfinite(decimals), decimals, 0)
+    return np.round(values * unit) / unit
+
+
+def amount(value: object) -> str:
+    """A number as a sentence says it: whole ones with a comma between thousands, others with three digits."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or not math.isfinite(value):
+        return f"{value:,}"
+    if 0 < abs(value) < _LEAST:
+        return f"under {_LEAST}"
+    rounded = float(_three_digits(np.array([value]))[0])
+    if rounded == int(rounded):
+        return f"{rounded:,.0f}"
+    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}".rstrip("0")
