@@ -51,6 +51,8 @@ def gain_map(
     rows = {value: index for index, value in enumerate(y.values)}
     gains = [spot.rate / base_rate - 1 if base_rate else math.nan for spot in spots]
     known = [abs(gain) for gain in gains if math.isfinite(gain)]
+    if not known and len(spots) == len(columns) * len(rows):
+        return empty(colours, HEIGHT, _finding(spots, gains, x, y, against))
     span = max([_LEAST_SPAN, *known])
     figure = base(colours, HEIGHT)
     labelled = len(columns) * len(rows) <= MOST_LABELS

@@ -6,12 +6,19 @@ from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, noted
+from dashboard.charts.placing import Place, Room, annotation
+from dashboard.charts.template import Chart, base, empty, noted, tick_texts
 from dashboard.format import format_value, plain, relative, scale_for
 from dashboard.palette import Palette, palette
 
 HEIGHT: Final = 348
 RATE: Final = "sample_rate"
+_WIDTH: Final = 360.0
+"""Width of the plot on the narrowest screen [px]."""
+_TOP: Final = 24
+_BELOW: Final = 46
+"""Room for the horizontal axis [px]."""
+_RING: Final = 12
 
 
 class Stop(NamedTuple):
@@ -58,24 +65,36 @@ def sweep_line(
     low, high = min(rates), max(rates)
     pad = 0.08 * (high - low or high)
     bottom = 0.0 if low < 0.25 * high else low - pad
-    figure.update_yaxes(
-        range=[bottom / scale.factor, (high + pad) / scale.factor], title_text=scale.unit, showgrid=True, nticks=6
-    )
+    up = bottom / scale.factor, (high + pad) / scale.factor
+    figure.update_yaxes(range=list(up), title_text=scale.unit, showgrid=True, **tick_texts(*up))
     first, last = shown[0].value, shown[-1].value
-    margin = 0.02 * (place(last) - place(first)) or 0.1
+    # Labels at either end must lie within the chart: Plotly leaves out those that do not, and if none is left it looks
+    # in vain for where to put the title of the axis.
+    margin = 0.04 * (place(last) - place(first)) or 0.1
+    across = place(first) - margin, place(last) + margin
     figure.update_xaxes(
-        type="log" if logarithmic else "linear", range=[place(first) - margin, place(last) + margin],
+        type="log" if logarithmic else "linear", range=list(across),
         title_text=f"{label}, {unit}", showgrid=False, **_ticks(shown, logarithmic),
     )  # fmt: skip
+    room = Room(across, up, _WIDTH, HEIGHT - _TOP - _BELOW)
+    for which in ("best", "kept"):
+        rated = [(stop.value, float(getattr(stop, which))) for stop in shown]
+        room.line([(place(value), rate / scale.factor) for value, rate in rated if math.isfinite(rate)])
+    ringed = whatif is not None and math.isfinite(whatif[1]) and first <= whatif[0] <= last
+    if whatif is not None and ringed:
+        room.mark(place(whatif[0]), whatif[1] / scale.factor, _RING)
     if first <= at_base <= last:
         shapes.append({"type": "line", "x0": at_base, "x1": at_base, "y0": 0, "y1": 1, "yref": "paper",
                        "layer": "below", "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
-        notes.append(noted("base", colours, x=place(at_base), y=0, yref="paper", xanchor="right", yanchor="bottom",
-                           xshift=-3))  # fmt: skip
-    if whatif is not None and math.isfinite(whatif[1]) and first <= whatif[0] <= last:
-        notes.append(_ring(figure, whatif, scale.factor, place(whatif[0]), colours))
-    notes += _names(shown, scale.factor, place, colours)
-    figure.update_layout(margin={"t": 24}, shapes=shapes, annotations=notes)
+        room.line([(place(at_base), end) for end in up])
+        sides = (("right", -3), ("left", 3))
+        spots = [Place(place(at_base), up[end], anchor, ("bottom", "top")[end], shift)
+                 for end in (0, 1) for anchor, shift in sides]  # fmt: skip
+        notes.append(noted("base", colours, **annotation(room.put("base", spots))))
+    if whatif is not None and ringed:
+        notes.append(_ring(figure, whatif, scale.factor, place(whatif[0]), room, colours))
+    notes += _names(shown, scale.factor, place, room, colours)
+    figure.update_layout(margin={"t": _TOP}, shapes=shapes, annotations=notes)
     return Chart(figure, _finding(shown, label, unit, bands))
 
 
@@ -160,38 +179,46 @@ def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
 
 
 def _ring(
-    figure: go.Figure, whatif: tuple[float, float], factor: float, place: float, colours: Palette
+    figure: go.Figure, whatif: tuple[float, float], factor: float, place: float, room: Room, colours: Palette
 ) -> dict[str, Any]:
     """Draw the ring of the what-if; return its name."""
     figure.add_trace(
         go.Scatter(
             x=[whatif[0]], y=[whatif[1] / factor], mode="markers", hoverinfo="skip",
-            marker={"size": 12, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
+            marker={"size": _RING, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
         )
     )  # fmt: skip
-    return noted("what-if", colours, x=place, y=whatif[1] / factor, yanchor="top", yshift=-8, colour=colours.text)
+    rate = whatif[1] / factor
+    spots = [
+        Place(place, rate, yanchor="top", yshift=-8), Place(place, rate, yanchor="bottom", yshift=8),
+        Place(place, rate, "left", "top", 8, -2), Place(place, rate, "right", "top", -8, -2),
+        Place(place, rate, "left", "bottom", 8, 2), Place(place, rate, "right", "bottom", -8, 2),
+        Place(place, rate, yanchor="top", yshift=-22), Place(place, rate, yanchor="bottom", yshift=22),
+    ]  # fmt: skip
+    return noted("what-if", colours, colour=colours.text, **annotation(room.put("what-if", spots)))
 
 
-def _names(shown: Sequence[Stop], factor: float, place: Any, colours: Palette) -> list[dict[str, Any]]:
-    """Return the names of both lines, where they are farthest apart."""
+def _names(shown: Sequence[Stop], factor: float, place: Any, room: Room, colours: Palette) -> list[dict[str, Any]]:
+    """Return the names of both lines, where the lines are as far apart as can be without a name covering anything."""
     both = [stop for stop in shown if math.isfinite(stop.best) and math.isfinite(stop.kept)]
     if not both:
         return []
-    inner = both[1:-1] or both
-    apart = max(inner, key=lambda stop: stop.best - stop.kept)
-    x = place(apart.value)
-    if apart.best - apart.kept < 0.03 * apart.best:
-        apart = inner[len(inner) // 3]
-        return [noted("re-optimised, and the same execution", colours, x=place(apart.value), y=apart.best / factor,
-                      yanchor="top", yshift=-10, xanchor="left", colour=colours.accent)]  # fmt: skip
-    middle = (place(both[0].value) + place(both[-1].value)) / 2
-    left, right = apart.value <= both[0].value * 2, x > middle
+    apart = sorted(both[1:-1] or both, key=lambda stop: stop.kept - stop.best)
+
+    def put(text: str, rate: str, sides: Sequence[str], colour: str) -> dict[str, Any]:
+        spots = [
+            Place(place(stop.value), float(getattr(stop, rate)) / factor, xanchor, yanchor,
+                  yshift=-away if yanchor == "top" else away)
+            for stop in apart for away in (5, 12) for yanchor in sides for xanchor in ("center", "left", "right")
+        ]  # fmt: skip
+        return noted(text, colours, colour=colour, **annotation(room.put(text, spots)))
+
+    if apart[0].best - apart[0].kept < 0.03 * apart[0].best:
+        return [put("re-optimised, same execution", "best", ("top", "bottom"), colours.accent)]
     return [
-        noted("re-optimised", colours, x=x, y=apart.best / factor, yanchor="bottom", yshift=11, colour=colours.accent,
-              xanchor="left" if left else "right"),
-        noted("same execution", colours, x=x, y=apart.kept / factor, yanchor="top", yshift=-4,
-              xanchor="right" if right else "left"),
-    ]  # fmt: skip
+        put("re-optimised", "best", ("bottom",), colours.accent),
+        put("same execution", "kept", ("top",), colours.muted),
+    ]
 
 
 def _finding(

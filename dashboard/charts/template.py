@@ -167,6 +167,14 @@ def nice_steps(low: float, high: float, wanted: int = 5) -> list[float]:
     return [round(index * step, 12) for index in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def tick_texts(low: float, high: float, wanted: int = 5) -> dict[str, list[Any]]:
+    """Return ticks at round numbers between two ends, all written with as many decimals."""
+    ticks = nice_steps(low, high, wanted)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(ticks[0]) or 1.0
+    digits = next(digits for digits in range(13) if digits == 12 or abs(round(step, digits) - step) < 1e-6 * step)
+    return {"tickvals": ticks, "ticktext": [f"{tick:,.{digits}f}".replace("-", "\u2212") for tick in ticks]}
+
+
 def finite(values: Iterable[float]) -> list[float]:
     """Return the values that are neither NaN nor infinite."""
     return [value for value in values if math.isfinite(value)]

@@ -38,10 +38,12 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     shown = sorted(swings, key=_span, reverse=True)
     if not shown:
         return empty(colours, 160, "Nothing has been computed yet.")
+    if not any(math.isfinite(gain) for swing in shown for gain in swing[2:]):
+        return empty(colours, 160, "Nothing runs, whichever one parameter changes by that much.")
     figure = base(colours, 60 + _ROW * len(shown))
     places = [len(shown) - 1 - index for index in range(len(shown))]
     known = [gain for swing in shown for gain in swing[2:] if math.isfinite(gain)]
-    low, high = min(0.0, *known) if known else 0.0, max(0.0, *known) if known else 0.0
+    low, high = min(0.0, *known), max(0.0, *known)
     reach = max(high - low, 0.01)
     # Down below up: where both go the same way, the longer is drawn first so that the shorter stays visible.
     for step, pick in ((steps[0], 2), (steps[1], 3)):
