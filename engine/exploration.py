@@ -131,6 +131,12 @@ class _ArrowDatabase:
             cursor.close()
 
 
+    @contextmanager
+    def room_to_sort(self) -> Iterator[None]:
+        """Nothing to do: what is in memory is not bounded."""
+        yield
+
+
 class ArrowRows(Rows):
     """The rows of an exploration that is held in memory."""
 

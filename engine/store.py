@@ -28,6 +28,7 @@ from engine.store_errors import (
     StoreError,
     StoreInterruptedError,
     StoreLockedError,
+    StoreMemoryError,
     StoreVersionError,
     StoreWriteError,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "StoreError",
     "StoreInterruptedError",
     "StoreLockedError",
+    "StoreMemoryError",
     "StoreVersionError",
     "StoreWriteError",
     "Writer",

@@ -24,6 +24,7 @@ from engine.store_errors import (
     StoreCorruptError,
     StoreError,
     StoreLockedError,
+    StoreMemoryError,
     StoreVersionError,
     explain,
 )
@@ -60,10 +61,12 @@ CREATE TABLE reduction (
 """The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
-MEMORY: Final = "512MiB"
-"""What DuckDB may keep in memory: left alone it takes most of the machine over time, for tables that it could read
-again. Larger sorts spill to disk beside the file; one of 3.7 M rows needs more than 128 MiB. Measured on 1.25 M rows:
-queries take the same, a sorted export a seventh longer, a whole-table read 0.53 instead of 0.37 s."""
+MEMORY: Final = 128
+"""What DuckDB may keep in memory [MiB]: left alone it takes most of the machine over time, for tables that it could
+read again at hardly any cost."""
+SORTING: Final = 384
+"""How much more it may take while it sorts many rows [MiB]. What is larger spills to disk beside the file, but a sort
+of 3.7 M rows fails with 128 MiB."""
 
 _DUCKDB_MAGIC: Final = b"DUCK"
 _MAGIC_OFFSET: Final = 8  # behind the checksum of the first header
@@ -102,6 +105,8 @@ class Database:
         self._cursors_lock = threading.Lock()
         self._writers_changed = threading.Condition()
         self._writers: dict[str, int] = {}
+        self._memory_lock = threading.Lock()
+        self._sorts, self._memory = 0, MEMORY
         self._connection = self._connect()
         try:
             self._check_identity()
@@ -175,6 +180,28 @@ class Database:
             cursor.close()
 
     @contextlib.contextmanager
+    def room_to_sort(self) -> Iterator[None]:
+        """Let DuckDB take more memory for as long as a query sorts many rows."""
+        with self._memory_lock:
+            self._sorts += 1
+            self._set_memory()
+        try:
+            yield
+        finally:
+            with self._memory_lock:
+                self._sorts -= 1
+                self._set_memory()
+
+    def _set_memory(self) -> None:
+        """Tell DuckDB what it may take now. Less than other queries hold has to wait for the next time."""
+        wanted = MEMORY + SORTING * self._sorts
+        if wanted == self._memory:
+            return
+        with contextlib.suppress(StoreMemoryError), self.cursor() as cursor:
+            cursor.execute(f"SET memory_limit = '{wanted}MiB'")
+            self._memory = wanted
+
+    @contextlib.contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor inside a transaction: committed at the end, rolled back by any exception. One at a time."""
         with self.write_lock, self.cursor() as cursor:
@@ -211,7 +238,8 @@ class Database:
             shards = str(self.folder).replace("'", "''")
             locked = connection.execute("SELECT current_setting('lock_configuration')").fetchall()[0][0]
             if not locked:  # else this process has the file open already, through modules loaded before
-                connection.execute(f"SET memory_limit = '{MEMORY}'")
+                connection.execute(f"SET memory_limit = '{MEMORY}MiB'")
+                connection.execute("SET allowed_configs = ['memory_limit']")
                 connection.execute(f"SET allowed_directories = ['{shards}/']")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")

@@ -31,6 +31,10 @@ class StoreWriteError(StoreError, OSError):
     """Writing failed, usually for want of disk space; nothing of the exploration was kept."""
 
 
+class StoreMemoryError(StoreError):
+    """A query needs more memory than the store may take."""
+
+
 class StoreInterruptedError(StoreError):
     """The query was cancelled by `interrupt`."""
 
@@ -75,6 +79,10 @@ def explain(error: Exception, path: Path) -> StoreError:
             return StoreWriteError(f"Writing to {file} failed because {meaning}: make room and run it again.")
     if isinstance(error, duckdb.InterruptException) or "interrupted" in words:
         return StoreInterruptedError(f"The query on {path} was cancelled.")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return StoreMemoryError(
+            f"The query on {path} needs more memory than the store may take: ask for fewer rows or no order."
+        )
     if "could not set lock" in words:
         holder = re.search(r"PID (\d+)", text)
         who = f"process {holder.group(1)}" if holder else "another process"

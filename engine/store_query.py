@@ -34,7 +34,7 @@ from engine.store_conditions import (
     whole_number,
 )
 from engine.store_database import Database
-from engine.store_errors import StoreError, StoreInterruptedError, explain
+from engine.store_errors import StoreError, StoreInterruptedError, StoreMemoryError, explain
 
 SCHEMA: Final[pa.Schema] = columns.headline_schema("calibrated")
 """Types and units of every column that rows can be asked for."""
@@ -225,7 +225,8 @@ class Rows:
             text += f" ORDER BY {ordering(order_by)}"
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
-            with self._naming_damage(), self._database.cursor(self._active, self._everyone) as cursor:
+            room = self._database.room_to_sort() if order_by else contextlib.nullcontext()
+            with self._naming_damage(), room, self._database.cursor(self._active, self._everyone) as cursor:
                 reader = cursor.sql(text, params=query.parameters).to_arrow_reader(_ROWS_PER_BATCH)
                 written = _write(temporary, reader)
             os.replace(temporary, target)
@@ -241,8 +242,16 @@ class Rows:
 
     def _table(self, text: str, query: "Query") -> pa.Table:
         """Run a query and return its result with stored columns in their stored types."""
-        with self._naming_damage(), self._database.cursor(self._active, self._everyone) as cursor:
-            return as_stored(cursor.sql(text, params=query.parameters).to_arrow_table())
+
+        def answer() -> pa.Table:
+            with self._naming_damage(), self._database.cursor(self._active, self._everyone) as cursor:
+                return cursor.sql(text, params=query.parameters).to_arrow_table()
+
+        try:
+            return as_stored(answer())
+        except StoreMemoryError:  # few do: a page deep in a sorted table, or several large ones at once
+            with self._database.room_to_sort():
+                return as_stored(answer())
 
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:

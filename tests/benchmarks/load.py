@@ -46,7 +46,7 @@ class Memory:
     changes: list[int]
     resident: list[float]
     warm: int
-    """Changes before the server counts as warm."""
+    """Changes before the server counts as warm: its caches keep 64 of everything."""
     seconds: list[float]
 
     @property
@@ -142,7 +142,7 @@ def sessions(server: Server, count: int, seconds: float, pause: tuple[float, flo
     return load
 
 
-def memory(server: Server, changes: int, *, warm: int = 60, longest: float = 100.0) -> Memory:
+def memory(server: Server, changes: int, *, warm: int = 80, longest: float = 100.0) -> Memory:
     """Resident memory while one session goes from scenario to scenario, each asked for once; in bounded time [s]."""
     visitor = Visitor(server)
     visitor.ask(query_params=_scenario("gpt3-13B", 8, 8))

@@ -3,14 +3,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from engine import columns
+from engine import columns, store_database
 from engine.store import (
     Condition,
+    Store,
     StoreAccessError,
     StoreError,
+    StoreMemoryError,
 )
 from tests.engine.store_rows import assert_same, folder_of, frame_of, make_rows, put
 
@@ -137,7 +140,7 @@ def test_export_refuses_other_endings_and_missing_folders(stored, tmp_path):
         access.export(tmp_path / "missing" / "out.csv")
 
 
-HOSTILE = ['id"; DROP TABLE meta; --', "id) FROM meta --", "", "*", "block_fw_time", "no_such_column"]
+HOSTILE = ['id"; DROP TABLE meta; --', "id) FROM meta --", "", "*", "fw_time", "no_such_column"]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -220,3 +223,27 @@ def test_database_reaches_no_file_but_its_shards(stored, tmp_path):
     for text in attempts:
         with pytest.raises(StoreError), opened._database().cursor() as cursor:
             cursor.execute(text).fetchall()
+
+
+def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, monkeypatch, tmp_path):
+    monkeypatch.setattr(store_database, "MEMORY", 16)
+    order = [("total_time", "ascending")]
+    with Store(store_path) as opened:
+        put(opened, "key", make_rows(120_000), piece=20_000)
+        access = opened.rows("key")
+        target = tmp_path / "out.parquet"
+        with monkeypatch.context() as without:
+            without.setattr(store_database, "SORTING", 0)
+            with pytest.raises(StoreMemoryError, match="more memory"):
+                access.export(target, order_by=order)
+        assert access.export(target, order_by=order) == 120_000
+        times = pq.read_table(target)["total_time"].to_numpy()
+        assert (times[:-1] <= times[1:]).all()
+        groups = ["total_time", "tensor_par", "fw_time"]
+        with monkeypatch.context() as without:
+            without.setattr(store_database, "SORTING", 0)
+            with pytest.raises(StoreMemoryError, match="more memory"):
+                access.best_by(groups, "sample_rate")
+        assert pc.sum(access.best_by(groups, "sample_rate")["rows"]).as_py() == 120_000
+        with opened._database().cursor() as cursor:
+            assert cursor.execute("SELECT current_setting('memory_limit')").fetchall() == [("16.0 MiB",)]
