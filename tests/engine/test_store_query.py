@@ -140,7 +140,7 @@ def test_export_refuses_other_endings_and_missing_folders(stored, tmp_path):
         access.export(tmp_path / "missing" / "out.csv")
 
 
-HOSTILE = ['id"; DROP TABLE meta; --', "id) FROM meta --", "", "*", "fw_time", "no_such_column"]
+HOSTILE = ['id"; DROP TABLE meta; --', "id) FROM meta --", "", "*", "block_fw_time", "no_such_column"]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
