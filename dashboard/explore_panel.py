@@ -50,7 +50,7 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
     "offload and recompute": (*_OFFLOADS, "activation_recompute"),
 }
 """What `memory_needs` proposes -> the fields whose limits are then lifted."""
-_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74, "activation_recompute": 126}
+_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74, "activation_recompute": 160}
 
 
 def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
@@ -62,8 +62,15 @@ def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> 
     _fits(exploration, metric, group, usual=False)
 
 
-def panel(exploration: Exploration, metric: Metric, cells: pd.DataFrame, cell: tuple[int, int] | None) -> None:
-    """Draws the panel of a cell."""
+def panel(
+    exploration: Exploration,
+    metric: Metric,
+    cells: pd.DataFrame,
+    cell: tuple[int, int] | None,
+    *,
+    short: bool = False,
+) -> None:
+    """Draws the panel of a cell. short: without its chart and table of executions, and what follows them."""
     if cell is None:
         st.caption("No cell to show.")
         return
@@ -75,13 +82,16 @@ def panel(exploration: Exploration, metric: Metric, cells: pd.DataFrame, cell: t
     if row["feasible"]:
         best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
         group = data.Group(degrees(*cell), data.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell)
-        _fits(exploration, metric, group)
-        _rest(exploration, cell)
+        _fits(exploration, metric, group, short=short)
+        if not short:
+            _rest(exploration, cell)
     else:
         _fits_not(exploration, row, cell)
 
 
-def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True) -> None:
+def _fits(
+    exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True, short: bool = False
+) -> None:
     scenario = exploration.scenario
     tie = plainest(exploration, exploration.key, group.id, metric.statistic, group.where)
     group = group._replace(id=tie.id)
@@ -110,6 +120,8 @@ def _fits(exploration: Exploration, metric: Metric, group: data.Group, *, usual:
     if own and tie.number > 1:
         which += f", plainest of {tie.number:,} that tie exactly"
     st.html(head("In words", which) + chips(choices(execution)))
+    if short:
+        return
     st.html(head("Executions by step time", "the line is the one above"))
     spread = data.spread_of(exploration, exploration.key, group.where)
     marked = float(execution["total_time"])

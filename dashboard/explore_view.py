@@ -37,6 +37,7 @@ from dashboard.explore_panel import group_panel, panel
 from dashboard.explore_sentence import sentence
 from dashboard.filters import Filter
 from dashboard.format import count, counted, days, decimals_for, format_value, percent, plain, scale_for
+from dashboard.later import all_at_once
 from dashboard.plainest import best_of, plainest, tied
 from dashboard.subject import evaluated
 from dashboard.text import literal
@@ -124,6 +125,7 @@ def _thousands(value: float) -> str:
 @st.fragment
 def overview(exploration: Exploration) -> None:
     """The whole page. Clicking, switching and filtering rerun nothing else."""
+    whole = all_at_once()
     filters = filters_in_link() if exploration.feasible else []
     where, axes = where_of(filters), axes_in_link(exploration)
     strip = st.container()
@@ -137,7 +139,7 @@ def overview(exploration: Exploration) -> None:
                 headline(exploration, best)
             else:
                 st.warning(_NOTHING_FITS, icon=":material/block:")
-        _whole(exploration, metric, domain, as_table, (left, right))
+        _whole(exploration, metric, domain, as_table, (left, right), short=not whole)
     else:
         number = best_rates(exploration, where).number if where else exploration.feasible
         with left:
@@ -146,6 +148,8 @@ def overview(exploration: Exploration) -> None:
                 relaxations(exploration, filters)
                 return
         _part(exploration, metric, domain, as_table, axes, filters, number, (strip, left, right))
+    if not whole:
+        return
     with left:
         costs(exploration, metric, where)
     with right:
@@ -157,9 +161,18 @@ Place = DeltaGenerator
 
 
 def _whole(
-    exploration: Exploration, metric: Metric, domain: Domain, as_table: bool, places: tuple[Place, Place]
+    exploration: Exploration,
+    metric: Metric,
+    domain: Domain,
+    as_table: bool,
+    places: tuple[Place, Place],
+    *,
+    short: bool,
 ) -> None:
-    """Map and panel of every execution, from what the exploration keeps of its cells."""
+    """Map and panel of every execution, from what the exploration keeps of its cells.
+
+    short: only what the panel says first.
+    """
     left, right = places
     cells = cells_of(exploration, metric)
     cell = state.selected_cell() or _best_cell(cells, metric)
@@ -171,7 +184,7 @@ def _whole(
             show(chart, "explore_map", on_select=_clicked, selection_mode="points")
             st.html(map_legend(exploration.scenario.num_procs))
     with right, st.container(border=True, gap="xsmall", key="panel"):
-        panel(exploration, metric, cells, cell)
+        panel(exploration, metric, cells, cell, short=short)
 
 
 def _part(

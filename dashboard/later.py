@@ -1,0 +1,51 @@
+"""Parts of a page that wait until the browser has drawn what a visitor looks at first.
+
+A browser draws all that a run of the page sends in one go: charts further down hold up the one at the top.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+__all__ = ["all_at_once"]
+
+LONGEST: Final = 4.0
+"""After how long the rest follows though no chart has appeared [s]."""
+
+_KNOWN: Final = "_first_drawn"
+_SIGNAL: Final = st.components.v2.component(
+    "shardscape_first_drawn",
+    js="""
+export default function ({ data, setTriggerValue }) {
+  const latest = performance.now() + 1000 * data.longest;
+  let timer;
+  const look = () => {
+    if (document.querySelector('[data-testid=stMain] .js-plotly-plot .main-svg') || performance.now() > latest) {
+      // Not before the frame that shows it is on the screen.
+      requestAnimationFrame(() => { timer = setTimeout(() => setTriggerValue('drawn', true)); });
+    } else {
+      timer = setTimeout(look, 20);
+    }
+  };
+  look();
+  return () => clearTimeout(timer);
+}
+""",
+)
+
+
+def all_at_once() -> bool:
+    """Whether a fragment may draw everything, called once in it.
+
+    False once per visit, in the first run for a browser, which then has the fragment run again as soon as its first
+    chart is drawn. Should a browser not ask for it, the rest comes with the next run for any reason. What reads pages
+    without drawing them, a test or a program, gets everything at once.
+    """
+    draws = "Sec-Websocket-Key" in st.context.headers
+    if not draws or st.session_state.get(_KNOWN):
+        return True
+    st.session_state[_KNOWN] = True
+    _SIGNAL(key=f"{_KNOWN}_signal", data={"longest": LONGEST}, height="content", on_drawn_change=lambda: None)
+    return False
