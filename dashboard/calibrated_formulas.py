@@ -6,11 +6,10 @@ the parts themselves are computed in arrays of kernels and collectives, each in 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from dashboard.formulas import Formula, Symbol, evaluate_text, written
+from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
 from engine import Scenario, derived
 from engine.calibrated.figures import FORWARD_OF_ENDS
 from engine.columns import by_name, headline_of
@@ -110,8 +109,7 @@ def calibrated_formula(name: str, row: Mapping[Any, Any], made: Made) -> Formula
         return None
     given, module = found
     text = given if isinstance(given, str) else given(row)
-    names = list(dict.fromkeys(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)))
-    symbols = {one: _symbol(one, row, made) for one in names}
+    symbols = {one: _symbol(one, row, made) for one in symbols_in(text)}
     if name == "total_time":  # parts of no length say nothing
         text = _without(text, {one for one, symbol in symbols.items() if symbol.value == 0.0})
         symbols = {one: symbol for one, symbol in symbols.items() if one in text.split()}

@@ -12,8 +12,8 @@ import streamlit as st
 from dashboard.calibrated_formulas import Made, calibrated_formula, explained
 from dashboard.charts import markup
 from dashboard.controls import choose
-from dashboard.format import ABSENT, format_value, percent, plain
-from dashboard.formulas import Formula
+from dashboard.execution_detail import made_of, written_out
+from dashboard.format import format_value, percent, plain
 from dashboard.text import literal
 from engine import Exploration, Scenario
 from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
@@ -26,7 +26,7 @@ _PARTS: Final = {
     "linear": ("Linear layers", "matrix products of all blocks, forward and backward", "gemm"),
     "attention": ("Attention", "scores and values, by the rate of the attention kernel", "attention"),
     "elementwise": ("Element-wise", "norms, activation functions, residuals: memory traffic", "elementwise"),
-    "recompute": ("Recompute", "what the backward pass computes again, its collectives with it", "recompute"),
+    "recompute": ("Recompute", "computed again in the backward pass, with collectives", "recompute"),
     "launch": ("Kernel launches", "what of the host's launching no computation hides", "launch"),
     "ends": ("Embedding and head", "vocabulary layers and loss, on the first and last stage", "head"),
     "tensor_exposed": ("TP communication", "exposed collectives of tensor parallelism", "collectives"),
@@ -97,12 +97,15 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
             shown, hide_index=True, height="content", row_height=28, key="execution_parts_of_step",
             alt=f"The {len(shown)} parts of the step with their times and shares",
             column_config={
-                "module": st.column_config.TextColumn(
-                    help="Module of engine.calibrated that has the formula and its source."
-                ),
+                "Part": st.column_config.TextColumn(width=136),
+                "time": st.column_config.TextColumn(width=58),
                 "share": st.column_config.ProgressColumn(
-                    format="%.1f %%", min_value=0, max_value=max(1.0, float(shown["share"].max())), width=98
-                )
+                    format="%.1f %%", min_value=0, max_value=max(1.0, float(shown["share"].max())), width=86
+                ),
+                "What it is": st.column_config.TextColumn(width=318),
+                "module": st.column_config.TextColumn(
+                    help="Module of engine.calibrated that has the formula and its source.", width=86
+                ),
             },
         )  # fmt: skip
         st.caption(
@@ -137,14 +140,13 @@ def networks(row: dict[str, Any]) -> None:
     """Who talks to whom, in a sentence: this cost model has neither links nor a choice of networks."""
     degrees = [("tensor", "tensor_par"), ("context", "context_par"), ("data", "data_par"), ("pipeline", "pipeline_par")]
     used = [f"{name} {int(row[field]):,}" for name, field in degrees if int(row[field]) > 1]
-    with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Who talks to whom", "ranks are placed innermost first"))
-        order = ", then ".join(used) if used else "a single GPU, which talks to nobody"
-        st.caption(
-            f"From the innermost tier of the network outwards: {order}. A collective that spans tiers is split into an "
-            "exchange on each. The calibrated cost model has exposed times only, in the waterfall above; times on the "
-            "links and a choice of network per kind of parallelism are Calculon's."
-        )
+    st.html(markup.head("Who talks to whom", "ranks are placed innermost first"))
+    order = ", then ".join(used) if used else "a single GPU, which talks to nobody"
+    st.caption(
+        f"From the innermost tier of the network outwards: {order}. A collective that spans tiers is split into an "
+        "exchange on each. The calibrated cost model has exposed times only, in the waterfall above; times on the "
+        "links and a choice of network per kind of parallelism are Calculon's."
+    )
 
 
 def figures(row: dict[str, Any]) -> list[str]:
@@ -158,26 +160,19 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))
     names = figures(row)
     options = {name: f"{by_name(name).label} · {by_name(name).group}" for name in names}
-    name = choose("Figure", options, "execution_figure", default="total_time")
-    column = by_name(name)
-    st.caption(literal(column.description))
-    scenario = exploration.scenario
-    found = calibrated_formula(name, row, Made(scenario, _step(scenario, scenario.key, row)))
-    value = format_value(column, row[name])
-    if found is None:
-        st.code(f"{name} = {value}", language=None)
-        st.caption(explained(name))
-        return
-    _written(found, value)
-
-
-def _written(found: Formula, value: str) -> None:
-    st.code(f"{found.column.name} = {found.expression}\n= {found.numbers}\n= {value}", language=None, wrap_lines=True)
-    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
-    parts["value"] = parts["value"].replace("", ABSENT)
-    st.dataframe(
-        parts, hide_index=True, height="content", key="execution_parts",
-        alt=f"Everything that {found.column.label} is made of",
-        column_config={"name": st.column_config.TextColumn(width=220), "value": st.column_config.TextColumn(width=110)},
-    )  # fmt: skip
-    st.caption(f"Source: {found.source}.")
+    whole, parts = st.columns(2, gap="medium")
+    with whole:
+        name = choose("Figure", options, "execution_figure", default="total_time")
+        column = by_name(name)
+        st.caption(literal(column.description))
+        scenario = exploration.scenario
+        found = calibrated_formula(name, row, Made(scenario, _step(scenario, scenario.key, row)))
+        value = format_value(column, row[name])
+        if found is None:
+            st.code(f"{name} = {value}", language=None)
+            st.caption(explained(name))
+            return
+        written_out(found, value)
+        st.caption(f"Source: {found.source}.")
+    with parts:
+        made_of(found)

@@ -13,7 +13,7 @@ from dashboard.charts import markup
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
 from dashboard.charts.networks import Traffic, partners, placement, traffic
 from dashboard.controls import choose, show
-from dashboard.format import counted, format_value, percent
+from dashboard.format import ABSENT, counted, format_value, percent
 from dashboard.formula_table import EXPRESSIONS
 from dashboard.formulas import Formula, formula, layer_sum
 from dashboard.palette import TIME_KINDS
@@ -22,7 +22,7 @@ from engine import Exploration
 from engine.columns import STATISTICS, by_name
 from engine.schedule import Schedule, schedule
 
-__all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
+__all__ = ["bandwidths", "formula_panel", "made_of", "networks", "pipeline", "written_out"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 _NEEDS: Final = (
@@ -123,11 +123,18 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
             "needed": [format_value("offload_mem_bw_req", need) for _, need, _, _ in rows],
             "available": [format_value("offload_mem_bw_req", there) if there else "none" for _, _, there, _ in rows],
             "enough": ["yes" if need <= there else "no" for _, need, there, _ in rows],
-            "": [use for *_, use in rows],
+            "now": [use for *_, use in rows],
         }
     )
-    st.dataframe(table, hide_index=True, height="content", key="execution_bandwidths",
-                 alt="Bandwidths that would hide offload and overlapped communication")  # fmt: skip
+    st.dataframe(
+        table, hide_index=True, height="content", row_height=28, key="execution_bandwidths",
+        alt="Bandwidths that would hide offload and overlapped communication",
+        column_config={
+            "Bandwidth": st.column_config.TextColumn(width=250),
+            "needed": st.column_config.TextColumn(width=80), "available": st.column_config.TextColumn(width=80),
+            "enough": st.column_config.TextColumn(width=60), "now": st.column_config.TextColumn(width=90),
+        },
+    )  # fmt: skip
 
 
 @st.fragment
@@ -135,36 +142,49 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     """Any figure with its expression, the numbers put in, units and source."""
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))
     options = {column.name: f"{column.label} · {column.group}" for column in (*reversed(STATISTICS),)}
-    name = choose("Figure", options, "execution_figure", default="total_time")
-    column = by_name(name)
-    scenario = exploration.scenario
-    st.caption(column.description)
-    found = formula(name, row, scenario.model, scenario.system)
-    value = format_value(column, row[name])
-    if found is None:
-        _of_layers(name, value)
-        return
-    _written(found, value)
-    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
-    st.dataframe(
-        parts, hide_index=True, height="content", key="execution_parts",
-        alt=f"Everything that {column.label} is made of",
-        column_config={"name": st.column_config.TextColumn(width=220), "value": st.column_config.TextColumn(width=110)},
-    )  # fmt: skip
-    more = [part for part, _, _ in found.parts if part in options and part in EXPRESSIONS]
-    if more:
-        with st.container(horizontal=True, gap="xsmall"):
-            for part in more:
-                st.button(
-                    by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
-                    on_click=state.set_url_value, args=("execution_figure", part),
-                    help=f"How {by_name(part).label} comes about",
-                )  # fmt: skip
-    st.caption(f"Source: {found.source}.")
+    whole, parts = st.columns(2, gap="medium")
+    with whole:
+        name = choose("Figure", options, "execution_figure", default="total_time")
+        column = by_name(name)
+        scenario = exploration.scenario
+        st.caption(column.description)
+        found = formula(name, row, scenario.model, scenario.system)
+        value = format_value(column, row[name])
+        if found is None:
+            _of_layers(name, value)
+            return
+        written_out(found, value)
+        more = [part for part, _, _ in found.parts if part in options and part in EXPRESSIONS]
+        if more:
+            with st.container(horizontal=True, gap="xsmall"):
+                for part in more:
+                    st.button(
+                        by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
+                        on_click=state.set_url_value, args=("execution_figure", part),
+                        help=f"How {by_name(part).label} comes about",
+                    )  # fmt: skip
+        st.caption(f"Source: {found.source}.")
+    with parts:
+        made_of(found)
 
 
-def _written(found: Formula, value: str) -> None:
+def written_out(found: Formula, value: str) -> None:
+    """A formula, with the numbers put in, and what they make."""
     st.code(f"{found.column.name} = {found.expression}\n= {found.numbers}\n= {value}", language=None, wrap_lines=True)
+
+
+def made_of(found: Formula) -> None:
+    """Everything in a formula, in the order in which it is read."""
+    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
+    parts["value"] = parts["value"].replace("", ABSENT)
+    st.dataframe(
+        parts, hide_index=True, height="content", row_height=28, key="execution_parts",
+        alt=f"Everything that {found.column.label} is made of",
+        column_config={
+            "name": st.column_config.TextColumn(width=200), "value": st.column_config.TextColumn(width=90),
+            "what it is": st.column_config.TextColumn(width=250),
+        },
+    )  # fmt: skip
 
 
 def _of_layers(name: str, value: str) -> None:

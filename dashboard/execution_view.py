@@ -81,14 +81,16 @@ def render(exploration: Exploration, mode: str) -> None:
     calibrated = exploration.scenario.cost_model != "calculon"
     if calibrated:
         execution_calibrated.parts_of_step(exploration, row)
-        execution_calibrated.networks(row)
+        talk, needs = st.columns([1, 1.2], gap="medium")
+        with talk.container(border=True, gap="xsmall", height="stretch"):
+            execution_calibrated.networks(row)
     else:
         layers(exploration, row, mode)
         networks(exploration, row, mode)
-    low, high = st.columns([1, 1.45], gap="medium")
-    with low.container(border=True, gap="xsmall", height="stretch"):
+        needs = st.container()
+    with needs.container(border=True, gap="xsmall", height="stretch"):
         bandwidths(exploration, row)
-    with high.container(border=True, gap="xsmall", height="stretch"):
+    with st.container(border=True, gap="xsmall"):
         panel = execution_calibrated.formula_panel if calibrated else formula_panel
         panel(exploration, row)
     with st.container(border=True, gap="xsmall"):

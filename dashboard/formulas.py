@@ -20,7 +20,7 @@ from engine.schedule import chunk_times
 from hardware import System
 from models import Model
 
-__all__ = ["Formula", "Symbol", "evaluate_text", "formula", "symbols", "written"]
+__all__ = ["Formula", "Symbol", "evaluate_text", "formula", "symbols", "symbols_in", "written"]
 
 _LIKE_SECONDS: Final = by_name("total_time")
 _LIKE_BYTES: Final = by_name("weight_space")
@@ -64,7 +64,7 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
         return None
     text, source = found
     known = symbols(row, model, system)
-    names = sorted({node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {"max", "min"})
+    names = symbols_in(text)
     values: dict[str, float] = {}
     parts = []
     for one in names:
@@ -80,6 +80,13 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
         parts=tuple(parts),
         source=source,
     )
+
+
+def symbols_in(text: str) -> list[str]:
+    """The names in an expression in the order in which they are read, each once."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    names = dict.fromkeys(node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)))
+    return [name for name in names if name not in ("max", "min")]
 
 
 def layer_sum(name: str) -> str | None:

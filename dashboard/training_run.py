@@ -78,11 +78,11 @@ def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[
                     formula=OUTPUTS["wall_s"].formula),
         markup.Tile("GPU-hours", _large(run.proc_hours), f"{count(run.tokens_per_s)} tokens/s",
                     formula=OUTPUTS["proc_hours"].formula),
-        markup.Tile("Cost", cost, f"{each} per 1 bn tokens" if run.usd else "no price recorded",
+        markup.Tile("Cost", cost, f"{each} per bn tokens" if run.usd else "no price recorded",
                     formula=OUTPUTS["usd"].formula),
         markup.Tile("Energy", ABSENT if energy is None else f"{_large(energy / 1e3)} MWh",
                     "no power recorded" if run.kwh_per_billion is None
-                    else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per 1 bn tokens",
+                    else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per bn tokens",
                     formula=OUTPUTS["energy_kwh"].formula),
         markup.Tile("Goodput", percent(run.goodput), f"{_large(run.failures)} failures expected",
                     formula=OUTPUTS["goodput"].formula),

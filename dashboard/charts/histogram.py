@@ -11,6 +11,8 @@ from dashboard.palette import palette
 from engine.columns import Column
 
 HEIGHT: Final = 84
+_ROOMY: Final = 110
+"""Height from which the axis has a title where its ticks have no unit [px]."""
 _TONE: Final = 0.62
 
 
@@ -54,16 +56,18 @@ def histogram(
         place = marked / scale.factor
         lines = [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper",
                   "line": {"color": colours.text, "width": 1.6}}]  # fmt: skip
+    suffix = _suffix(scale)
     figure.update_layout(
         bargap=0, margin={"t": 2}, shapes=lines,
-        xaxis={"ticksuffix": _suffix(scale), "nticks": 6, "range": [low[0], high[-1]]},
+        xaxis={"ticksuffix": suffix, "nticks": 6, "range": [low[0], high[-1]],
+               "title": {"text": "" if suffix or height < _ROOMY else scale.unit}},
         yaxis={"visible": False, "range": [0, max(counts) * 1.04]},
     )  # fmt: skip
     return Chart(figure, _alt(counts, edges, column, total))
 
 
 def _suffix(scale: Scale) -> str:
-    """Return the tick suffix; long units are left to the heading above the chart."""
+    """Return the tick suffix; long units are left to the title or to the heading above the chart."""
     return scale.suffix if len(scale.unit) <= 4 else ""
 
 

@@ -40,7 +40,7 @@ def test_the_panel_tells_the_engine_s_figures() -> None:
     text = told(page)
     assert f"Wall-clock time {days(figures.wall_s)}, {days(figures.compute_s)} without failures" in text
     assert f"GPU-hours {_large(figures.proc_hours)}" in text
-    assert f"Cost {_money(figures.usd)}, {_money(figures.usd_per_billion)} per 1 bn tokens" in text
+    assert f"Cost {_money(figures.usd)}, {_money(figures.usd_per_billion)} per bn tokens" in text
     assert figures.energy_kwh is not None
     assert f"Energy {_large(figures.energy_kwh / 1e3)} MWh" in text
     assert f"Goodput {percent(figures.goodput)}, {_large(figures.failures)} failures expected" in text

@@ -260,8 +260,8 @@ def test_names_on_a_sweep_cover_neither_each_other_nor_a_line(shape: str, width:
     best, kept, whatif = SHAPES[shape]
     stops = [Stop(value, best(value), kept(value), "8·4·2") for value in SWEPT]
     layout = sweep_line(stops, "Bandwidth", "GB/s", at_base=50, whatif=whatif).figure.layout
-    left, right = layout.xaxis.range
-    low, high = layout.yaxis.range
+    left, right = map(float, layout.xaxis.range)
+    low, high = map(float, layout.yaxis.range)
     height = 348 - 24 - 46
 
     def across(value: float) -> float:
