@@ -1,27 +1,32 @@
 """Large downloads: made when they are asked for and sent from disk, never whole in the server's memory.
 
 Streamlit's download button keeps a finished file in memory, and once more while it is sent. A page offers a file here
-instead: it gets a link whose name nobody can guess, and the file is made when the link is followed. Where the server
-runs without these routes, as in a test of a page, there is Streamlit's button.
+instead: it gets a link whose name nobody can guess, and the file is made when the link is followed. It is sent while
+it grows, so that the browser shows at once that it comes, how much there is of it, and a way to stop it. Where the
+server runs without these routes, as in a test of a page, there is Streamlit's button.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import io
 import logging
 import secrets
+import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import escape
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
 from urllib.parse import quote
 
 import streamlit as st
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from dashboard.growing_file import Abandoned, GrowingFile
 
 __all__ = ["Offer", "button", "offer", "routes"]
 
@@ -30,8 +35,8 @@ MOST: Final = 256
 """Offers that are remembered; those shown longest ago go first."""
 AT_ONCE: Final = 3
 """Files that are made at the same time."""
-PIECE: Final = 1 << 18
-"""How much is read and sent at a time [bytes]."""
+PATIENCE: Final = 1.0
+"""How long a failure to begin is waited for, so that a sentence can tell of it; what fails later breaks off [s]."""
 
 _SECRET: Final = secrets.token_bytes(32)
 _GONE: Final = "This download is no longer offered. Load the page again and download from there."
@@ -42,7 +47,8 @@ _FAILED: Final = "The file could not be made; the server's log says why."
 class Offer(NamedTuple):
     """A file that can be asked for."""
 
-    build: Callable[[], BinaryIO]
+    write: Callable[[IO[bytes]], None]
+    """Writes it to what cannot seek."""
     name: str
     mime: str
 
@@ -72,8 +78,9 @@ def button(label: str, given: Offer, content: str, *, key: str, disabled: bool =
             st.html(link)
         return
     st.download_button(
-        label, cast("Any", given.build), given.name, given.mime, key=key, on_click="ignore", disabled=disabled, **more
-    )
+        label, cast("Any", lambda: _whole(given)), given.name, given.mime, key=key, on_click="ignore",
+        disabled=disabled, **more,
+    )  # fmt: skip
 
 
 def offer(given: Offer, content: str) -> str:
@@ -102,19 +109,30 @@ def _answer(request: Request) -> Response:
         return Response(headers=heads, media_type=found.mime)
     if not _makers.acquire(blocking=False):
         return PlainTextResponse(_BUSY, 503)
+    file = GrowingFile(lambda target: _make(found, target))
+    if file.begun(PATIENCE) is not None:
+        file.leave()
+        return PlainTextResponse(_FAILED, 500)
+    return StreamingResponse(file.pieces(), headers=heads, media_type=found.mime)
+
+
+def _make(found: Offer, target: IO[bytes]) -> None:
+    """Writes a file and makes room for the next one; what goes wrong is logged."""
     try:
-        file = found.build()
+        found.write(target)
+    except Abandoned:
+        raise
     except Exception:
         LOG.exception("download of %s failed", found.name)
-        return PlainTextResponse(_FAILED, 500)
+        raise
     finally:
         _makers.release()
-    heads["Content-Length"] = str(file.seek(0, 2))
+
+
+def _whole(given: Offer) -> BinaryIO:
+    """A file as Streamlit's button takes it: open, complete, and gone when it is closed."""
+    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
+    given.write(file)
     file.seek(0)
-    return StreamingResponse(_pieces(file), headers=heads, media_type=found.mime)
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        while piece := file.read(PIECE):
-            yield piece
+    # Streamlit takes readers only; what can be written as well, it refuses.
+    return io.BufferedReader(cast(io.BufferedRandom, file).detach())

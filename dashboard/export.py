@@ -1,6 +1,7 @@
 """Exports that explain themselves: CSV, Parquet, JSON and Excel, with units, scenario and version inside.
 
-Rows stream from the query to the file in batches; the table is never whole in memory. Every format carries the same
+Rows stream from the query to the file in batches; the table is never whole in memory, and what is written needs no
+seeking, so that it can be sent while it grows. Every format carries the same
 account of itself: Parquet in its metadata, JSON in its first key, CSV in a second file of a zip archive, Excel on a
 second sheet.
 """
@@ -13,11 +14,12 @@ import io
 import json
 import math
 import re
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
+from typing import IO, Any, Final, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -34,6 +36,8 @@ from engine.store import Condition
 __all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
 
 _BATCH: Final = 32_768
+_WIDEST: Final = 26
+"""Bytes that a value takes in a CSV file at most, its comma included: a number of 17 digits with sign and exponent."""
 
 
 class Format(NamedTuple):
@@ -123,44 +127,44 @@ def of_rows(
     where: Sequence[Condition] = (),
     order_by: Sequence[tuple[str, Any]] = (),
     selection: Sequence[str] = (),
-) -> Callable[[], BinaryIO]:
-    """The feasible executions that meet all conditions as a file, built when it is asked for.
+) -> Callable[[IO[bytes]], None]:
+    """The feasible executions that meet all conditions as a file, written when it is asked for.
 
-    names: of any columns; those that are not stored are computed again, batch by batch. The result is an open file
-    that vanishes when it is closed.
+    names: of any columns; those that are not stored are computed again, batch by batch. The result writes to what need
+    not be able to seek, and begins before the rows are at hand, which takes a while where millions are sorted.
     """
 
-    def build() -> BinaryIO:
-        # The caller reads and closes it; it has no name and vanishes then.
-        target = cast(BinaryIO, tempfile.TemporaryFile(suffix=FORMATS[kind].suffix))  # noqa: SIM115
-        with tempfile.TemporaryDirectory() as folder:
-            rows = Path(folder) / "rows.parquet"
-            known = {column.name for column in stored_of(exploration.scenario.cost_model)}
-            stored = known.issuperset(names)
-            exploration.rows.export(rows, names=list(names) if stored else ["id"], where=where, order_by=order_by)
-            batches = _stored(rows, names) if stored else _computed(exploration, rows, names)
-            _write(target, kind, batches, list(names), about(exploration, names, selection))
-        target.seek(0)
-        # Streamlit takes readers only; what can be written as well, it refuses.
-        return io.BufferedReader(cast(io.BufferedRandom, target).detach())
+    def write(target: IO[bytes]) -> None:
+        large = exploration.rows.count(where) * len(names) * _WIDEST > zipfile.ZIP64_LIMIT
+        tables = _rows(exploration, names, where, order_by)
+        _write(target, kind, tables, list(names), about(exploration, names, selection), large=large)
 
-    return build
+    return write
 
 
-def _stored(path: Path, names: Sequence[str]) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_BATCH, columns=list(names)):
-            yield pa.Table.from_batches([batch]).select(list(names))
+def _rows(
+    exploration: Exploration, names: Sequence[str], where: Sequence[Condition], order_by: Sequence[tuple[str, Any]]
+) -> Iterator[pa.Table]:
+    """The rows batch by batch. They wait in a file, so that whoever takes them slowly holds up no query."""
+    known = {column.name for column in stored_of(exploration.scenario.cost_model)}
+    stored = known.issuperset(names)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        exploration.rows.export(path, names=list(names) if stored else ["id"], where=where, order_by=order_by)
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH, columns=list(names) if stored else ["id"]):
+                if stored:
+                    yield pa.Table.from_batches([batch]).select(list(names))
+                else:
+                    frame = exploration.evaluate_ids(batch["id"].to_numpy())
+                    yield pa.Table.from_pandas(frame[list(names)], preserve_index=False)
 
 
-def _computed(exploration: Exploration, path: Path, names: Sequence[str]) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_BATCH, columns=["id"]):
-            frame = exploration.evaluate_ids(batch["id"].to_numpy())
-            yield pa.Table.from_pandas(frame[list(names)], preserve_index=False)
-
-
-def _write(target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list[str], account: dict[str, Any]) -> None:
+def _write(
+    target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list[str], account: dict[str, Any], *,
+    large: bool = False,
+) -> None:  # fmt: skip
+    """large: whether the rows as text may need more than a plain zip archive can hold."""
     columns = [by_name(name) for name in names]
     tables = (_plain(table, columns) for table in tables)
     if kind == "parquet":
@@ -168,9 +172,13 @@ def _write(target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list
     elif kind == "json":
         _write_json(target, tables, account)
     elif kind == "excel":
-        write_excel(target, tables, [heading(c) for c in columns], account)
+        # Spreadsheets are particular about archives that were written without seeking.
+        with tempfile.TemporaryFile() as file:
+            write_excel(file, tables, [heading(c) for c in columns], account)
+            file.seek(0)
+            shutil.copyfileobj(file, target)
     else:
-        _write_csv(target, tables, columns, account)
+        _write_csv(target, tables, columns, account, large)
 
 
 def _plain(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
@@ -197,11 +205,11 @@ def _empty(columns: Sequence[Column]) -> pa.Table:
 
 
 def _write_csv(
-    target: IO[bytes], tables: Iterable[pa.Table], columns: Sequence[Column], account: dict[str, Any]
+    target: IO[bytes], tables: Iterable[pa.Table], columns: Sequence[Column], account: dict[str, Any], large: bool
 ) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("about.json", json.dumps(account, indent=1))
-        with archive.open("executions.csv", "w", force_zip64=True) as file:
+        with archive.open("executions.csv", "w", force_zip64=large) as file:
             file.write((",".join(heading(column) for column in columns) + "\n").encode())
             options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
             for table in tables:

@@ -1,14 +1,13 @@
-"""Downloads beside the pages: made when they are asked for, whole, by nobody who has no link, and bounded."""
+"""Downloads beside the pages: made when asked for, sent as they grow, by nobody who has no link, and bounded."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO
+from typing import IO, Any
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from dashboard import downloads
 from dashboard.downloads import Offer
+from dashboard.growing_file import PIECE, GrowingFile
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +28,10 @@ def _no_offers() -> Iterator[None]:
 def of(content: bytes, name: str = "a.csv") -> Offer:
     """An offer of a file with this content."""
 
-    def build() -> BinaryIO:
-        return io.BytesIO(content)
+    def write(target: IO[bytes]) -> None:
+        target.write(content)
 
-    return Offer(build, name, "text/csv")
+    return Offer(write, name, "text/csv")
 
 
 def answer(token: str, method: str = "GET") -> Response:
@@ -53,20 +53,72 @@ def pieces(response: Response) -> list[bytes]:
         return threads.submit(asyncio.run, read()).result()
 
 
-def test_a_file_comes_whole_in_pieces_and_is_closed() -> None:
+def test_a_file_comes_whole_in_pieces() -> None:
     content = bytes(range(256)) * 5_000
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever sends it closes it
-    file.write(content)
-    token = downloads.offer(Offer(lambda: file, "größe \"1\".csv", "text/csv"), "x")
-    response = answer(token)
-    assert response.headers["content-length"] == str(len(content))
+    response = answer(downloads.offer(of(content, "größe \"1\".csv"), "x"))
     assert response.headers["content-disposition"] == "attachment; filename*=utf-8''gr%C3%B6%C3%9Fe%20%221%22.csv"
     assert response.headers["content-type"].startswith("text/csv")
     got = pieces(response)
     assert b"".join(got) == content
-    assert max(map(len, got)) <= downloads.PIECE
-    assert len(got) == -(-len(content) // downloads.PIECE)
-    assert file.closed
+    assert max(map(len, got)) <= PIECE
+    assert len(got) == -(-len(content) // PIECE)
+
+
+def test_what_is_written_is_sent_before_the_rest_is() -> None:
+    go = threading.Event()
+
+    def write(target: IO[bytes]) -> None:
+        assert not target.seekable()
+        target.write(b"first")
+        assert go.wait(20)
+        target.write(b"rest")
+
+    file = GrowingFile(write)
+    assert file.begun(20) is None
+    parts = file.pieces()
+    assert next(parts) == b"first"
+    go.set()
+    assert list(parts) == [b"rest"]
+    assert file._file.closed
+
+
+def until(true: Callable[[], bool]) -> bool:
+    """Whether something becomes true within some seconds."""
+    end = time.monotonic() + 20
+    while not true() and time.monotonic() < end:
+        time.sleep(0.005)
+    return true()
+
+
+def test_a_reader_that_leaves_stops_the_writing_and_frees_its_place() -> None:
+    def write(target: IO[bytes]) -> None:
+        while True:
+            target.write(bytes(1_000))
+
+    token = downloads.offer(Offer(write, "a.csv", "text/csv"), "x")
+    for _ in range(2 * downloads.AT_ONCE):
+        assert until(lambda: downloads._makers._value > 0)  # type: ignore[attr-defined]
+        file = answer(token)
+        assert isinstance(file, StreamingResponse)
+
+        async def first(file: StreamingResponse = file) -> None:
+            parts = file.body_iterator
+            assert await anext(aiter(parts))  # type: ignore[arg-type]
+
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(asyncio.run, first()).result()
+        del file
+    assert until(lambda: downloads._makers._value == downloads.AT_ONCE)  # type: ignore[attr-defined]
+
+
+def test_what_fails_on_the_way_breaks_off_instead_of_looking_complete() -> None:
+    def write(target: IO[bytes]) -> None:
+        target.write(b"first")
+        raise OSError("no space left")
+
+    response = answer(downloads.offer(Offer(write, "a.csv", "text/csv"), "x"))
+    with pytest.raises(OSError, match="no space left"):
+        pieces(response)
 
 
 def test_a_link_tells_nothing_and_equal_contents_have_equal_links() -> None:
@@ -90,19 +142,19 @@ def test_an_unknown_or_forgotten_link_gets_a_sentence() -> None:
 
 
 def test_looking_at_a_link_does_not_make_the_file() -> None:
-    def build() -> BinaryIO:
+    def write(target: IO[bytes]) -> None:
         raise AssertionError("asked for")
 
-    response = answer(downloads.offer(Offer(build, "a.csv", "text/csv"), "x"), "HEAD")
+    response = answer(downloads.offer(Offer(write, "a.csv", "text/csv"), "x"), "HEAD")
     assert response.status_code == 200
     assert response.headers["content-disposition"].endswith("a.csv")
 
 
 def test_a_file_that_cannot_be_made_gets_a_sentence_and_frees_its_place() -> None:
-    def build() -> BinaryIO:
+    def write(target: IO[bytes]) -> None:
         raise OSError("no space left in /var/tmp/secret")
 
-    token = downloads.offer(Offer(build, "a.csv", "text/csv"), "x")
+    token = downloads.offer(Offer(write, "a.csv", "text/csv"), "x")
     for _ in range(2 * downloads.AT_ONCE):
         response = answer(token)
         assert response.status_code == 500
@@ -113,12 +165,12 @@ def test_a_file_that_cannot_be_made_gets_a_sentence_and_frees_its_place() -> Non
 def test_only_some_files_are_made_at_once() -> None:
     go, begun = threading.Event(), threading.Semaphore(0)
 
-    def build() -> BinaryIO:
+    def write(target: IO[bytes]) -> None:
         begun.release()
         assert go.wait(20)
-        return io.BytesIO(b"1")
+        target.write(b"1")
 
-    token = downloads.offer(Offer(build, "a.csv", "text/csv"), "x")
+    token = downloads.offer(Offer(write, "a.csv", "text/csv"), "x")
     answers: list[Response] = []
     threads = [threading.Thread(target=lambda: answers.append(answer(token))) for _ in range(downloads.AT_ONCE)]
     for thread in threads:
