@@ -22,6 +22,7 @@ from dashboard.execution_detail import bandwidths, formula_panel, networks, pipe
 from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, offload_sentence
+from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.subject import Subject, evaluated, refusal, subject
 from dashboard.wording import choices, differences, title
@@ -50,10 +51,7 @@ def render(exploration: Exploration, mode: str) -> None:
     """Draw the page."""
     chosen = subject(exploration)
     if chosen is None:
-        st.info(
-            f"None of the {exploration.total:,} executions runs. Memory shows how far off they are, Explore why.",
-            icon=":material/deployed_code:",
-        )
+        nothing_runs(exploration, "execution")
         return
     row = chosen.row
     other = _head(exploration, chosen)

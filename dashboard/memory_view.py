@@ -15,6 +15,7 @@ from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
 from dashboard.format import count, format_value, gibibytes, percent, plain, relative
 from dashboard.memory_needs import GIB, needs_of, with_hbm
+from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of, plainest
 from dashboard.subject import Subject, evaluated, refusal, subject
@@ -34,7 +35,7 @@ def render(exploration: Exploration, mode: str) -> None:
     needs = _needs(exploration, exploration.key)
     chosen = _nearest(exploration, needs) or subject(exploration)
     if chosen is None:
-        _nothing_fits(exploration, needs)
+        nothing_runs(exploration, "memory")
     else:
         refusal(exploration, chosen)
         if chosen.has_figures:
@@ -266,24 +267,3 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     with st.container(height=430, border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")
-
-
-def _nothing_fits(exploration: Exploration, needs: pd.DataFrame) -> None:
-    """Why the page has no execution to show, and how far off the nearest is."""
-    capacity = gibibytes(capacities(exploration)[0])
-    if not len(needs):
-        st.warning(
-            f"None of the {exploration.total:,} executions can run, and more HBM would not help: networks, stages or "
-            "host memory stand in the way. Explore lists the reasons.",
-            icon=":material/block:",
-        )
-        return
-    nearest = needs.iloc[0]
-    st.warning(
-        f"**Nothing fits.** The least demanding of {exploration.total:,} executions needs "
-        f"**{gibibytes(nearest['need'])}** of the {capacity} of HBM, "
-        f"{gibibytes(float(nearest['need']) - capacities(exploration)[0])} too much. It is in "
-        f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}"
-        + ("." if nearest["remedy"] == "only more memory" else f"; {nearest['remedy']} would make that cell fit."),
-        icon=":material/memory:",
-    )

@@ -15,6 +15,7 @@ from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import Metric
 from dashboard.format import count, format_value
+from dashboard.nothing_runs import nothing_runs
 from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis
 from dashboard.pareto_others import chooser, frontiers, side_by_side
 from dashboard.pareto_panel import panel, table_of
@@ -31,11 +32,7 @@ _SCALES: Final = {"linear": "linear", "log": "log"}
 def render(exploration: Exploration, mode: str) -> None:
     """Draw the page."""
     if exploration.feasible == 0:
-        st.info(
-            f"None of the {exploration.total:,} executions runs, so there is no frontier. Memory shows how far off "
-            "they are, Explore why.",
-            icon=":material/show_chart:",
-        )
+        nothing_runs(exploration, "pareto")
         return
     axes, logarithmic, around = _pickers(exploration)
     if len({axis.statistic for axis in axes}) < len(axes):

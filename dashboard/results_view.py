@@ -17,6 +17,7 @@ from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show
 from dashboard.filters import Filter, conditions
 from dashboard.format import count, format_value, percent
+from dashboard.nothing_runs import nothing_runs
 from dashboard.results_filter import active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
 from engine import Exploration
@@ -48,11 +49,7 @@ _MOST_SPREAD: Final = 20_000_000
 def render(exploration: Exploration, mode: str) -> None:
     """Draw the page."""
     if exploration.feasible == 0:
-        st.info(
-            f"None of the {exploration.total:,} executions runs, so the table is empty. Memory shows how far off they "
-            "are, Explore why.",
-            icon=":material/table_rows:",
-        )
+        nothing_runs(exploration, "results")
         return
     filters = active()
     toolbar = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="results_toolbar")

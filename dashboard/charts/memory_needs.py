@@ -15,6 +15,8 @@ _ROW: Final = 24
 _TONE: Final = 0.5
 _FAR: Final = 4.0
 """Bars beyond this multiple of the capacity are cut off, so that the others stay readable."""
+_BEYOND: Final = 1.5
+"""Where all are that far off: beyond this multiple of the least."""
 
 
 def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, name: str = "HBM") -> Chart:
@@ -28,7 +30,8 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
         return empty(colours, 120, "No amount of memory would let an execution run.")
     needs = [float(value) for value in cells["need"]]
     scale = scale_for(_NEED, [capacity])
-    reach = min(max(*needs, capacity), _FAR * capacity)
+    # Cut bars differ in nothing; the nearest to fitting are the ones to tell apart.
+    reach = min(max(*needs, capacity), max(_FAR * capacity, _BEYOND * min(needs)))
     rows = list(range(len(needs) - 1, -1, -1))
     over = [need > capacity for need in needs]
     figure = base(colours, 34 + _ROW * len(needs) + 26)

@@ -1,0 +1,99 @@
+"""What a page shows of a scenario in which nothing runs: how far off it is, and the nearest changes that would help."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard import frame, state
+from dashboard.altered import altered
+from dashboard.charts import markup
+from dashboard.format import count, gibibytes
+from dashboard.memory_needs import GIB
+from engine import Exploration, Scenario
+from engine.execution import LARGEST
+from engine.memory_needs import least_memory
+
+__all__ = ["enough_processors", "fits", "nothing_runs"]
+
+_LARGEST_FACTOR: Final = 64
+"""Up to how many times the GPUs are tried."""
+
+_ONWARD: Final = (
+    ("memory", "What each cell needs", ":material/memory:"),
+    ("explore", "Reasons on the map", ":material/grid_view:"),
+    ("whatif", "Change the hardware", ":material/tune:"),
+)
+
+
+def nothing_runs(exploration: Exploration, here: str) -> None:
+    """Draw why there is nothing to show on page `here`, and what would change that."""
+    scenario = exploration.scenario
+    st.warning(_how_far(exploration, exploration.key), icon=":material/block:")
+    with st.container(border=True, gap="xsmall", key="nothing_runs"):
+        st.html(markup.head("What would make it run", "the nearest changes to the scenario"))
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            ways = _ways(exploration, exploration.key)
+            for number, (words, changes) in enumerate(ways.items()):
+                st.button(words, icon=":material/arrow_forward:", key=f"nothing_runs_{number}",
+                          on_click=state.set_scenario, args=(altered(scenario, **changes),))  # fmt: skip
+            for name, words, icon in _ONWARD:
+                if name != here and frame.exists(name):
+                    st.page_link(frame.path(name), label=words, icon=icon, width="content")
+        if not ways:
+            st.caption("Neither more GPUs nor fewer limits help; other hardware or another model might.")
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _how_far(_exploration: Exploration, key: str) -> str:
+    scenario, total = _exploration.scenario, _exploration.total
+    needs = least_memory(scenario.space)
+    capacity = scenario.system.mem1.capacity_gib * GIB
+    if total == 0:
+        return "**Nothing runs.** There is no way to divide the model among the GPUs."
+    if not len(needs) or float(needs["need"].min()) <= capacity:
+        return (
+            f"**Nothing runs.** None of the {count(total)} executions can, and more HBM would not help: networks, "
+            "stages or host memory stand in the way."
+        )
+    nearest = needs.loc[needs["need"].idxmin()]
+    need = float(nearest["need"])
+    return (
+        f"**Nothing fits.** The least demanding of {count(total)} executions needs **{gibibytes(need)}** of the "
+        f"{gibibytes(capacity)} of HBM, {gibibytes(need - capacity)} too much. It is in "
+        f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}."
+    )
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _ways(_exploration: Exploration, key: str) -> dict[str, dict[str, Any]]:
+    """Changes after which something fits: what they are called, and the arguments of `altered`."""
+    scenario = _exploration.scenario
+    ways: dict[str, dict[str, Any]] = {}
+    if scenario.limits and fits(scenario, limits={}):
+        ways["Lift all limits"] = {"limits": {}}
+    enough = enough_processors(scenario)
+    if enough is not None:
+        ways[f"{enough:,} GPUs instead of {scenario.num_procs:,}"] = {"num_procs": enough}
+    return ways
+
+
+def enough_processors(scenario: Scenario) -> int | None:
+    """The smallest doubling of the number of processors with which something fits; None where none does."""
+    factor = 2
+    while factor <= _LARGEST_FACTOR and scenario.num_procs * factor <= LARGEST:
+        if fits(scenario, num_procs=scenario.num_procs * factor):
+            return scenario.num_procs * factor
+        factor *= 2
+    return None
+
+
+def fits(scenario: Scenario, **changes: Any) -> bool:
+    """Whether an execution of the scenario with such changes runs."""
+    try:
+        changed = altered(scenario, **changes)
+        needs = least_memory(changed.space)
+    except ValueError:  # there is no such scenario, such as one with more processors than the networks reach
+        return False
+    return bool((needs["need"] <= changed.system.mem1.capacity_gib * GIB).any())
