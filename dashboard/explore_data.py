@@ -118,8 +118,8 @@ def choice_costs(
 ) -> pd.DataFrame:
     """The best value of a metric per option of every hidden field that has more than one option.
 
-    Columns: field, choice, value (NaN where nothing with that option is feasible), as `charts.choices` reads them. With
-    conditions only the options that executions which meet them have.
+    Columns: field, choice, value (NaN where executions with that option exist and none runs), as `charts.choices` reads
+    them. With conditions only the options that executions which meet them have.
     """
     # Where there are ZeRO stages they say whether the optimizer is sharded.
     implied = {"optimizer_sharding"} if _exploration.scenario.cost_model == "calibrated" else set()
@@ -142,22 +142,24 @@ def choice_costs(
             found = float(reduce.reduce(values, where=mine, initial=worst))
             if np.isfinite(found):
                 best[option] = factor / found if inverse else factor * found
-        shown = [option for option in options[field] if option in best or not (where or field in _NETWORKS)]
+        shown = [option for option in options[field] if option in best or not where]
         if len(shown) > 1:
             rows += [{"field": field, "choice": one, "value": best.get(one, float("nan"))} for one in shown]
     return pd.DataFrame(rows, columns=["field", "choice", "value"])
 
 
 def options_of(exploration: Exploration, field: str) -> list[Any]:
-    """The values that a field takes in the space, feasible or not; of a network every tier of the system."""
+    """The values that a field has in executions of the space, whether they run or not."""
     space = exploration.scenario.space
     if field in _NETWORKS:
-        return list(range(len(exploration.scenario.system.networks)))
+        place = _NETWORKS.index(field)
+        return sorted({int(tier) for cell in space.cells for tier in space.assignments[cell.kind][:, place]})
     if field in _OF_CELLS:
         found = [getattr(cell, _OF_CELLS[field]) for cell in space.cells]
         return sorted({value for one in found for value in (one if np.iterable(one) else [one])})
     present: set[Any] = set()
-    for modes in space.modes:
+    for kind in {space.mode_kind(cell) for cell in space.cells}:
+        modes = space.modes[kind]
         if field in modes.fields:  # an extension is absent where the cost model does not have it
             present |= set(modes.fields[field].tolist())
     column = by_name(field)

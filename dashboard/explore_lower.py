@@ -33,7 +33,7 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
     st.html(head("What each choice costs", scope))
     if not exploration.feasible:
-        st.caption("Nothing fits, so no choice can be compared.")
+        st.caption("No execution runs, so no choice can be compared.")
         return
     found = exploration.reductions.best(metric.statistic)
     if found is not None and found[1] == 0 and not where:

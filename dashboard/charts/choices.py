@@ -34,14 +34,14 @@ def choices(
     """Draw one rail per field with a dot per option, at the share of the overall best that the option can reach.
 
     table: columns field (name of an execution field), choice (its value), value (best of the metric with that choice
-    fixed, NaN where then nothing fits). Fields appear in the order of the table. tier_names: names of the network
+    fixed, NaN where then none runs). Fields appear in the order of the table. tier_names: names of the network
     tiers, used in place of their index.
     """
     column, colours = column_of(metric), palette(mode)
     values = [float(value) for value in table["value"]] if len(table) else []
     known = [value for value in values if math.isfinite(value) and value > 0]
     if not known:
-        return empty(colours, 120, "No execution fits, so no choice can be compared.")
+        return empty(colours, 120, "No execution runs, so no choice can be compared.")
     lower = column.better == "lower"
     best = min(known) if lower else max(known)
     shares = [_share(value, best, lower) for value in values]
@@ -61,7 +61,7 @@ def choices(
         fitting = part[part["share"].notna()].sort_values("share", kind="stable")
         names = [_name(field, value, tier_names) for value in fitting["choice"]]
         missing = [_name(field, value, tier_names) for value in part[part["share"].isna()]["choice"]]
-        remark = f"{', '.join(missing)}: nothing fits" if missing else ""
+        remark = f"{', '.join(missing)}: none runs" if missing else ""
         if len(fitting):
             spread = [max(float(value), start) for value in fitting["share"]]
             rails.append(_rail(places[field], spread, colours))
@@ -85,7 +85,7 @@ def choices(
 
 
 def _share(value: float, best: float, lower: bool) -> float:
-    """Return what share of the best a value is, 1 for the best itself; NaN where nothing fits."""
+    """Return what share of the best a value is, 1 for the best itself; NaN where none runs."""
     if math.isnan(value):
         return math.nan
     if not math.isfinite(value) or value <= 0:

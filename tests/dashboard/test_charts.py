@@ -352,7 +352,7 @@ def test_choices_are_placed_at_their_share_of_the_best() -> None:
     texts = [note.text for note in chart.figure.layout.annotations]
     assert "selective" in texts
     assert "off · on" in texts  # the same place within a hair: one label
-    assert "32: nothing fits" in texts
+    assert "32: none runs" in texts
     assert "InfiniBand" in texts
     assert "recompute full: it leaves 69.0 %" in chart.alt
 

@@ -16,7 +16,7 @@ from dashboard import explore_data
 from dashboard.derived import metrics, token_flops, utilisation
 from dashboard.format import count, format_value, percent
 from dashboard.server import runner
-from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
+from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.store import Condition
 from tests.dashboard.pages import ROOT, figure, html
 
@@ -257,6 +257,30 @@ def test_what_each_choice_costs_is_the_best_with_that_choice_fixed() -> None:
         best = rows.groupby(field, observed=True)["sample_rate"].max()
         found = costs[costs["field"] == field].dropna().set_index("choice")["value"]
         assert found.to_dict() == best.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("system", "datatype", "limits"),
+    [
+        ("h100_80g_nvl8", "float16", {"tensor_par": 4, "microbatch_size": 1}),
+        ("h100_80g_nvl8", "float16", {"tensor_par": 1, "pipeline_par": {"min": 8}, "data_par_net": 1}),
+        ("h100_80g_sxm", "bfloat16", {"tensor_par": 1}),
+        ("h100_80g_sxm", "bfloat16", {"pipeline_par": {"min": 2}, "microbatch_size": 1}),
+    ],
+)
+def test_choices_without_a_cost_exist_in_the_space_and_none_of_them_runs(
+    system: str, datatype: str, limits: dict[str, Any]
+) -> None:
+    found = explore("gpt3-13B", system, num_procs=16, max_batch_size=16, datatype=datatype, limits=limits)
+    rows = found.scenario.evaluate(found.scenario.space.table(range(found.total)))
+    costs = explore_data.choice_costs(found, found.key, "sample_rate", 1.0)
+    assert len(costs)
+    for row in costs.to_dict("records"):
+        alike = rows[rows[row["field"]] == row["choice"]]
+        assert len(alike)
+        assert pd.isna(row["value"]) == (alike["status"] != "ok").all()
+    for field in (name for name in explore_data.CHOICES if name in rows):
+        assert set(explore_data.options_of(found, field)) == set(rows[field])
 
 
 def test_model_flops_follow_the_published_formula() -> None:

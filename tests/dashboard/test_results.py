@@ -192,7 +192,9 @@ def test_parquet_holds_exactly_what_the_filter_selects(names: list[str]) -> None
 
 @pytest.mark.parametrize("large", [False, True])
 def test_csv_holds_exactly_what_the_filter_selects(large: bool) -> None:
-    with patch("dashboard.export._WIDEST", 2**31 if large else 26), build("csv", NAMES) as file, zipfile.ZipFile(file) as archive:
+    with patch("dashboard.export._WIDEST", 2**31 if large else 26):
+        file = build("csv", NAMES)
+    with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
         account = json.loads(archive.read("about.json"))
         table = pyarrow.csv.read_csv(pa.BufferReader(archive.read("executions.csv")))
