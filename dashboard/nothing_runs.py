@@ -57,7 +57,7 @@ def _how_far(_exploration: Exploration, key: str) -> str:
             f"**Nothing runs.** None of the {count(total)} executions can, and more HBM would not help: networks, "
             "stages or host memory stand in the way."
         )
-    nearest = needs.loc[needs["need"].idxmin()]
+    nearest = needs.sort_values("need", kind="stable").iloc[0]
     need = float(nearest["need"])
     return (
         f"**Nothing fits.** The least demanding of {count(total)} executions needs **{gibibytes(need)}** of the "

@@ -184,10 +184,22 @@ def _tornado(board: Board) -> None:
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
     _progress(board.tornado)
-    st.caption(
-        "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same execution "
-        "kept. Click a bar to sweep it."
-    )
+    if base > 0:
+        st.caption(
+            "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same "
+            "execution kept. Click a bar to sweep it."
+        )
+    elif board.tornado.finished:
+        st.caption(_helps(board, told))
+
+
+def _helps(board: Board, told: tuple[str, str]) -> str:
+    """Which single changes make something run where nothing does."""
+    found = [(which.label, factor > 1) for which, factor, point in board.tornado.found if math.isfinite(point.rate)]
+    if not found:
+        return f"No single parameter makes anything run at {told[0]} or {told[1]}. Try a larger step, or the sweeps."
+    ways = ", ".join(f"{label} {told[up]}" for label, up in found)
+    return f"Any of these alone makes something run: {ways}."
 
 
 def _pick_row() -> None:
@@ -245,7 +257,8 @@ def _sweep_two(board: Board) -> None:
     _progress(run)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Size", GRIDS, "whatif_grid")
-        st.caption(f"% against the {against}. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
+        of = f"the {against}" if board.centre_rate > 0 else f"the best here, as nothing runs in the {against}"
+        st.caption(f"% against {of}. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
 
 
 def _pick_pair(board: Board, x: str, y: str) -> None:
@@ -283,6 +296,9 @@ def _sizes(board: Board) -> None:
     _progress(run)
     falls = fall_off(sizes) if run.finished else None
     tail = f" From {count(falls)} GPUs on, a GPU does less than 90 % of its best." if falls else ""
+    if run.finished and not board.centre_rate > 0:
+        enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
+        tail = f" From {enough:,} GPUs on something runs." if enough else " Nothing runs at any size."
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"batch kept at {batch:,}" if board.batch == "kept" else "batch in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

@@ -42,14 +42,18 @@ def gain_map(
 ) -> Chart:
     """Draw the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays blank.
 
-    against: what `base_rate` is the rate of. Points carry customdata (x, y). Values are printed where there is room.
+    against: what `base_rate` is the rate of; where that is 0, nothing runs there and the best spot stands in for it.
+    Points carry customdata (x, y). Values are printed where there is room.
     """
     colours = palette(mode)
     if not spots:
         return empty(colours, HEIGHT, "Nothing has been computed yet.")
     columns = {value: index for index, value in enumerate(x.values)}
     rows = {value: index for index, value in enumerate(y.values)}
-    gains = [spot.rate / base_rate - 1 if base_rate else math.nan for spot in spots]
+    if not base_rate > 0:
+        base_rate = max((spot.rate for spot in spots if math.isfinite(spot.rate)), default=math.nan)
+        against = "best here"
+    gains = [spot.rate / base_rate - 1 for spot in spots]
     known = [abs(gain) for gain in gains if math.isfinite(gain)]
     if not known and len(spots) == len(columns) * len(rows):
         return empty(colours, HEIGHT, _finding(spots, gains, x, y, against))

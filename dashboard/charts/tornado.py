@@ -39,7 +39,7 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     if not shown:
         return empty(colours, 160, "Nothing has been computed yet.")
     if not any(math.isfinite(gain) for swing in shown for gain in swing[2:]):
-        return empty(colours, 160, "Nothing runs, whichever one parameter changes by that much.")
+        return empty(colours, 160, "Nothing runs to begin with, so there are no gains to show.")
     figure = base(colours, 60 + _ROW * len(shown))
     places = [len(shown) - 1 - index for index in range(len(shown))]
     known = [gain for swing in shown for gain in swing[2:] if math.isfinite(gain)]

@@ -103,10 +103,6 @@ def test_an_execution_that_does_not_fit_is_still_explained() -> None:
     assert not page.get("plotly_chart")
 
 
-def test_nothing_to_show_is_explained() -> None:
-    assert "executions runs" in run("execution", exploration("hopeless")).info[0].value
-
-
 def test_a_formula_leads_to_the_next() -> None:
     found = exploration()
     page = run("execution", found)

@@ -114,11 +114,9 @@ def test_three_axes_and_a_link() -> None:
     assert {point[0] for point in marks["customdata"]} <= ids
 
 
-def test_equal_axes_and_empty_spaces_are_explained() -> None:
+def test_equal_axes_are_explained() -> None:
     page = run("pareto", exploration(), {"pareto_x": "sample_rate"})
     assert "different figures" in page.info[0].value
-    page = run("pareto", exploration("hopeless"))
-    assert "no frontier" in page.info[0].value
 
 
 def test_the_download_is_the_frontier() -> None:

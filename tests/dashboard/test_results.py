@@ -147,10 +147,6 @@ def test_all_statistics_on_demand() -> None:
         assert ratio.dropna().max() == pytest.approx(ratio.dropna().min())
 
 
-def test_nothing_to_show_is_explained() -> None:
-    assert "the table is empty" in run("results", exploration("hopeless")).info[0].value
-
-
 WHERE = [Condition("tensor_par", "=", 4), Condition("activation_recompute", "=", "none")]
 NAMES = ["id", "tensor_par", "activation_recompute", "optimizer_sharding", "sample_rate", "offload_mem_bw_req"]
 

@@ -310,6 +310,9 @@ def test_studies_in_which_nothing_runs_say_so() -> None:
     assert "nothing runs" in chart.alt
     assert not chart.figure.data
     assert gain_map(spots[:3], side, side, 0.0).figure.data  # the last may still run
+    some = gain_map([*spots[:3], Spot(2.0, 2.0, 5.0, "TP 1")], side, side, 0.0)
+    assert "best here" in some.alt
+    assert "±0" in {text for trace in some.figure.data[1:-1] for text in trace.text}
 
 
 @pytest.mark.parametrize("count", [3, 20])
