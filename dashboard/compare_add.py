@@ -19,7 +19,7 @@ from engine.columns import choice_label
 from engine.cost_model_names import COST_MODELS
 from hardware import System
 
-__all__ = ["adder", "opener"]
+__all__ = ["adder", "opener", "suggestions"]
 
 _MOST: Final = 200
 _OPEN: Final = "compare_add"
@@ -41,6 +41,25 @@ def adder(first: Scenario, slots: Slots = SLOTS) -> None:
     _whatif(first, slots)
     _variant(first, slots)
     _kept(first, slots)
+
+
+def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
+    """Draw what is most often compared as buttons, one click each."""
+    now = {which.name: which for which in whatif.parameters(first)}
+    doubled = [(f"{2 * first.num_procs:,} GPUs", "procs"), ("Twice the HBM bandwidth", "hbm_bandwidth"),
+               ("Half the batch", "batch")]  # fmt: skip
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare_suggestions"):
+        st.markdown(":gray[Compare A with]", width="content")
+        for words, name in doubled:
+            value = now[name].value * (0.5 if name == "batch" else 2)
+            if now[name].lowest <= value <= now[name].highest and float(value).is_integer():
+                st.button(words, icon=":material/add:", key=f"compare_suggest_{name}", on_click=add_changes,
+                          args=({name: float(value)}, slots))  # fmt: skip
+        other = next((name for name in COST_MODELS if name != first.cost_model), None)
+        if other is not None and (other == "calibrated" or first.model.block is not None):
+            st.button(f"The {other} cost model" if other == "calibrated" else "Calculon's cost model",
+                      icon=":material/add:", key="compare_suggest_cost_model", on_click=_add_variant,
+                      args=(first, "cost_model", "_compare_suggested", slots, other))  # fmt: skip
 
 
 def _whatif(first: Scenario, slots: Slots) -> None:
@@ -96,8 +115,9 @@ def _close() -> None:
         st.session_state[_OPEN] = False
 
 
-def _add_variant(first: Scenario, what: str, key: str, slots: Slots) -> None:
-    value = st.session_state.get(key)
+def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str | None = None) -> None:
+    """Add A with another value of `what`: the one given, else that of the widget `key`."""
+    value = st.session_state.get(key) if given is None else given
     if value is None:
         return
     makers: dict[str, Callable[[], Scenario]] = {

@@ -12,7 +12,7 @@ from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.charts.memory_bars import aligned_memory
-from dashboard.compare_add import opener
+from dashboard.compare_add import opener, suggestions
 from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, explored, members, remove, told
 from dashboard.controls import choose, segments, show
@@ -59,6 +59,7 @@ def render() -> None:
             "They are shown side by side, on the same axes and colours.",
             icon=":material/compare:",
         )
+        suggestions(found[0].scenario)
         return
     sides = [Side(member, exploration) for member, exploration in zip(found, explored(found), strict=True)]
     st.html(markup.figure_strip(_tiles(sides)))

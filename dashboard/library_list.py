@@ -83,9 +83,9 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
 
     now = [names.index(chosen)] if chosen in names else []
     settings: dict[str, Any] = {
-        "Name": st.column_config.TextColumn(width=205),
-        "10⁹": st.column_config.NumberColumn(format="%.4g", width=58, help="Parameters, in billions."),
-        "Kind": st.column_config.TextColumn(width=70, help="Dense models run in the cost model; mixtures do not yet."),
+        "Name": st.column_config.TextColumn(width=180),
+        "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
+        "Kind": st.column_config.TextColumn(width=76, help="Dense, or a mixture of experts."),
         "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity."),
         "TFLOP/s": st.column_config.NumberColumn(format="%d", width=70, help="Dense 16-bit matrix peak."),
     }
@@ -108,7 +108,7 @@ def _model_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:
         assert isinstance(model, Model)
         kinds.append("dense" if model.block is not None else "mixture" if _experts(model) else "other")
         sizes.append(None if model.parameters is None else model.parameters / 1e9)
-    return {"Name": [_label(item) for item in shown], "10⁹": sizes, "Kind": kinds}
+    return {"Name": [_label(item) for item in shown], "Params, bn": sizes, "Kind": kinds}
 
 
 def _experts(model: Model) -> bool:

@@ -71,7 +71,7 @@ def per_degree(found: Found) -> pd.DataFrame:
     """The deployment with the most output per processor of every tensor-parallel degree, as `serving_memory` wants."""
     table = found.table.sort_values(BEST_BY, ascending=False, kind="stable").drop_duplicates("tensor_par")
     table = table.sort_values("tensor_par", kind="stable")
-    labels = [f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {row['batch']}" for row in
+    labels = [f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {int(row['batch']):,}" for row in
               table.to_dict("records")]  # fmt: skip
     return table.assign(label=labels)
 

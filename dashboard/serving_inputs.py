@@ -121,7 +121,7 @@ def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
         value = int(st.session_state[key])
         put(**{name: None if value == default else str(value)})
 
-    return int(st.number_input(label, 1, most, step=1, key=key, on_change=changed, help=help, width=124))
+    return int(st.number_input(label, 1, most, step=1, key=key, on_change=changed, help=help, width=116))
 
 
 def _decimal(label: str, name: str, help: str, step: float) -> float | None:
@@ -136,7 +136,7 @@ def _decimal(label: str, name: str, help: str, step: float) -> float | None:
 
     value = st.number_input(
         label, min_value=0.0, max_value=1e6, value=None, step=float(step), key=key, on_change=changed, help=help,
-        placeholder="none", format="%g", width=136,
+        placeholder="none", format="%g", width=124,
     )  # fmt: skip
     return float(value) if value else None
 

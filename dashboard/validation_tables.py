@@ -69,13 +69,13 @@ def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
         column_config={
             "error": st.column_config.NumberColumn("Error, %", format="%+.1f", width=76,
                                                    help="Calibrated over measured; negative: predicted too fast"),
-            "model": st.column_config.TextColumn("Model", width=190),
+            "model": st.column_config.TextColumn("Model", width=160),
             "hardware": st.column_config.TextColumn("Accelerator", width=170),
             "gpus": st.column_config.NumberColumn("GPUs", format="%d", width=66),
             "layout": st.column_config.TextColumn("Layout", width=230),
             "measured": st.column_config.NumberColumn("Measured, s", format="%.3f", width=96),
             "predicted": st.column_config.NumberColumn("Calibrated, s", format="%.3f", width=100),
-            "source": st.column_config.TextColumn("Source", width=220),
+            "source": st.column_config.TextColumn("Source", width=246),
             "id": st.column_config.TextColumn("Id", width=200),
         },
     )  # fmt: skip
@@ -121,13 +121,13 @@ def not_supported(gone: pd.DataFrame, total: int) -> None:
         st.caption("Every run here is predicted.")
         return
     reasons = gone["reason"].value_counts()
-    left, right = st.columns([1, 1.2], gap="medium")
+    left, right = st.columns([1.15, 1], gap="medium")
     with left:
         st.dataframe(
             pd.DataFrame({"reason": [REASONS.get(str(code), str(code)) for code in reasons.index],
                           "runs": reasons.to_numpy()}),
             hide_index=True, key="validation_reasons", alt=f"{len(reasons)} reasons for runs without a prediction.",
-            column_config={"reason": st.column_config.TextColumn("Because", width=460),
+            column_config={"reason": st.column_config.TextColumn("Because", width=540),
                            "runs": st.column_config.NumberColumn("Runs", format="%d", width=64)},
         )  # fmt: skip
     with right:
@@ -135,10 +135,10 @@ def not_supported(gone: pd.DataFrame, total: int) -> None:
             gone.head(LISTED)[["row", "reason_text", "hardware", "model", "id"]], hide_index=True, height=300,
             key="validation_gone", alt=f"{len(gone)} runs without a prediction.",
             column_config={
-                "row": st.column_config.NumberColumn("Row", format="%d", width=60, help="From 1, below the header"),
-                "reason_text": st.column_config.TextColumn("Why", width=330),
-                "hardware": st.column_config.TextColumn("Accelerator", width=130),
-                "model": st.column_config.TextColumn("Model", width=130),
+                "row": st.column_config.NumberColumn("Row", format="%d", width=56, help="From 1, below the header"),
+                "reason_text": st.column_config.TextColumn("Why", width=230),
+                "hardware": st.column_config.TextColumn("Accelerator", width=124),
+                "model": st.column_config.TextColumn("Model", width=124),
                 "id": st.column_config.TextColumn("Id", width=150),
             },
         )  # fmt: skip

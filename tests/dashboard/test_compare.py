@@ -54,6 +54,18 @@ def test_alone_it_says_how_to_add_another() -> None:
     assert "Add one to three scenarios" in app.info[0].value
 
 
+@pytest.mark.parametrize(
+    ("button", "differs"), [("procs", "GPUs"), ("hbm_bandwidth", "HBM bandwidth"), ("cost_model", "Cost model")]
+)
+def test_a_suggestion_is_one_click(button: str, differs: str) -> None:
+    app = page({})
+    app.button(key=f"compare_suggest_{button}").click()
+    app = again(app, exploration())
+    assert app.session_state["_url"]["compare_b"]
+    shown = next(table.value for table in app.dataframe if "Field" in table.value)
+    assert any(differs.lower() in str(field).lower() for field in shown["Field"])
+
+
 def test_two_scenarios_are_compared() -> None:
     app = page({"compare_b": OTHER})
     first, second = best_of(exploration()), best_of(other())
