@@ -18,7 +18,6 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import pandas as pd
@@ -29,6 +28,7 @@ import pyarrow.parquet as pq
 from dashboard.accuracy import label_of
 from dashboard.export_excel import MOST_ROWS, write_excel
 from dashboard.export_text import joined, json_values
+from dashboard.scratch import scratch_folder
 from engine import Exploration, Scenario
 from engine.columns import Column, by_name, stored_of
 from engine.store import Condition
@@ -148,8 +148,8 @@ def _rows(
     """The rows batch by batch. They wait in a file, so that whoever takes them slowly holds up no query."""
     known = {column.name for column in stored_of(exploration.scenario.cost_model)}
     stored = known.issuperset(names)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.parquet"
+    with scratch_folder() as folder:
+        path = folder / "rows.parquet"
         exploration.rows.export(path, names=list(names) if stored else ["id"], where=where, order_by=order_by)
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_BATCH, columns=list(names) if stored else ["id"]):
