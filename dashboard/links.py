@@ -9,7 +9,7 @@ part that cannot be read gives way to the default with a sentence that says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -19,10 +19,12 @@ import models
 from dashboard.packing import packed, unpacked
 from dashboard.untrusted import Refused, checked, sentence
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
-from engine.columns import by_name
+from engine.columns import ALL_FIELDS, by_name, choice_label
 from engine.cost_model_names import COST_MODELS, chosen_cost_model
 from engine.execution import LARGEST
 from engine.limits import OPTIONS, normalise
+from models.documents import did_you_mean
+from models.represent import obstacles
 
 __all__ = [
     "DEFAULT",
@@ -54,8 +56,13 @@ LONGEST_LIMITS: Final = 4_000
 """Characters of limits that are looked at."""
 
 _INSTEAD: Final[Mapping[str, str]] = {
-    "limits": "every choice", "cost": "the cost model of the system", "calibration": "the library's calibration",
+    "procs": DEFAULT["procs"], "batch": DEFAULT["batch"], "limits": "every choice",
+    "cost": "the cost model of the system", "calibration": "the library's calibration",
 }  # fmt: skip
+"""What is shown in place of a part that cannot be read; of a model and a system their titles."""
+_MOST_TOLD: Final = 3
+"""Limits that cannot be read and are told one by one."""
+_LIMITED: Final = (*(column.name for column in ALL_FIELDS), *OPTIONS)
 _SHOWN: Final = 60
 _RANGE: Final = re.compile(r"(\d{0,12})\.\.(\d{0,12})")
 _NUMBER: Final = re.compile(r"\d{1,12}")
@@ -93,9 +100,10 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         except (
             LinkError, LimitError, models.ModelFileError, hardware.SystemFileError, hardware.CalibrationFileError,
         ) as problem:  # fmt: skip
-            instead = _INSTEAD.get(name) or f"{name} {DEFAULT[name]}"
+            default = read(DEFAULT[name])
+            instead = _INSTEAD.get(name) or getattr(default, "title", "") or DEFAULT[name]
             problems.append(f"{sentence(problem)} Showing {instead} instead.")
-            return read(DEFAULT[name])
+            return default
 
     try:
         if "scenario" in parameters:
@@ -103,25 +111,37 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
             return Reading(found.scenario, (found.problem,) if found.problem else ())
         model, system = part("model", _model), part("system", _system)
         calibration = part("calibration", _calibration)
-        cost_model = part("cost", _cost_model) or ("calibrated" if model.block is None or calibration else None)
-        cost_model = chosen_cost_model(cost_model, system, calibration)
+        asked = part("cost", _cost_model)
+        if asked == "calculon" and model.block is None:
+            has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"
+            problems.append(
+                f"{model.title or model.name} has {has}, which the cost model calculon cannot represent. Showing the "
+                "calibrated cost model instead."
+            )
+            asked = "calibrated"
+        if asked == "calculon" and calibration is not None:
+            problems.append("The cost model calculon, which the link names, takes no calibration; that is left out.")
+            calibration = None
+        wanted = asked or ("calibrated" if model.block is None or calibration else None)
+        cost_model = chosen_cost_model(wanted, system, calibration)
         scenario = Scenario.of(
             model,
             system,
-            num_procs=part("procs", lambda text: _whole("procs", text)),
+            num_procs=part("procs", lambda text: _whole("number of GPUs", text)),
             max_batch_size=part("batch", lambda text: _whole("batch", text)),
             datatype=parameters.get("type", DEFAULT["type"]),
-            limits=part("limits", lambda text: limits_from_text(text, cost_model)),
+            limits=part("limits", lambda text: _sound_limits(text, cost_model, problems)),
             cost_model=cost_model,
             calibration=calibration,
         )
         if scenario.datatype not in scenario.system.matrix:
-            first = next(iter(scenario.system.matrix))
+            known = list(scenario.system.matrix)
+            first = DEFAULT["type"] if DEFAULT["type"] in known else known[0]
             if "type" in parameters:
-                accepted = ", ".join(scenario.system.matrix)
+                accepted = " and ".join(f"{choice_label('datatype', name)} ({name})" for name in known)
                 problems.append(
-                    f"{scenario.system.name} has no rates for {_short(scenario.datatype)}, only for {accepted}. "
-                    f"Showing {first} instead."
+                    f"The link's datatype is {_short(scenario.datatype)}, but {system.title or system.name} has rates "
+                    f"for {accepted}. Showing {choice_label('datatype', first)} instead."
                 )
             scenario = Scenario.of(
                 scenario.model,
@@ -189,17 +209,40 @@ def _limit_to_text(limit: Any) -> str:
     return ",".join("on" if value is True else "off" if value is False else str(value) for value in values)
 
 
+def _sound_limits(text: str, cost_model: str, problems: list[str]) -> dict[str, Any]:
+    """The limits of a link without those that cannot be read, of which `problems` then tells. Raises `LinkError`."""
+    if len(text) > LONGEST_LIMITS:
+        return limits_from_text(text, cost_model)  # refuses it
+    kept: list[str] = []
+    told: list[str] = []
+    for piece in filter(None, (piece.strip() for piece in text.split(";"))):
+        try:
+            limits_from_text(";".join([*kept, piece]), cost_model)
+        except (LinkError, LimitError) as problem:
+            told.append(f"{sentence(problem)} This limit is left out.")
+        else:
+            kept.append(piece)
+    problems += told[:_MOST_TOLD]
+    if len(told) > _MOST_TOLD:
+        problems.append(f"{len(told) - _MOST_TOLD:,} further limits of the link cannot be read and are left out.")
+    return limits_from_text(";".join(kept), cost_model)
+
+
 def limits_from_text(text: str, cost_model: str = "calculon") -> dict[str, Any]:
     """Normalised limits on the fields of a cost model from compact text. Raises `LinkError` or `engine.LimitError`."""
     if len(text) > LONGEST_LIMITS:
-        raise LinkError(f"The limits have {len(text):,} characters; up to {LONGEST_LIMITS:,} are read.")
+        raise LinkError(f"The link's limits have {len(text):,} characters; up to {LONGEST_LIMITS:,} are read.")
     limits: dict[str, Any] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(";"))):
         name, colon, values = piece.partition(":")
         if not colon or not values or name in limits:
             raise LinkError(
-                f"The limit {_short(piece)} cannot be read; limits look like tensor_par:1,2,4;weight_offload:off, "
-                "each field once."
+                f"The link's limit {_short(piece)} cannot be read; limits look like tensor_par:1,2,4 or "
+                "pipeline_par:..8 or weight_offload:off, each field once."
+            )
+        if name not in _LIMITED:
+            raise LinkError(
+                f"The link limits {_short(name)}, which is no choice of an execution{did_you_mean(name, _LIMITED)}."
             )
         limits[name] = _limit_from_text(name, values)
     return normalise(limits, cost_model)
@@ -212,10 +255,7 @@ def _limit_from_text(name: str, text: str) -> Any:
     if span is not None:
         ends = {"min": span.group(1), "max": span.group(2)}
         return {end: int(digits) for end, digits in ends.items() if digits}
-    try:
-        kind = by_name(name).dtype
-    except ValueError:
-        return text  # the name is refused by `normalise`, in its own words
+    kind = by_name(name).dtype
     if kind == "str":
         return text.split(",")
     return [
@@ -225,33 +265,43 @@ def _limit_from_text(name: str, text: str) -> Any:
 
 
 def _model(name: str) -> models.Model:
-    return models.load(_name("model", name))
+    return models.load(_of_library("model", name, models.names()))
 
 
 def _system(name: str) -> hardware.System:
-    return hardware.load(_name("system", name))
+    return hardware.load(_of_library("system", name, hardware.names()))
 
 
 def _cost_model(text: str) -> str:
     if text and text not in COST_MODELS:
-        raise LinkError(f"The cost model {_short(text)} does not exist; there are {' and '.join(COST_MODELS)}.")
+        raise LinkError(f"The link's cost model is {_short(text)}; it must be {' or '.join(COST_MODELS)}.")
     return text
 
 
 def _calibration(text: str) -> hardware.Calibration | None:
-    return hardware.load_calibration(_name("calibration", text)) if text else None
+    if not text:
+        return None
+    return hardware.load_calibration(_of_library("calibration", text, hardware.calibration_names()))
+
+
+def _of_library(what: str, text: str, known: Sequence[str]) -> str:
+    """A name that a library has, or of a variant of one that it has (see `hardware.load`)."""
+    name = _name(what, text)
+    if name.partition("@")[0] not in known:
+        raise LinkError(f"The link's {what} {_short(name)} is not in the library{did_you_mean(name, known)}.")
+    return name
 
 
 def _name(what: str, text: str) -> str:
     """A text that can only be a library name: a link must not make the server open files."""
     if re.fullmatch(r"[\w][\w.+@-]{0,80}", text) is None or text.endswith(".json"):
-        raise LinkError(f"The {what} {_short(text)} is not a name; a link names one of the library.")
+        raise LinkError(f"The link's {what} {_short(text)} is not a name of the library.")
     return text
 
 
 def _whole(name: str, text: str) -> int:
     if _NUMBER.fullmatch(text) is None or not 1 <= int(text) <= LARGEST:
-        raise LinkError(f"{name} is {_short(text)}; it must be a whole number from 1 to {LARGEST:,}.")
+        raise LinkError(f"The link's {name} is {_short(text)}; it must be a whole number from 1 to {LARGEST:,}.")
     return int(text)
 
 

@@ -114,7 +114,11 @@ def scenario_of(document: object, where: str) -> Scenario:
     if isinstance(document, Mapping):
         _not_newer(document.get("format"), FORMAT, where)
     try:
-        return checked(Scenario.from_document(document, where))
+        found = Scenario.from_document(document, where)
+        try:
+            return checked(found)
+        except (*PROBLEMS, Refused) as problem:
+            raise Refused(f"{where}: {problem}") from None
     except PROBLEMS as problem:
         raise Refused(sentence(problem)) from None
 

@@ -181,6 +181,11 @@ def by_name(name: str) -> Column:
     return column
 
 
+def called(name: str) -> str:
+    """Return what a message calls a column, for readers of pages and of files: "Tensor parallel (tensor_par)"."""
+    return f"{by_name(name).label} ({name})"
+
+
 def choice_label(column: Column | str, value: object) -> str:
     """Return the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 

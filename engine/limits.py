@@ -5,14 +5,14 @@ A limit is one value, a list of values, or a range `{"min": a, "max": b}` (eithe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from engine.columns import by_name, fields_of
+from engine.columns import ALL, ALL_FIELDS, by_name, called, fields_of
 from engine.execution import LARGEST
-from models.documents import shown
+from models.documents import did_you_mean, shown
 
 __all__ = ["LimitError", "Limits", "normalise", "permits"]
 
@@ -43,11 +43,10 @@ def normalise(limits: Limits | None, cost_model: str = "calculon") -> dict[str, 
     names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
-            accepted = ", ".join(sorted(names - set(_FIXED)))
-            raise LimitError(f"There is no limit on {shown(name)}; limits can be set on {accepted}.")
+            raise LimitError(_unknown(name, names - set(_FIXED)))
         if name in OPTIONS:
             if not isinstance(limit, bool | np.bool_):
-                raise LimitError(f"{name} is {shown(limit)}; it must be true or false.")
+                raise LimitError(f"Uneven pipelines ({name}) is {shown(limit)}; it must be true or false.")
             if limit:
                 result[name] = True
             continue
@@ -56,18 +55,33 @@ def normalise(limits: Limits | None, cost_model: str = "calculon") -> dict[str, 
     return dict(sorted(result.items()))
 
 
+def _unknown(name: Any, accepted: Collection[str]) -> str:
+    """Why there is no such limit, and what there is instead."""
+    if name in _FIXED:
+        return f"{called(name)} cannot be limited; it is chosen for the whole scenario."
+    if name in (column.name for column in ALL_FIELDS):
+        return f"{called(name)} cannot be limited here; only the calibrated cost model knows it."
+    listed = f"limits can be set on {', '.join(sorted(accepted))}"
+    if name in (column.name for column in ALL):
+        return f"{called(name)} cannot be limited, because it is a result; {listed}."
+    near = did_you_mean(name, sorted(accepted)) if isinstance(name, str) else ""
+    return f"There is no limit on {shown(name)}{near}; {listed}."
+
+
 def _normalise_one(name: str, limit: Any) -> Any:
     column = by_name(name)
     if isinstance(limit, Mapping):
         if column.dtype != "int64" or not limit or set(limit) - {"min", "max"}:
-            raise LimitError(f"The limit on {name} is {shown(limit)}; a range has min, max or both, for a number.")
+            raise LimitError(
+                f"{called(name)} cannot be limited to {shown(limit)}; a range has min, max or both, for a number."
+            )
         low, high = (_value(name, limit.get(end, default)) for end, default in (("min", 0), ("max", LARGEST)))
         if low > high:
-            raise LimitError(f"The limit on {name} goes from {low} to {high}; min must not exceed max.")
+            raise LimitError(f"{called(name)} is limited from {low:,} to {high:,}; min must not exceed max.")
         return {"min": low, "max": high}
     values = list(limit) if isinstance(limit, list | tuple | set | frozenset) else [limit]
     if not values:
-        raise LimitError(f"The limit on {name} is an empty list; leave it out to allow everything.")
+        raise LimitError(f"{called(name)} is limited to an empty list; leave it out to allow everything.")
     return sorted({_value(name, value) for value in values})
 
 
@@ -77,14 +91,14 @@ def _value(name: str, value: Any) -> Any:
         value = value.item()
     if column.dtype == "str":
         if not isinstance(value, str) or value not in column.choices:
-            raise LimitError(f"{name} cannot be {shown(value)}; it is one of {', '.join(column.choices)}.")
+            raise LimitError(f"{called(name)} cannot be {shown(value)}; it is one of {', '.join(column.choices)}.")
         return value
     if column.dtype == "bool":
         if not isinstance(value, bool):
-            raise LimitError(f"{name} cannot be {shown(value)}; it is true or false.")
+            raise LimitError(f"{called(name)} cannot be {shown(value)}; it is true or false.")
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise LimitError(f"{name} cannot be {shown(value)}; it is a whole number from 0 to {LARGEST:,}.")
+        raise LimitError(f"{called(name)} cannot be {shown(value)}; it is a whole number from 0 to {LARGEST:,}.")
     return value
 
 

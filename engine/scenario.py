@@ -74,7 +74,7 @@ class Scenario:
         when its space is made.
         """
         if not isinstance(datatype, str):
-            raise SpaceError(f"datatype is {shown(datatype)}; it must be a text such as float16.")
+            raise SpaceError(f"The datatype is {shown(datatype)}; it must be a text such as float16.")
         found = system_of(system)
         name = chosen_cost_model(cost_model, found, calibration)
         return cls(
@@ -180,7 +180,8 @@ class Scenario:
         missing = [key for key in _KEYS if key not in document]
         if unknown or missing:
             more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-            wrong = f"unknown keys {', '.join(unknown[:3])}{more}" if unknown else f"no {', '.join(missing)}"
+            keys = "key" if len(unknown) == 1 else "keys"
+            wrong = f"unknown {keys} {', '.join(unknown[:3])}{more}" if unknown else f"no {', '.join(missing)}"
             raise ScenarioError(f"{where} has {wrong}; its keys are {', '.join((*_KEYS, *_OPTIONAL))}.")
         model = models.load_document(document["model"], f"{where}, model")
         system = hardware.load_document(document["system"], f"{where}, system")

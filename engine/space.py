@@ -42,6 +42,10 @@ MOST_CELLS = 100_000
 """Cells beyond which a space is refused: a second or two of listing them. Only batch sizes can make that many."""
 
 
+_SIZES = {"num_procs": "The number of GPUs", "max_batch_size": "The largest batch"}
+"""What messages call the sizes of a space."""
+
+
 class SpaceError(ValueError):
     """A space that cannot be numbered: an impossible processor count, batch or datatype, or far too many executions."""
 
@@ -128,7 +132,7 @@ class Space:
                 f"computes in {', '.join(self.datatypes)}; choose the other cost model, or a system with such rates."
             )
         if not isinstance(datatype, str) or datatype not in self.datatypes:
-            raise SpaceError(f"datatype is {shown(datatype)}; it must be one of {', '.join(self.datatypes)}.")
+            raise SpaceError(f"The datatype is {shown(datatype)}; it must be one of {', '.join(self.datatypes)}.")
         self.datatype = datatype
         if datatype not in system.matrix:
             raise SpaceError(f"{shown(system.name)} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
@@ -218,8 +222,8 @@ class Space:
                 tried += len(batches)
                 if tried > MOST_CELLS:
                     raise LimitError(
-                        f"batch_size allows over {MOST_CELLS:,} combinations with tensor_par and pipeline_par; "
-                        "give a list or a narrower range."
+                        f"The limit on the batch (batch_size) allows over {MOST_CELLS:,} combinations with tensor and "
+                        "pipeline parallel degrees; give a list or a narrower range."
                     )
                 for batch in batches:
                     microbatches = tuple(
@@ -370,5 +374,6 @@ def _ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
 def checked_size(name: str, value: Any) -> int:
     """A processor count or batch size. Raises `SpaceError` for anything but a whole number that a field could hold."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
-        raise SpaceError(f"{name} is {shown(value)}; it must be a whole number from 1 to {LARGEST:,}.")
+        label = _SIZES.get(name, name)
+        raise SpaceError(f"{label} ({name}) is {shown(value)}; it must be a whole number from 1 to {LARGEST:,}.")
     return int(value)

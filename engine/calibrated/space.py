@@ -197,8 +197,8 @@ class CalibratedSpace(Space):
                         tried += len(ways)
                         if tried > MOST_CELLS:
                             raise LimitError(
-                                f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and "
-                                "batch_size; give lists or narrower ranges."
+                                f"The limits allow over {MOST_CELLS:,} combinations of parallel degrees and batch "
+                                "(batch_size); give lists or narrower ranges."
                             )
                         microbatches = tuple(
                             size

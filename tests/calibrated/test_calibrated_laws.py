@@ -243,7 +243,7 @@ def test_documents_from_before_are_of_the_exact_cost_model() -> None:
         ({"cost_model": "calculon"}, "The cost model calculon takes no calibration"),
         ({"calibration": []}, "a calibration must be an object"),
         ({"calibration": {"format": "shardscape-calibration/1"}}, "is missing"),
-        ({"limits": {"launch": "warp"}}, "launch cannot be 'warp'"),
+        ({"limits": {"launch": "warp"}}, r"Launch mode \(launch\) cannot be 'warp'"),
     ],
 )
 def test_documents_that_cannot_be_used_say_why(change: Document, sentence: str) -> None:

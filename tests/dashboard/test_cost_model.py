@@ -65,11 +65,11 @@ def test_a_link_without_cost_model_takes_the_systems() -> None:
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ({"cost": "oracle"}, "cost model oracle"),
+        ({"cost": "oracle"}, "cost model is oracle; it must be calibrated or calculon"),
         ({"cost": "calculon", "calibration": "global"}, "takes no calibration"),
         ({"calibration": "nobody"}, "nobody"),
         ({"calibration": "../../secret.json"}, "is not a name"),
-        ({"model": "deepseek-v3", "cost": "calculon"}, "deepseek-v3"),
+        ({"model": "deepseek-v3", "cost": "calculon"}, "DeepSeek-V3 671B has multi-head latent attention and a"),
         ({"limits": "context_par:2", "cost": "calculon"}, "context_par"),
     ],
 )
@@ -78,6 +78,8 @@ def test_a_link_that_cannot_be_meant_is_told(link: dict[str, str], said: str) ->
     assert len(reading.problems) == 1
     assert said in reading.problems[0]
     assert reading.scenario.space.total > 0
+    if "model" in link:  # the rest of the link is kept
+        assert reading.scenario.model.name == "deepseek-v3"
 
 
 def test_what_goes_along_when_something_changes() -> None:

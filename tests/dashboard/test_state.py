@@ -143,6 +143,34 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
     assert all(problem.endswith((".", "…")) and "\n" not in problem for problem in found.problems)
 
 
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ({"procs": "-1"}, "The link's number of GPUs is -1; it must be a whole number from 1 to 2,147,483,647. Showing "
+                          "512 instead."),
+        ({"batch": "many"}, "The link's batch is many; it must be a whole number from 1 to 2,147,483,647. Showing 512 "
+                            "instead."),
+        ({"type": "fp8"}, "The link's datatype is fp8, but H100 80 GB, 8 per NVLink domain (Calculon) has rates for "
+                          "FP8 (float8) and FP16 (float16). Showing FP16 instead."),
+        ({"model": "gpt3-175b"}, "The link's model gpt3-175b is not in the library; did you mean 'gpt3-175B' or "
+                                 "'gpt3-175B-maxtext' or 'opt-175B'. Showing GPT-3 175B instead."),
+        ({"limits": "pipelines:2"}, "The link limits pipelines, which is no choice of an execution; did you mean "
+                                    "'pipeline_par'"),
+        ({"limits": "tensor_par:x"}, "Tensor parallel (tensor_par) cannot be 'x'; it is a whole number from 0 to "
+                                     "2,147,483,647. This limit is left out."),
+    ],
+)  # fmt: skip
+def test_a_wrong_link_is_told_in_the_words_of_the_pages(link: dict[str, str], said: str) -> None:
+    (problem,) = links.read_scenario(link).problems
+    assert problem.startswith(said)
+
+
+def test_of_several_limits_only_those_that_cannot_be_read_are_left_out() -> None:
+    found = links.read_scenario({"limits": "tensor_par:1,2;weight_offload:maybe;pipeline_par:..4;a:1;b:1;c:1"})
+    assert found.scenario.limits == {"pipeline_par": {"min": 0, "max": 4}, "tensor_par": [1, 2]}
+    assert [problem.split()[0] for problem in found.problems] == ["Offload", "The", "The", "1"]
+
+
 @pytest.mark.parametrize("limits", [{}, {"tensor_par": [1, 2], "batch_size": {"min": 8, "max": 16}}])
 def test_a_link_leads_to_the_same_scenario(limits: dict[str, Any]) -> None:
     scenario = Scenario.of(

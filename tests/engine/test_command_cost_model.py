@@ -255,7 +255,7 @@ def test_the_exact_cost_model_has_no_such_limit(shardscape):
     arguments = ("best", "gpt3-13B", CALCULONS, "--procs", 8, "--max-batch", 8, "--datatype", "float16")
     code, out, err = shardscape(*arguments, "--limit", "context_par=2")
     assert (code, out) == (ExitCode.INPUT, "")
-    assert "There is no limit on 'context_par'" in err
+    assert "Context parallel (context_par) cannot be limited here" in err
 
 
 def test_limits_on_extensions_are_parsed():

@@ -18,6 +18,8 @@ for _ in range(50_000):
     DEEP = [DEEP]
 
 WHOLE = "it is a whole number from 0 to 2,147,483,647."
+TENSOR = "Tensor parallel (tensor_par)"
+NEAR = "did you mean 'tensor_par' or 'tensor_par_comm_type' or 'tensor_par_net'"
 ACCEPTED = ", ".join(
     sorted({column.name for column in FIELDS} - {"num_procs", "datatype"} | {"uneven_pipelines"})
 )
@@ -28,44 +30,52 @@ ACCEPTED = ", ".join(
     [
         ([], "Limits must map field names to values, not be list."),
         ("tensor_par=1", "Limits must map field names to values, not be str."),
-        ({"tensor": 1}, f"There is no limit on 'tensor'; limits can be set on {ACCEPTED}."),
-        ({"num_procs": 8}, f"There is no limit on 'num_procs'; limits can be set on {ACCEPTED}."),
-        ({"datatype": "float16"}, f"There is no limit on 'datatype'; limits can be set on {ACCEPTED}."),
-        ({"sample_rate": {"min": 1}}, f"There is no limit on 'sample_rate'; limits can be set on {ACCEPTED}."),
+        ({"tensor_pa": 1}, f"There is no limit on 'tensor_pa'; {NEAR}; limits can be set on {ACCEPTED}."),
+        ({"zzz": 1}, f"There is no limit on 'zzz'; limits can be set on {ACCEPTED}."),
+        ({"num_procs": 8}, "GPUs (num_procs) cannot be limited; it is chosen for the whole scenario."),
+        ({"datatype": "float16"}, "Datatype (datatype) cannot be limited; it is chosen for the whole scenario."),
+        (
+            {"sample_rate": {"min": 1}},
+            f"Throughput (sample_rate) cannot be limited, because it is a result; limits can be set on {ACCEPTED}.",
+        ),
+        (
+            {"expert_par": 2},
+            "Expert parallel (expert_par) cannot be limited here; only the calibrated cost model knows it.",
+        ),
         ({3: 1}, f"There is no limit on 3; limits can be set on {ACCEPTED}."),
         ({None: 1}, f"There is no limit on null; limits can be set on {ACCEPTED}."),
-        ({"uneven_pipelines": 1}, "uneven_pipelines is 1; it must be true or false."),
-        ({"uneven_pipelines": None}, "uneven_pipelines is null; it must be true or false."),
-        ({"tensor_par": []}, "The limit on tensor_par is an empty list; leave it out to allow everything."),
-        ({"tensor_par": set()}, "The limit on tensor_par is an empty list; leave it out to allow everything."),
-        ({"tensor_par": {}}, "The limit on tensor_par is {}; a range has min, max or both, for a number."),
+        ({"uneven_pipelines": 1}, "Uneven pipelines (uneven_pipelines) is 1; it must be true or false."),
+        ({"uneven_pipelines": None}, "Uneven pipelines (uneven_pipelines) is null; it must be true or false."),
+        ({"tensor_par": []}, f"{TENSOR} is limited to an empty list; leave it out to allow everything."),
+        ({"tensor_par": set()}, f"{TENSOR} is limited to an empty list; leave it out to allow everything."),
+        ({"tensor_par": {}}, f"{TENSOR} cannot be limited to {{}}; a range has min, max or both, for a number."),
         (
             {"tensor_par": {"from": 1}},
-            "The limit on tensor_par is {'from': 1}; a range has min, max or both, for a number.",
+            f"{TENSOR} cannot be limited to {{'from': 1}}; a range has min, max or both, for a number.",
         ),
         (
             {"training": {"min": 0}},
-            "The limit on training is {'min': 0}; a range has min, max or both, for a number.",
+            "Training (training) cannot be limited to {'min': 0}; a range has min, max or both, for a number.",
         ),
-        ({"tensor_par": {"min": 4, "max": 2}}, "The limit on tensor_par goes from 4 to 2; min must not exceed max."),
-        ({"tensor_par": 2.0}, f"tensor_par cannot be 2.0; {WHOLE}"),
-        ({"tensor_par": True}, f"tensor_par cannot be true; {WHOLE}"),
-        ({"tensor_par": -1}, f"tensor_par cannot be -1; {WHOLE}"),
-        ({"tensor_par": 2**31}, f"tensor_par cannot be 2147483648; {WHOLE}"),
-        ({"tensor_par": "2"}, f"tensor_par cannot be '2'; {WHOLE}"),
-        ({"tensor_par": [1, None]}, f"tensor_par cannot be null; {WHOLE}"),
-        ({"tensor_par": {"min": "1"}}, f"tensor_par cannot be '1'; {WHOLE}"),
-        ({"tensor_par": {"max": float("inf")}}, f"tensor_par cannot be inf; {WHOLE}"),
-        ({"training": 1}, "training cannot be 1; it is true or false."),
-        ({"training": "yes"}, "training cannot be 'yes'; it is true or false."),
-        ({"training": [True, "false"]}, "training cannot be 'false'; it is true or false."),
+        ({"tensor_par": {"min": 4, "max": 2}}, f"{TENSOR} is limited from 4 to 2; min must not exceed max."),
+        ({"tensor_par": 2.0}, f"{TENSOR} cannot be 2.0; {WHOLE}"),
+        ({"tensor_par": True}, f"{TENSOR} cannot be true; {WHOLE}"),
+        ({"tensor_par": -1}, f"{TENSOR} cannot be -1; {WHOLE}"),
+        ({"tensor_par": 2**31}, f"{TENSOR} cannot be 2147483648; {WHOLE}"),
+        ({"tensor_par": "2"}, f"{TENSOR} cannot be '2'; {WHOLE}"),
+        ({"tensor_par": [1, None]}, f"{TENSOR} cannot be null; {WHOLE}"),
+        ({"tensor_par": {"min": "1"}}, f"{TENSOR} cannot be '1'; {WHOLE}"),
+        ({"tensor_par": {"max": float("inf")}}, f"{TENSOR} cannot be inf; {WHOLE}"),
+        ({"training": 1}, "Training (training) cannot be 1; it is true or false."),
+        ({"training": "yes"}, "Training (training) cannot be 'yes'; it is true or false."),
+        ({"training": [True, "false"]}, "Training (training) cannot be 'false'; it is true or false."),
         (
             {"activation_recompute": "half"},
-            "activation_recompute cannot be 'half'; it is one of full, attn_only, none.",
+            "Recompute (activation_recompute) cannot be 'half'; it is one of full, attn_only, none.",
         ),
         (
             {"activation_recompute": [["full"]]},
-            "activation_recompute cannot be ['full']; it is one of full, attn_only, none.",
+            "Recompute (activation_recompute) cannot be ['full']; it is one of full, attn_only, none.",
         ),
         ({"training": None, "x": None}, f"There is no limit on 'x'; limits can be set on {ACCEPTED}."),
     ],

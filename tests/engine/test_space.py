@@ -139,11 +139,13 @@ def test_a_million_processors_are_numbered_at_once() -> None:
     assert (last[["tensor_par", "pipeline_par", "data_par"]].prod(axis=1) == 2**20).all()
 
 
-@pytest.mark.parametrize("name", ["num_procs", "max_batch_size"])
+@pytest.mark.parametrize(
+    ("name", "label"), [("num_procs", "The number of GPUs"), ("max_batch_size", "The largest batch")]
+)
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "8", None, 2**31, 10**5000, float("nan"), [8]], ids=shown)
-def test_impossible_sizes_are_refused(name: str, value: Any) -> None:
+def test_impossible_sizes_are_refused(name: str, label: str, value: Any) -> None:
     accepted = r"it must be a whole number from 1 to 2,147,483,647\."
-    with pytest.raises(SpaceError, match=rf"^{name} is .{{1,130}}; {accepted}$"):
+    with pytest.raises(SpaceError, match=rf"^{label} \({name}\) is .{{1,130}}; {accepted}$"):
         space_of(reference.spaces()[0], **{name: value})
 
 
@@ -166,7 +168,7 @@ def test_a_system_without_a_datatype_of_the_cost_model_says_which_way_out(dataty
 
 @pytest.mark.parametrize("value", ["float17", "", None, [], {}, 16, "float8"])
 def test_datatypes_that_the_system_lacks_are_refused(value: Any) -> None:
-    with pytest.raises(SpaceError, match=r"^(datatype is .* one of .*|'a100_80g' has no rates for float8.+)\.$"):
+    with pytest.raises(SpaceError, match=r"^(The datatype is .* one of .*|'a100_80g' has no rates for float8.+)\.$"):
         space_of(reference.spaces()[0], datatype=value)
 
 
@@ -182,5 +184,5 @@ def test_ids_outside_the_space_are_refused(ids: Any) -> None:
 def test_a_space_too_large_to_list_its_cells_is_refused() -> None:
     search = {**reference.spaces()[0], "model": "gpt3-175B", "system": "h100_80g_nvl8"}
     asked = {"num_procs": 4096, "max_batch_size": 400_000, "datatype": "float16"}
-    with pytest.raises(LimitError, match=r"^batch_size allows over 100,000 .*\.$"):
+    with pytest.raises(LimitError, match=r"^The limit on the batch \(batch_size\) allows over 100,000 .*\.$"):
         Space(models.load(search["model"]), hardware.load(search["system"]), limits={"batch_size": {"min": 1}}, **asked)
