@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import json
 from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 import plotly.offline
@@ -41,16 +42,34 @@ function draw() {
 }
 draw();
 dark.addEventListener("change", draw);
+// On paper: as wide as the page, in the light colours that it is printed in.
+function printed() {
+  for (const [key, modes] of Object.entries(figures)) {
+    const layout = {...modes.light.layout, width: 690};
+    Plotly.react("figure-" + key, modes.light.data, layout, {...config, responsive: false});
+  }
+}
+window.addEventListener("beforeprint", printed);
+window.addEventListener("afterprint", draw);
 """
+_FONT: Final = Path(__file__).parent.parent / "static" / "inter-latin-wght-normal.woff2"
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1180px; padding: 24px 28px 64px; font: 14px/1.5 Inter, system-ui, sans-serif;
        color: light-dark(#1B2430, #E4E9F0); background: light-dark(#FFFFFF, #11151C); }
 h1 { font-size: 20px; margin: 0 0 4px; } h2 { font-size: 16px; margin: 36px 0 8px; }
 p, li { max-width: 90ch; } .muted, footer { color: light-dark(#66707D, #9AA5B3); font-size: 12px; }
-section { margin: 20px 0 28px; break-inside: avoid; }
-.wide { overflow-x: auto; } pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
+h2, h3 { break-after: avoid; } section { margin: 20px 0 28px; break-inside: avoid; }
+section .ss-legend { margin-top: 8px; }
+.wide { overflow-x: auto; } .ss-rows th, .ss-rows td { padding: 3px 8px; }
+pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
   background: light-dark(#F4F6F8, #1A2029); border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 1040px), print { .ss-strip { flex-wrap: wrap; height: auto; }
+  .ss-tile { flex: 1 1 30%; padding-bottom: 10px; } .ss-tile:nth-child(3n + 1) { border-left: 0; } }
+@media print { :root { color-scheme: light; } body { padding: 0; font-size: 12px; } pre { max-height: none; }
+  .ss-swatch { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .wide { overflow: visible; } .ss-rows { font-size: 9px; line-height: 14px; }
+  .ss-rows th, .ss-rows td { padding: 2px 4px; } }
 """
 
 
@@ -69,6 +88,7 @@ def build(exploration: Exploration, address: str = "", title: str = "") -> bytes
     for modes in data.values():
         for figure in modes.values():
             figure["layout"].pop("template", None)
+            figure["layout"].setdefault("font", {})["family"] = "Inter, system-ui, sans-serif"
     places = "".join(
         f'<section>{head(figure.title, figure.scope)}<div id="figure-{figure.key}" role="img" '
         f'aria-label="{escape(drawn[figure.key]["light"].alt)}"></div>{figure.note}'
@@ -97,10 +117,21 @@ def _page(name: str, body: str, data: dict[str, Any]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)} · Shardscape</title>{stylesheet()}<style>{_STYLE}</style></head><body>{body}"
+        f"<title>{escape(name)} · Shardscape</title>{stylesheet()}<style>{_font()}{_STYLE}</style></head><body>{body}"
         f'<script type="application/json" id="figures">{_json(data)}</script>'
         f'<script type="application/json" id="config">{_json({**CONFIG, "responsive": True})}</script>'
         f"<script>{library}</script><script>{_SCRIPT}</script></body></html>\n"
+    )
+
+
+def _font() -> str:
+    """The font of the pages, where it is there; without it the report is in that of the system."""
+    if not _FONT.is_file():
+        return ""
+    data = base64.b64encode(_FONT.read_bytes()).decode()
+    return (
+        '@font-face { font-family: Inter; font-weight: 100 900; src: url("data:font/woff2;base64,' f'{data}") '
+        'format("woff2"); }'
     )
 
 

@@ -7,33 +7,39 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
+import pandas as pd
+
 from dashboard import accuracy, explore_data
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.choices import choices as choices_chart
 from dashboard.charts.efficiency_curve import efficiency_curve
-from dashboard.charts.markup import Tile, map_legend
+from dashboard.charts.markup import Tile, legend, map_legend
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.pareto import pareto
 from dashboard.charts.reasons import reasons
 from dashboard.charts.template import Chart
 from dashboard.charts.time_bar import waterfall
 from dashboard.derived import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
-from dashboard.format import count, counted, days, format_value, percent
-from dashboard.wording import choices, title
+from dashboard.format import count, counted, days, decimals_for, format_value, header, percent, scale_for
+from dashboard.palette import MEMORY_KINDS, kinds_of
+from dashboard.wording import choices, recomputed, title
 from engine import Exploration, Scenario
-from engine.columns import by_name
+from engine.columns import by_name, fields_of
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
 
 GIB: Final = 2**30
 TOP: Final = 20
 FRONTIER: Final = ("proc_mem_tier1_cap_req", "sample_rate")
-_TABLE: Final = (
-    "id", "tensor_par", "pipeline_par", "data_par", "pipeline_interleaving", "microbatch_size",
-    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "weight_offload",
-    "activations_offload", "optimizer_offload", "sample_rate", "total_time", "total_efficiency",
-    "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
+_DEGREES: Final = ("id", "tensor_par", "pipeline_par", "data_par")
+_RESULTS: Final = (
+    "sample_rate", "total_time", "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
 )  # fmt: skip
+_TOLD: Final = {
+    "calculon": ("selective_recompute",),
+    "calibrated": ("selective_recompute", "optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net"),
+}
+"""Choices of a cost model that another column of the table tells."""
 
 
 class Figure(NamedTuple):
@@ -90,7 +96,8 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         found += [
             Figure("time", "Where the time goes", f"one step of {title(best)}", lambda mode: waterfall(best, mode)),
             Figure("memory", "Where the memory goes", "per GPU, peak",
-                   lambda mode: memory_bars([("", best)], capacities, mode)),
+                   lambda mode: memory_bars([("", best)], capacities, mode),
+                   legend(kinds_of(MEMORY_KINDS, scenario.cost_model))),
             Figure("choices", "What each choice costs", "best throughput with the choice fixed, everything else free",
                    lambda mode: choices_chart(costs, metric.column, mode, tier_names=tiers)),
             Figure("frontier", "Throughput against memory", "the executions that no other beats in both",
@@ -125,22 +132,39 @@ def best_table(best: dict[str, Any]) -> str:
 
 
 def top_table(exploration: Exploration) -> str:
-    """The best executions, one per row."""
+    """The best executions, one per row; choices in which they do not differ are left out."""
     frame = exploration.top(TOP)
-    heads = "".join(f'<th title="{escape(by_name(name).description)}">{escape(_short(name))}</th>' for name in _TABLE)
+    said = [recomputed(row).removeprefix("selective (").removesuffix(")") for row in frame.to_dict("records")]
+    frame = frame.assign(activation_recompute=said)
+    cost_model = exploration.scenario.cost_model
+    choices_made = [
+        column.name for column in fields_of(cost_model)
+        if column.name not in (*_DEGREES, *_TOLD[cost_model]) and frame[column.name].nunique() > 1
+    ]  # fmt: skip
+    columns = [_column(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
+    heads = "".join(f'<th title="{escape(why)}">{escape(name)}</th>' for name, why, _ in columns)
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(_cell(name, row[name]))}</td>' for name in _TABLE)}</tr>"
-        for row in frame.to_dict("records")
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>"
+        for line in zip(*(cells for _, _, cells in columns), strict=True)
     )
-    return f'<table class="ss-rows"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return (
+        '<p class="muted">Choices that are the same in all of them are left out; the best execution above has them.</p>'
+        f'<table class="ss-rows"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    )
 
 
-def _short(name: str) -> str:
-    return "id" if name == "id" else by_name(name).short
-
-
-def _cell(name: str, value: Any) -> str:
-    return f"{int(value):,}" if name == "id" else format_value(name, value, 4)
+def _column(name: str, values: pd.Series[Any]) -> tuple[str, str, list[str]]:
+    """Head, explanation and cells of a column, in one unit and with as many decimals in every row."""
+    column = by_name(name)
+    if name == "activation_recompute":
+        return column.short, column.description, [str(value) for value in values]
+    if column.dtype == "float64":
+        scale = scale_for(column, values)
+        digits = decimals_for(values, scale, 4)
+        return header(column, scale), column.description, [f"{value / scale.factor:,.{digits}f}" for value in values]
+    if name == "id":
+        return "id", column.description, [f"{int(value):,}" for value in values]
+    return column.short, column.description, [format_value(column, value) for value in values]
 
 
 def formulas(scenario: Scenario) -> Sequence[tuple[str, str]]:

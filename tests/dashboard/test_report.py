@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from html.parser import HTMLParser
 
 import plotly.offline
+import pytest
 
 import engine
 import hardware
 from dashboard import report
 from dashboard.format import format_value
+from dashboard.report_parts import top_table
 from dashboard.wording import title
 from engine import Scenario
-from engine.columns import by_name
+from engine.columns import by_name, fields_of
 from tests.dashboard.pages import SMALL, exploration
 
 EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -84,13 +87,36 @@ def test_the_report_loads_nothing() -> None:
         assert tag not in ("link", "iframe", "object", "embed", "form", "base", "img")
         assert not any(name.startswith("on") for name in attributes)
     style = "".join(page.texts.get("style", ""))
-    assert "url(" not in style
+    assert style.count("url(") == style.count('url("data:font/woff2;base64,') == 1  # the font that it brings
     assert "@import" not in style
     policy = next(each["content"] for tag, each in page.elements if each.get("http-equiv"))
     assert policy is not None
     assert policy.startswith("default-src 'none'")
     assert "unsafe-eval" not in policy
     assert "script-src 'sha256-" in policy
+
+
+@pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
+def test_the_table_of_the_best_has_every_choice_in_which_they_differ(cost_model: str) -> None:
+    found = exploration() if cost_model == "calculon" else engine.explore(
+        "gpt3-13B", "h100_80g_nvl8", **SMALL, cost_model="calibrated")  # fmt: skip
+    text = top_table(found)
+    heads = re.findall(r"<th [^>]*>([^<]*)</th>", text)
+    top = found.top(20)
+    told_otherwise = {"optimizer_sharding", "selective_recompute", "tensor_par_net", "pipeline_par_net", "data_par_net"}
+    for column in fields_of(cost_model):
+        if cost_model == "calibrated" and column.name in told_otherwise:
+            continue
+        if top[column.name].nunique() > 1:
+            assert column.short in heads
+        elif not column.name.endswith("_par"):
+            assert column.short not in heads
+    rows = [re.findall(r"<td>([^<]*)</td>", line) for line in text.split("<tr>")[2:]]
+    assert {len(row) for row in rows} == {len(heads)}
+    place = heads.index("HBM, GiB")
+    assert [float(row[place]) for row in rows] == pytest.approx(
+        [need / 2**30 for need in top["proc_mem_tier1_cap_req"]], abs=0.05)  # fmt: skip
+    assert len({len(row[place].partition(".")[2]) for row in rows}) == 1  # digits that align
 
 
 def evil_exploration() -> engine.Exploration:
