@@ -249,12 +249,13 @@ def _run(
     return reductions
 
 
-def slabs(space: Space) -> Iterator[range]:
-    """The cells of a space in runs that are prepared together."""
+def slabs(space: Space, most: int | None = None) -> Iterator[range]:
+    """The cells of a space in runs of so many sites at most, by default those that are prepared together."""
+    most = SITES_PER_PLAN if most is None else most
     start = sites = 0
     for number, cell in enumerate(space.cells):
         here = len(cell.interleavings) * len(cell.microbatches)
-        if sites and sites + here > SITES_PER_PLAN:
+        if sites and sites + here > most:
             yield range(start, number)
             start, sites = number, 0
         sites += here

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.calibrated.ground import Ground
+from engine.calibrated.space import CalibratedSpace
 from engine.cost_models import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
 from engine.exploration import first_row
 from engine.explore import slabs
@@ -27,7 +29,7 @@ from engine.space import Space
 from engine.steps import ROWS_PER_CHUNK
 from hardware import Calibration
 
-__all__ = ["Optimum", "Search", "best", "best_of"]
+__all__ = ["SITES_OF_A_GROUND", "Optimum", "Search", "best", "best_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -37,6 +39,12 @@ SAFETY = 1.0 - 1e-9
 
 FIRST_LOOK = 48
 """Rows evaluated before bounds are compared with anything."""
+
+SITES_OF_A_GROUND = 65_536
+"""Sites of a calibrated space whose bounds are compared before anything but the first look is evaluated."""
+
+GROUND_CHUNK = 8_192
+"""Bounds of a calibrated space followed up at a time, best first."""
 
 
 class Optimum(dict[str, Any]):
@@ -102,9 +110,14 @@ def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum
         raise ValueError(f"k is {k!r}; it must be a whole number of at least 1.")
     space = scenario.space
     search = Search(space, k, by_cell)
-    for numbers in slabs(space):
-        plan = prepare(space, numbers, rows=False)
-        search.look(plan, candidates(plan))
+    if isinstance(space, CalibratedSpace) and not by_cell:
+        for numbers in slabs(space, SITES_OF_A_GROUND):
+            search.look_over(Ground(space, numbers), space)
+    else:
+        for numbers in slabs(space):
+            plan = prepare(space, numbers, rows=False)
+            search.feasible += plan.feasible
+            search.look(plan, candidates(plan))
     top, cells = search.result()
     found: dict[str, Any] = {}
     if len(top):
@@ -132,12 +145,11 @@ class Search:
 
     def look(self, plan: AnyPlan, rows: AnyCandidates, hints: Ints | None = None) -> None:
         """Finds what the plan's cells have to offer. `hints` are positions among the candidates to try first."""
-        self.feasible += plan.feasible
         if not len(rows.group):
             return
         rate = bounds(plan, rows)
         # A first look at the most promising rows gives floors that rule out nearly all others.
-        first = _largest(rate, FIRST_LOOK * max(1, self.k // FIRST_LOOK))
+        first = _largest(rate, self._first_look)
         if hints is not None:
             first = np.union1d(first, hints)
         if self.per_cell:
@@ -154,6 +166,41 @@ class Search:
             first = np.flatnonzero(hopeful & ~done)
             if not len(first):
                 break
+
+    def look_over(self, ground: Ground, space: CalibratedSpace, known: Ints | None = None) -> None:
+        """Finds what cells of a calibrated space have to offer on the system of `space`, and counts what runs there.
+
+        known: sites that were looked at already. Not for the best of every cell.
+        """
+        self.feasible += ground.feasible(space)
+        left = []
+        for site, mode, rate in ground.bounds(space):
+            hopeful = rate >= self._floor * SAFETY
+            if known is not None:
+                hopeful &= ~np.isin(site, known)
+            if not hopeful.any():
+                continue
+            site, mode, rate = site[hopeful], mode[hopeful], rate[hopeful]
+            first = _largest(rate, self._first_look)
+            self.look(*ground.plan(space, site[first], mode[first]))
+            rest = np.ones(len(rate), bool)
+            rest[first] = False
+            left.append((site[rest], mode[rest], rate[rest]))
+        if not left:
+            return
+        site, mode, rate = (np.concatenate(column) for column in zip(*left, strict=True))
+        order = np.flatnonzero(rate >= self._floor * SAFETY)
+        order = order[np.argsort(-rate[order], kind="stable")]
+        for start in range(0, len(order), GROUND_CHUNK):
+            chosen = order[start : start + GROUND_CHUNK]
+            chosen = chosen[rate[chosen] >= self._floor * SAFETY]
+            if not len(chosen):
+                break
+            self.look(*ground.plan(space, site[chosen], mode[chosen]))
+
+    @property
+    def _first_look(self) -> int:
+        return FIRST_LOOK * max(1, self.k // FIRST_LOOK)
 
     def _evaluate(self, plan: AnyPlan, owner: Ints, place: Ints, time: Ints) -> None:
         for number in np.unique(owner).tolist():

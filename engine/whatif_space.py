@@ -19,9 +19,7 @@ import numpy.typing as npt
 import models
 from engine.block import block_times
 from engine.bounds import Candidates, candidates
-from engine.calibrated.bounds import calibrated_candidates
-from engine.calibrated.layout import lay_out_calibrated
-from engine.calibrated.plan import plan_calibrated
+from engine.calibrated.ground import Ground
 from engine.calibrated.space import CalibratedSpace
 from engine.calibrated.systems import generation_of
 from engine.cost_models import AnyCandidates, AnyPlan, evaluate_rows
@@ -31,7 +29,7 @@ from engine.plan import Layout, Plan, lay_out, plan_of
 from engine.rates import Rates, rates
 from engine.rejection import listed, memory_needs
 from engine.scenario import Scenario
-from engine.search import Search
+from engine.search import SITES_OF_A_GROUND, Search
 from engine.space import Space
 from hardware import System, calibration_document
 
@@ -44,8 +42,11 @@ Flags = npt.NDArray[np.bool_]
 LARGEST_KEPT = 24_000_000
 """(memory mode, site) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
 
-LARGEST_CALIBRATED = 12_000_000
-"""The same of a calibrated space, where they take 32 bytes each."""
+LARGEST_CALIBRATED = 400_000
+"""Sites of a calibrated space that is kept ready: some 100 MiB, whatever modes there are."""
+
+WINNERS_KEPT = 4
+"""Executions that were best of a calibrated space, tried before others."""
 
 ROWS_KEPT = 800_000
 """Candidates kept with the masks that gave them, per run of cells; some 120 MiB."""
@@ -129,6 +130,7 @@ class ReadySpace:
         with self._lock:
             for part in self._parts:
                 plan, rows = part.plan(rate)
+                search.feasible += plan.feasible
                 hints = None
                 if kept is not None and (found := _locate(plan, rows, kept)) is not None:
                     hints, kept_rate = found
@@ -137,25 +139,38 @@ class ReadySpace:
 
 
 class ReadyCalibratedSpace:
-    """The same for the calibrated cost model: executions and their memory laid out once."""
+    """The same for the calibrated cost model: what fits is remembered by capacities, everything else computed anew
+    where bounds leave it (see `engine.calibrated.ground`)."""
 
     def __init__(self, space: CalibratedSpace, key: str) -> None:
         self.space, self.key = space, key
-        self._parts = [lay_out_calibrated(space, numbers) for numbers in slabs(space)]
+        self._grounds = [Ground(space, numbers) for numbers in slabs(space, SITES_OF_A_GROUND)]
+        self._won: tuple[int, ...] = ()
+        self._lock = threading.Lock()
 
     def best(self, system: System, kept: int | None = None) -> Found:
         """The proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
         space = self.space.on(system)
         search = Search(space, 1, False)
         kept_rate = float("nan")
-        for layout in self._parts:
-            plan = plan_calibrated(space, layout, rows=False)
-            rows = calibrated_candidates(plan)
-            hints = None
-            if kept is not None and (found := _locate(plan, rows, kept)) is not None:
-                hints, kept_rate = found
-            search.look(plan, rows, hints)
-        return _found(search, kept_rate)
+        with self._lock:
+            # What was best elsewhere is seldom far from the best here, and rules out nearly all others.
+            tried = dict.fromkeys((*(() if kept is None else (kept,)), *self._won))
+            known = [np.unique([site for each in tried for site in ground.site_of(each)]) for ground in self._grounds]
+            known = [sites.astype(np.int64) for sites in known]
+            for ground, sites in zip(self._grounds, known, strict=True):
+                if not len(sites):
+                    continue
+                plan, rows = ground.plan(space, sites)
+                if kept is not None and (found := _locate(plan, rows, kept)) is not None:
+                    kept_rate = found[1]
+                search.look(plan, rows)
+            for ground, sites in zip(self._grounds, known, strict=True):
+                search.look_over(ground, space, sites)
+            result = _found(search, kept_rate)
+            if result.id is not None:
+                self._won = (result.id, *(each for each in self._won if each != result.id))[:WINNERS_KEPT]
+        return result
 
 
 def _found(search: Search, kept_rate: float) -> Found:
@@ -221,7 +236,7 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
             return _kept[key]
     space = scenario.space
     calibrated = isinstance(space, CalibratedSpace)
-    if _pairs(space) > (LARGEST_CALIBRATED if calibrated else LARGEST_KEPT):
+    if _sites(space) > LARGEST_CALIBRATED if calibrated else _pairs(space) > LARGEST_KEPT:
         return None
     made: AnyReadySpace
     made = ReadyCalibratedSpace(space, key) if isinstance(space, CalibratedSpace) else ReadySpace(space, key)
@@ -257,5 +272,8 @@ def layout_key(scenario: Scenario) -> str:
 
 def _pairs(space: Space) -> int:
     """Most (memory mode, site) pairs that the space has."""
-    modes = max(len(table) for table in space.modes)
-    return modes * sum(len(cell.interleavings) * len(cell.microbatches) for cell in space.cells)
+    return max(len(table) for table in space.modes) * _sites(space)
+
+
+def _sites(space: Space) -> int:
+    return sum(len(cell.interleavings) * len(cell.microbatches) for cell in space.cells)

@@ -49,8 +49,17 @@ class BlockTimes:
     launch: Floats
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockTimes:
-        """The rows at `index`."""
-        return BlockTimes(*(getattr(self, field.name)[index] for field in fields(self)))
+        """The rows at `index`; numbers stay as they are."""
+        values = (getattr(self, name) for name in BLOCK_TIMES)
+        return BlockTimes(*(value[index] if value.ndim else value for value in values))
+
+    def together(self) -> BlockTimes:
+        """Forward and backward as one in `forward`, and nothing else."""
+        none = np.zeros(())
+        return BlockTimes(self.forward + self.backward, *[none] * (len(BLOCK_TIMES) - 1))
+
+
+BLOCK_TIMES = tuple(field.name for field in fields(BlockTimes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Upper bounds of sample rates in a calibrated plan: the pipeline alone, with the shortest update.
+"""Upper bounds of sample rates in a calibrated plan: the pipeline, and the update with what of its exchange must show.
 
-Offloading, the exchange of gradients and waiting for it can only add to that.
+Offloading can only add to that: what it adds to the window that an exchange hides behind, it adds to the step.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.calibrated.outline import case_at
 from engine.calibrated.plan import CalibratedPlan
+from engine.calibrated.sharding import exposed_exchange
 
 __all__ = ["CalibratedCandidates", "calibrated_bounds", "calibrated_candidates"]
 
@@ -39,6 +41,19 @@ def calibrated_candidates(plan: CalibratedPlan) -> CalibratedCandidates:
 
 def calibrated_bounds(plan: CalibratedPlan, rows: CalibratedCandidates) -> npt.NDArray[np.float64]:
     """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
-    once = (plan.once.optimizer + plan.once.tied).reshape(len(plan.sites.cell), -1).min(axis=1)
-    running = plan.running[rows.flow] * (1.0 + plan.straggling[rows.place])
-    return np.asarray(plan.layout.batch[rows.place] / (running + once[rows.place] + plan.parameters.step_constant))
+    modes, sites = plan.modes, len(plan.sites.cell)
+    once = (plan.once.optimizer + plan.once.tied).reshape(sites, -1)
+    exchange = plan.once.exchange.reshape(sites, -1)
+    together = np.zeros((len(modes.time_modes["launch"]), once.shape[1]), bool)
+    together[modes.time, modes.optimizer] = True
+    running, stretched = plan.running[rows.flow], 1.0 + plan.straggling[rows.place]
+    # The slowest stage's computation is no longer than the whole pipeline over its microbatches.
+    passes = case_at(plan.space, plan.layout.site, {}).microbatches * plan.layout.site["pipeline_interleaving"]
+    window = running / np.broadcast_to(passes, (sites,))[rows.place]
+    rest = np.full(len(rows.place), np.inf)
+    overlapped = np.ones(())
+    for update in range(once.shape[1]):
+        shown = exposed_exchange(exchange[rows.place, update], overlapped, window, plan.parameters)
+        seconds = shown * stretched + once[rows.place, update]
+        rest = np.minimum(rest, np.where(together[rows.time, update], seconds, np.inf))
+    return np.asarray(plan.layout.batch[rows.place] / (running * stretched + rest + plan.parameters.step_constant))

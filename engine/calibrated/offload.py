@@ -16,7 +16,9 @@ import numpy as np
 from engine.calibrated.inputs import Floats
 from engine.calibrated.memory import StageMemory
 
-__all__ = ["RESERVE", "BlockMoves", "Exposed", "exposed", "moved_shares", "tiers"]
+__all__ = [
+    "RESERVE", "BlockMoves", "Exposed", "Offloadable", "exposed", "moved_shares", "offloadable", "tiers", "tiers_of",
+]  # fmt: skip
 
 RESERVE = 2.0**30
 """Bytes of a processor's memory that are not for tensors: driver context and buffers of collectives. Stated; allocated
@@ -93,6 +95,29 @@ def moved_shares(stage: StageMemory) -> tuple[Floats, Floats]:
     )
 
 
+@dataclass(slots=True)
+class Offloadable:
+    """A stage as offloading sees it, arrays of any shapes that broadcast [bytes].
+
+    `peak` is what it needs without; `held` are gradients and optimizer state; `left` and `left_kept` are what
+    `moved_shares` says.
+    """
+
+    peak: Floats
+    weights: Floats
+    activations: Floats
+    held: Floats
+    left: Floats
+    left_kept: Floats
+
+
+def offloadable(stage: StageMemory) -> Offloadable:
+    """What `tiers_of` needs of a stage, whatever is offloaded."""
+    return Offloadable(
+        stage.peak(), stage.weights, stage.activations, stage.gradients + stage.optimizer, *moved_shares(stage)
+    )
+
+
 def tiers(
     stages: tuple[StageMemory, StageMemory], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
@@ -102,12 +127,18 @@ def tiers(
         stages: memory of the first and the last stage without offloading.
         weights, activations, state: 1 where weights, kept activations, or gradients with optimizer state are offloaded.
     """
+    return tiers_of((offloadable(stages[0]), offloadable(stages[1])), weights, activations, state)
+
+
+def tiers_of(
+    stages: tuple[Offloadable, Offloadable], weights: Floats | float, activations: Floats | float, state: Floats | float
+) -> tuple[Floats, Floats]:
+    """The same as `tiers`, for stages that are asked about more than once."""
     first: list[Floats] = []
     second: list[Floats] = []
     for stage in stages:
-        held = stage.gradients + stage.optimizer
-        left, left_kept = moved_shares(stage)
-        gone = (weights * stage.weights + state * held) * left + activations * stage.activations * left_kept
-        first.append(stage.peak() - gone + RESERVE)
-        second.append(weights * stage.weights + activations * stage.activations + state * held)
+        gone = (weights * stage.weights + state * stage.held) * stage.left
+        gone = gone + activations * stage.activations * stage.left_kept
+        first.append(stage.peak - gone + RESERVE)
+        second.append(weights * stage.weights + activations * stage.activations + state * stage.held)
     return np.maximum(*first), np.maximum(*second)

@@ -21,7 +21,9 @@ from engine.calibrated.evaluate import link_rate, perfect_seconds
 from engine.calibrated.fields import FULLY_SHARDED
 from engine.calibrated.figures import FlowPart, flow_part
 from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.layout import BLOCK_FIELDS, CalibratedLayout, case_at, lay_out_calibrated
+from engine.calibrated.layout import CalibratedLayout, lay_out_calibrated
+from engine.calibrated.needs import GIB, without_room_to_offload
+from engine.calibrated.outline import BLOCK_FIELDS, case_at
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.space import CalibratedSpace
 from engine.calibrated.step import (
@@ -35,14 +37,13 @@ from engine.calibrated.step import (
 )
 from engine.plan import Group, fitting
 from engine.rejection import Rejected, executions
-from engine.sites import CellColumns, Sites, StepModes, mode_counts, offloads
+from engine.sites import CellColumns, Sites, StepModes, mode_counts
 
-__all__ = ["CalibratedPlan", "plan_calibrated", "prepare_calibrated"]
+__all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_keys", "blocks_at", "plan_calibrated", "prepare_calibrated"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-GIB = 2.0**30
 TABLE_CHUNK = 16_384
 """Rows of a table computed at a time: intermediate arrays stay in cache."""
 
@@ -115,15 +116,20 @@ def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = T
     return plan_calibrated(space, lay_out_calibrated(space, numbers), rows=rows)
 
 
-def plan_calibrated(space: CalibratedSpace, layout: CalibratedLayout, *, rows: bool = True) -> CalibratedPlan:
-    """The plan of a layout at the rates and capacities of the space's system; see `prepare_calibrated`."""
+def plan_calibrated(
+    space: CalibratedSpace, layout: CalibratedLayout, *, rows: bool = True, wanted: Flags | None = None
+) -> CalibratedPlan:
+    """The plan of a layout at the rates and capacities of the space's system; see `prepare_calibrated`.
+
+    wanted: pipelines [sites, time modes] apart from which none are prepared.
+    """
     p, cells, sites, modes = space.parameters, layout.cells, layout.sites, layout.modes
     rejected = Rejected(
         np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
         (np.full(len(cells.number), np.inf), np.full(len(cells.number), np.inf)),
     )
     fits = _reject(space, cells, sites, modes, layout.needs, rejected)
-    levels, flow_row = _levels(space, p, layout, fits)
+    levels, flow_row = _levels(space, p, layout, fits, wanted)
     chunks = [
         np.arange(start, min(start + TABLE_CHUNK, len(levels.mode)))
         for start in range(0, len(levels.mode), TABLE_CHUNK)
@@ -183,7 +189,7 @@ def _reject(
     """Which (memory mode, site) pairs run; counts what does not."""
     count = mode_counts(space, modes)
     fits: Flags = (count > 0).T[:, sites.kind]
-    few = offloads(modes.memory_modes)[:, None] & (space.num_blocks // cells.pipeline_par < 3)[sites.cell]
+    few = without_room_to_offload(space, modes, cells.pipeline_par[sites.cell])
     capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
     checks: list[tuple[str, Flags, int | None]] = [("offload_needs_three_blocks", few, None)]
     checks += [(code, needs[tier] > capacity[tier], tier) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
@@ -201,22 +207,28 @@ def _reject(
 
 
 def _levels(
-    space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, fits: Flags
+    space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, fits: Flags, wanted: Flags | None
 ) -> tuple[_Levels, Ints]:
-    """The pipelines of all (site, time mode) pairs that anything fits for, and which one each pair has."""
+    """The pipelines of all (site, time mode) pairs that are wanted and anything fits for, and which one each has."""
     sites, modes = layout.sites, layout.modes
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     possible = np.zeros((len(sites.cell), len(modes.time_modes["launch"])), bool)
+    asked = np.ones(possible.shape[1], bool) if wanted is None else wanted.any(axis=0)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
         partners = np.zeros((len(fits), possible.shape[1]), np.float32)
         partners[modes.memory[exists[kind]], modes.time[exists[kind]]] = 1.0
         # Small counts: exact in float32, for which matrix products are fast.
-        possible[here] = (fits[:, here].T.astype(np.float32) @ partners) > 0
+        possible[np.ix_(here, asked)] = (fits[:, here].T.astype(np.float32) @ partners[:, asked]) > 0
+    if wanted is not None:
+        possible &= wanted
     place, mode = np.nonzero(possible)
     row = np.full(possible.shape, -1)
     row[place, mode] = np.arange(len(mode))
-    return _Levels(*_blocks(space, p, layout.site, modes.time_modes), mode, place), row
+    first, block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
+    kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
+    keys, shape_of, count = block_keys(layout.site, kinds)
+    return _Levels(blocks_at(space, p, keys), block_of[:, None] * count + shape_of[None, :], mode, place), row
 
 
 def _flow_case(
@@ -250,28 +262,34 @@ def _joined(parts: list[tuple[FlowPart, Floats, Floats]]) -> tuple[FlowPart, Flo
     return flow, rest[0], rest[1]
 
 
-def _blocks(
-    space: CalibratedSpace, p: Parameters, site: Mapping[str, Ints], tm: Mapping[str, npt.NDArray[Any]]
-) -> tuple[BlockLevel, Ints]:
-    """Block figures of every distinct (degrees and microbatch, block mode), and where a (time mode, site)'s are."""
+def block_keys(
+    site: Mapping[str, Ints], modes: Mapping[str, npt.NDArray[Any]]
+) -> tuple[dict[str, npt.NDArray[Any]], Ints, int]:
+    """The fields of all (block mode, shape) pairs, laid out flat; the shape of each site, and how many there are.
+
+    A shape is a distinct (degrees, microbatch, whether there is a pipeline); `modes` are distinct block modes.
+    """
     staged = site["pipeline_par"] > 1
     names = ("tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size")
     first, shape_of = distinct(*(site[name] for name in names), staged)
-    mode_first, mode_of = distinct(*(tm[name] for name in BLOCK_FIELDS))
-    count = len(first)
-    values: dict[str, Any] = {name: np.tile(site[name][first], len(mode_first)) for name in names}
-    values |= {name: np.repeat(tm[name][mode_first], count) for name in BLOCK_FIELDS}
+    count, width = len(first), len(modes["launch"])
+    values: dict[str, npt.NDArray[Any]] = {name: np.tile(site[name][first], width) for name in names}
+    values |= {name: np.repeat(modes[name], count) for name in BLOCK_FIELDS}
     one = np.ones_like(values["tensor_par"])
-    values |= {"pipeline_par": 1 + np.tile(staged[first], len(mode_first)), "data_par": one, "batch_size": one}
+    values |= {"pipeline_par": 1 + np.tile(staged[first], width), "data_par": one, "batch_size": one}
     values["pipeline_interleaving"] = one
-    level = block_level(case_at(space, values, {}), p)
-    shape = (count * len(mode_first),)
-    level = BlockLevel(
+    return values, shape_of, count
+
+
+def blocks_at(space: CalibratedSpace, p: Parameters, keys: Mapping[str, npt.NDArray[Any]]) -> BlockLevel:
+    """Block figures of these keys, each an array [keys]."""
+    level = block_level(case_at(space, keys, {}), p)
+    shape = (len(keys["tensor_par"]),)
+    return BlockLevel(
         _in_shape(level.dense, shape),
         _in_shape(level.sparse, shape),
         type(level.ends)(*(np.broadcast_to(end, shape) for end in level.ends)),
     )
-    return level, mode_of[:, None] * count + shape_of[None, :]
 
 
 def _group(space: CalibratedSpace, sites: Sites) -> Group:

@@ -56,6 +56,10 @@ class BlockLevel:
         """The figures of the keys at `index`, for executions that share them."""
         return BlockLevel(self.dense.take(index), self.sparse.take(index), Ends(*(end[index] for end in self.ends)))
 
+    def together(self) -> BlockLevel:
+        """Forward and backward as one: all that `running_seconds` reads where weights are not gathered."""
+        return BlockLevel(self.dense.together(), self.sparse.together(), self.ends)
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineParts:

@@ -1,0 +1,87 @@
+"""Memory that calibrated executions need, on (memory mode, site): the stages once, then each way to offload them.
+
+What a stage keeps depends on one part of a memory mode, what it holds on another; sums of the two are all that is done
+for every pair of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.block_keys import distinct
+from engine.calibrated.inputs import Floats
+from engine.calibrated.memory import StageMemory, stage_memory
+from engine.calibrated.offload import offloadable, tiers_of
+from engine.calibrated.outline import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
+from engine.calibrated.space import CalibratedSpace
+from engine.sites import StepModes, offloads
+
+__all__ = ["GIB", "Stages", "memory_needs", "needs_by_way", "stages_of", "without_room_to_offload"]
+
+GIB = 2.0**30
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Stages:
+    """Memory of the first and the last stage without offloading, arrays that broadcast to `shape`: kinds of kept
+    activations, kinds of state, sites. `kind_of` [memory modes] counts through both kinds."""
+
+    first: StageMemory
+    last: StageMemory
+    shape: tuple[int, int, int]
+    kind_of: Ints
+
+    def by_kind(self, values: Floats) -> Floats:
+        """A figure of stages as an array [kinds of both, sites]."""
+        kept, state, sites = self.shape
+        return np.broadcast_to(values, self.shape).reshape(kept * state, sites)
+
+
+def stages_of(space: CalibratedSpace, site: Mapping[str, Any], modes: StepModes) -> Stages:
+    """The stages of these sites."""
+    mm = modes.memory_modes
+    kept_first, kept_of = distinct(*(mm[name] for name in KEPT_FIELDS))
+    state_first, state_of = distinct(*(mm[name] for name in STATE_FIELDS))
+    kinds = {name: mm[name][kept_first][:, None, None] for name in KEPT_FIELDS}
+    kinds |= {name: mm[name][state_first][None, :, None] for name in STATE_FIELDS}
+    case = case_at(space, {**site, **kinds}, {})
+    return Stages(
+        stage_memory(case, last=False),
+        stage_memory(case, last=True),
+        (len(kept_first), len(state_first), len(site["tensor_par"])),
+        (kept_of * len(state_first) + state_of).astype(np.int64),
+    )
+
+
+def needs_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
+    """Per way to offload: the memory modes that have it, their kinds of stages, and the memory of both tiers that all
+    kinds of stages need then [kinds, sites] [bytes]."""
+    chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
+    ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
+    both = offloadable(stages.first), offloadable(stages.last)
+    for way in range(ways.shape[1]):
+        here = np.flatnonzero(way_of == way)
+        first, second = tiers_of(both, *ways[:, way].tolist())
+        yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
+
+
+def memory_needs(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:
+    """Memory of both tiers that every (memory mode, site) needs [memory modes, sites] [bytes]."""
+    shape = (len(stages.kind_of), stages.shape[2])
+    first, second = np.empty(shape), np.empty(shape)
+    for here, kinds, one, two in needs_by_way(stages, modes):
+        first[here], second[here] = one[kinds], two[kinds]
+    return first, second
+
+
+def without_room_to_offload(space: CalibratedSpace, modes: StepModes, pipeline_par: Ints) -> Flags:
+    """Which (memory mode, site) pairs offload from stages of fewer than three blocks [memory modes, sites]."""
+    found: Flags = offloads(modes.memory_modes)[:, None] & (space.num_blocks // pipeline_par < 3)
+    return found

@@ -1,0 +1,99 @@
+"""Calibrated cells outlined: their sites and modes, which neither rates nor capacities nor memory matter to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.arrays import take
+from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
+from engine.calibrated.inputs import Case
+from engine.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
+from engine.sites import CellColumns, Grains, Sites, StepModes, cell_columns, sites_of, step_modes
+
+__all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "Outline", "case_at", "outlined"]
+
+Ints = npt.NDArray[np.int64]
+
+BLOCK_FIELDS = (
+    "activation_recompute", "selective_recompute", "tensor_par_comm_type", "tensor_par_overlap", "attention_kernel",
+    "launch", "expert_overlap",
+)  # fmt: skip
+TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
+UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launch")
+KEPT_FIELDS = ("activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel")
+"""What decides the activations that a stage keeps."""
+STATE_FIELDS = ("zero_stage", "optimizer_datatype")
+"""What decides the weights, gradients and optimizer state that it holds."""
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+GRAINS = Grains(
+    (*FIELDS_OF_A_MODE, "fully_sharded"),
+    TIME_FIELDS,
+    UPDATE_FIELDS,
+    (*KEPT_FIELDS, *STATE_FIELDS, *OFFLOADS, "training"),
+)
+
+
+@dataclass(slots=True)
+class Outline:
+    """Cells, their sites and the space's modes; `site` are the fields that a site decides [sites]."""
+
+    cells: CellColumns
+    sites: Sites
+    modes: StepModes
+    site: dict[str, Ints]
+
+    def at(self, chosen: Ints) -> Outline:
+        """These sites alone, with the cells that they belong to."""
+        sites = self.sites
+        kept, cell = np.unique(sites.cell[chosen], return_inverse=True)
+        part = Sites(
+            cell=cell,
+            kind=sites.kind[chosen],
+            interleaving=sites.interleaving[chosen],
+            microbatch_size=sites.microbatch_size[chosen],
+            first=sites.first[chosen],
+            stride=sites.stride[chosen],
+            pair=sites.pair[chosen],
+            stages=take(sites.stages, chosen),
+        )
+        return Outline(
+            take(self.cells, kept), part, self.modes, {name: array[chosen] for name, array in self.site.items()}
+        )
+
+
+def outlined(space: CalibratedSpace, numbers: range) -> Outline:
+    """The outline of these cells of a space."""
+    cells = cell_columns(space, numbers)
+    cells.possible[:] = 1
+    sites, _ = sites_of(space, cells, np.ones(len(cells.number), bool))
+    names = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par", "expert_tensor_par")
+    site: dict[str, Ints] = {name: getattr(cells, name)[sites.cell] for name in names}
+    site["microbatch_size"], site["pipeline_interleaving"] = sites.microbatch_size, sites.interleaving
+    return Outline(cells, sites, step_modes(space.modes, GRAINS), site)
+
+
+NEUTRAL = {
+    "activation_recompute": 2, "selective_recompute": 0, "tensor_par_comm_type": 0, "tensor_par_overlap": 0,
+    "attention_kernel": 3, "launch": 1, "expert_overlap": 0, "pipeline_overlap": 0, "zero_stage": 0,
+    "gradient_datatype": 0, "optimizer_datatype": 0, "data_par_overlap": 0,
+}  # fmt: skip
+"""What a case needs of fields that a table does not depend on."""
+
+
+def case_at(space: CalibratedSpace, site: Mapping[str, Any], modes: Mapping[str, npt.NDArray[Any]]) -> Case:
+    """The case of all (mode, site) pairs [modes, sites], or of the sites alone."""
+    values: dict[str, Any] = {**NEUTRAL, "datatype": DATATYPES.index(space.datatype)}
+    values.update(site)
+    for name, values_of in modes.items():
+        if name == "fully_sharded":
+            # Gathers of sharded weights are always overlapped here.
+            values["zero_stage"] = np.where(values_of, FULLY_SHARDED, 0)[:, None]
+            values["data_par_overlap"] = values_of[:, None]
+        else:
+            values[name] = values_of[:, None]
+    return case_of_fields(space.model, space.system, values)

@@ -1,0 +1,134 @@
+"""Searching a calibrated space by its bounds, on any system, finds what exploring everything finds; little is kept."""
+
+from __future__ import annotations
+
+import tracemalloc
+from random import Random
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import engine
+from engine import Exploration, Scenario, search, whatif
+from engine.calibrated import ground
+from engine.calibrated.ground import Ground
+from engine.calibrated.space import CalibratedSpace
+from engine.whatif_space import Found, ReadyCalibratedSpace
+from tests.calibrated.small import NAMES, named
+
+MIB = 2**20
+LARGE: dict[str, Any] = {"system": "h100_80g_sxm", "num_procs": 64, "datatype": "bfloat16"}
+
+
+def space_of(scenario: Scenario) -> CalibratedSpace:
+    space = scenario.space
+    assert isinstance(space, CalibratedSpace)
+    return space
+
+
+def another(base: Scenario, random: Random) -> Scenario:
+    """The scenario with up to four of its system's parameters elsewhere, near or far; the second tier stays."""
+    asked = [each for each in whatif.parameters(base) if each.about == "system"]
+    reach = random.choice((0.05, 0.5, 3.0))
+    changes = {}
+    for each in random.sample(asked, random.randint(0, min(4, len(asked)))):
+        if each.discrete:
+            changes[each.name] = each.value * random.choice((1, 2, 4))
+        elif each.value:
+            changes[each.name] = each.value * 2.0 ** random.uniform(-reach, reach)
+    return whatif.changed(base, changes)
+
+
+def rate_of(found: Exploration, execution: int) -> float:
+    rows: pd.DataFrame = found.rows.table(["id", "sample_rate"]).to_pandas()
+    rates = rows.loc[rows["id"] == execution, "sample_rate"]
+    return float(rates.iloc[0]) if len(rates) else float("nan")
+
+
+def assert_found(answer: Found, found: Exploration, kept: int) -> None:
+    """The first of the best executions, how many run, and the kept execution, each as exploring has it, to the bit."""
+    best = found.best or {"id": None, "sample_rate": float("nan")}
+    assert (answer.id, answer.feasible) == (best["id"], found.feasible)
+    np.testing.assert_array_equal([answer.rate, answer.kept], [best["sample_rate"], rate_of(found, kept)])
+    assert answer.evaluated <= answer.feasible
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=4)
+@given(random=st.randoms(use_true_random=False))
+def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -> None:
+    base = named(name)
+    space = space_of(base)
+    kept = random.randrange(space.total)
+    k = random.choice((1, 3, 400))
+    with (
+        mock.patch.object(search, "FIRST_LOOK", random.choice((1, 3, 48))),
+        mock.patch.object(search, "GROUND_CHUNK", random.choice((5, 60, 8192))),
+        mock.patch.object(search, "SITES_OF_A_GROUND", random.choice((9, 40, 65536))) as sites,
+        mock.patch("engine.whatif_space.SITES_OF_A_GROUND", sites),
+        mock.patch.object(ground, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
+        mock.patch.object(ground, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
+        mock.patch.object(ground, "TABLE_CHUNK", random.choice((50, 16_384))),
+        mock.patch.object(ground, "FITTING_KEPT", random.choice((0, MIB))),
+    ):
+        ready = ReadyCalibratedSpace(space, "")
+        for _ in range(3):
+            changed = another(base, random)
+            found = engine.explore_scenario(changed)
+            assert_found(ready.best(changed.system, kept), found, kept)
+            optimum = engine.best_of(changed, k=k)
+            top = found.rows.top(k, names=["id", "sample_rate"]).to_pandas()
+            assert optimum.top["id"].tolist() == top["id"].tolist()
+            assert optimum.top["sample_rate"].tolist() == top["sample_rate"].tolist()
+            assert optimum.feasible == found.feasible
+            pd.testing.assert_series_equal(pd.Series(dict(optimum), dtype=object), pd.Series(found.best, dtype=object))
+            kept = kept if found.best is None else int(found.best["id"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bounds_are_not_exceeded_and_cover_everything_that_runs(name: str) -> None:
+    base = named(name)
+    space = space_of(base)
+    whole = Ground(space, range(len(space.cells)))
+    bounds = {(int(s), int(m)): r for part in whole.bounds(space) for s, m, r in zip(*part, strict=True)}
+    rows: pd.DataFrame = engine.explore_scenario(base).rows.table(["id", "sample_rate"]).to_pandas()
+    best: dict[int, float] = {}
+    for execution, rate in zip(rows["id"].tolist(), rows["sample_rate"].tolist(), strict=True):
+        (site,) = whole.site_of(execution).tolist()
+        best[site] = max(rate, best.get(site, 0.0))
+    assert {site for site, _ in bounds} == set(best)
+    for site, rate in best.items():
+        assert max(bound for (where, _), bound in bounds.items() if where == site) >= rate * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("model", "batch"), [("mixtral-8x7B", 64), ("qwen3-30B-A3B", 128), ("llama-3-8B", 64)])
+def test_a_large_space_is_settled_by_little_work_and_little_memory(model: str, batch: int) -> None:
+    base = Scenario.of(model, max_batch_size=batch, **LARGE)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    ready = ReadyCalibratedSpace(space_of(base), "")
+    first = ready.best(base.system)
+    kept_memory = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert kept_memory < 8 * MIB
+    assert first.id is not None
+    for changes in ({"hbm_bandwidth": 2000.0, "net1_bandwidth": 20.0}, {"hbm_capacity": 60.0, "matrix": 2500.0}):
+        changed = whatif.changed(base, changes)
+        answer = ready.best(changed.system, first.id)
+        assert_found(answer, engine.explore_scenario(changed), first.id)
+        assert answer.evaluated < answer.feasible / 5
+
+
+def test_capacities_are_remembered_and_rates_are_not_asked_about_memory() -> None:
+    base = named("experts")
+    ready = ReadyCalibratedSpace(space_of(base), "")
+    with mock.patch.object(Ground, "_fit", autospec=True, side_effect=Ground._fit) as fit:
+        for gib in (3.5, 3.0, 3.5, 3.0):
+            ready.best(whatif.changed(base, {"hbm_capacity": gib}).system)
+        ready.best(whatif.changed(base, {"net0_bandwidth": 500.0, "matrix": 3000.0}).system)
+    assert fit.call_count == 2
