@@ -127,6 +127,11 @@ def _parameters(prepared: data.Prepared, bar: Any) -> tuple[str, ...] | None:
     labels = tables.offered(prepared.checked, parameters_of(prepared.base))
     chosen = state.url_value("calibrate_parameters", "", _NAMES)
     known = tuple(name for name in chosen.split("-") if name in labels)
+    strange = [name[:40] for name in chosen.split("-") if name and name not in labels]
+    if strange:
+        named = ", ".join(strange[:3])
+        sentence = f"The link's parameters to fit name {named}, which these runs do not tell about; left out."
+        state.complain("calibrate_parameters", sentence)
     key = f"_calibrate_parameters_{prepared.checked.system.name}"
     st.session_state[key] = list(known)
 

@@ -12,6 +12,7 @@ __all__ = ["choose", "segments", "show", "switch", "whole_number"]
 
 def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Callable[[], None]]:
     """Set the widget's value to the link's and return the widget's key and its callback."""
+    state.settle()
     key = f"_{name}"
     st.session_state[key] = state.url_value(name, default, accepted)
 
@@ -57,6 +58,7 @@ def choose(
 
 def switch(label: str, name: str, *, default: bool = False, help: str | None = None) -> bool:
     """Show a switch; return whether it is on."""
+    state.settle()
     key = f"_{name}"
     words = {True: "on", False: "off"}
     st.session_state[key] = state.url_value(name, words[default], ("on", "off")) == "on"
@@ -70,6 +72,7 @@ def switch(label: str, name: str, *, default: bool = False, help: str | None = N
 
 def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
     """Show a slider over whole numbers; return the chosen one."""
+    state.settle()
     key = f"_{name}"
     accepted = {str(value) for value in range(low, high + 1)}
     st.session_state[key] = int(state.url_value(name, str(default), accepted))

@@ -154,6 +154,8 @@ def _wanted(exploration: Exploration, chosen: Subject, which: str) -> dict[str, 
         return None
     if which.isdecimal():
         if int(which) >= exploration.total:
+            sentence = f"does not exist; ids run from 0 to {exploration.total - 1:,}. None is compared."
+            state.complain("execution_b", f"The link's execution B {int(which):,} {sentence}")
             return None
         found = evaluated(exploration, exploration.key, int(which))
         return found if found["status"] == "ok" and int(which) != chosen.id else None

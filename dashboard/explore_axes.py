@@ -212,10 +212,11 @@ def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
             value = dict(zip(("tensor_par", "pipeline_par"), cell, strict=True))
             wanted = text(_members(axes, [value[name] for name in axes.fields]))
     else:
-        filters, problems = parse(state.url_value(_AT, "", PATTERN))
+        given = state.url_value(_AT, "", PATTERN)
+        filters, problems = parse(given)
         wanted = text(filters)
         if problems or (wanted and wanted not in set(cells["at"])):
-            st.caption("The link's cell is not on this map; the best is shown.")
+            state.complain(_AT, f"The link's cell {given[:40]!r} is not on this map. Showing the best instead.")
     if wanted and wanted in set(cells["at"]):
         return wanted
     known = cells[cells["value"].notna()]

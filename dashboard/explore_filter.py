@@ -24,18 +24,10 @@ from dashboard.text import literal
 from engine import Exploration
 from engine.columns import choice_label
 
-__all__ = ["add_filters", "bar", "clear", "drop", "filters_in_link", "matching", "relaxations", "where_of"]
+__all__ = ["add_filters", "bar", "clear", "drop", "matching", "relaxations", "where_of"]
 
 _FIELDS: Final = (*CHOICES, "tensor_par", "pipeline_par", "data_par", "batch_size")
 _MOST_PILLS: Final = 40
-
-
-def filters_in_link() -> list[Filter]:
-    """The filters of the link; says so where one cannot be read."""
-    filters, problems = in_link()
-    for problem in problems:
-        st.warning(literal(problem), icon=":material/filter_alt_off:")
-    return filters
 
 
 def where_of(filters: Sequence[Filter]) -> Where:
@@ -132,7 +124,7 @@ def clear() -> None:
 
 def _now() -> list[Filter]:
     """The filters of the link, in a callback."""
-    return in_link()[0]
+    return in_link()
 
 
 def _with(name: str, new: Filter | None) -> None:

@@ -31,7 +31,7 @@ from dashboard.explore_axes import pick as pick_axes
 from dashboard.explore_data import Where, cells_of, in_cell, near_best
 from dashboard.explore_download import download
 from dashboard.explore_filter import bar as filter_bar
-from dashboard.explore_filter import filters_in_link, relaxations, where_of
+from dashboard.explore_filter import relaxations, where_of
 from dashboard.explore_lower import costs, infeasible
 from dashboard.explore_panel import group_panel, panel
 from dashboard.explore_sentence import sentence
@@ -39,6 +39,7 @@ from dashboard.filters import Filter
 from dashboard.format import count, counted, days, decimals_for, format_value, percent, plain, scale_for
 from dashboard.later import all_at_once
 from dashboard.plainest import best_of, plainest, tied
+from dashboard.results_filter import in_link
 from dashboard.subject import evaluated
 from dashboard.text import literal
 from engine import Exploration, Scenario
@@ -126,7 +127,7 @@ def _thousands(value: float) -> str:
 def overview(exploration: Exploration) -> None:
     """The whole page. Clicking, switching and filtering rerun nothing else."""
     whole = all_at_once()
-    filters = filters_in_link() if exploration.feasible else []
+    filters = in_link() if exploration.feasible else []
     where, axes = where_of(filters), axes_in_link(exploration)
     strip = st.container()
     left, right = st.columns([1.86, 1], gap="medium")

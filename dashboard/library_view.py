@@ -27,7 +27,7 @@ from dashboard.text import literal
 from dashboard.untrusted import Refused
 from hardware import System
 from models import Model
-from models.documents import DocumentError
+from models.documents import DocumentError, did_you_mean
 
 __all__ = ["render"]
 
@@ -70,6 +70,12 @@ def render() -> None:
 def _chosen(found: Sequence[Item], name: str, in_use: str) -> Item:
     """The item that the link names, else the one in use, else the first."""
     by_name = {item.name: item for item in found}
+    every = {item.name for kind in _KINDS for item in library_list.items(kind)}
+    if name and name not in every:
+        near = did_you_mean(name, sorted(every))
+        shown = by_name.get(in_use) or found[0]
+        sentence = f"The link's entry {name[:60]!r} is not in the library{near}. Showing {shown.name} instead."
+        state.complain("library_item", sentence)
     return by_name.get(name) or by_name.get(in_use) or found[0]
 
 

@@ -28,16 +28,17 @@ _MOST_CHOICES: Final = 40
 """Distinct values of a field that are offered one by one; above, a range is asked for."""
 
 
-def in_link() -> tuple[list[Filter], list[str]]:
-    """The filters of the link, and a sentence for each that cannot be read."""
-    return parse(state.url_value(NAME, "", PATTERN), derived_of(state.current_scenario()))
+def in_link() -> list[Filter]:
+    """The filters of the link; those that cannot be read are told above the page."""
+    filters, problems = parse(state.url_value(NAME, "", PATTERN), derived_of(state.current_scenario()))
+    if problems:
+        state.complain(NAME, " ".join(problems))
+    return filters
 
 
 def active() -> list[Filter]:
-    """The filters of the link, that of the selected cell among them; says so where one cannot be read."""
-    filters, problems = in_link()
-    for problem in problems:
-        st.warning(literal(problem), icon=":material/filter_alt_off:")
+    """The filters of the link, that of the selected cell among them."""
+    filters = in_link()
     cell = cell_in_force()
     if cell is not None:
         named = {one.column.name for one in filters}

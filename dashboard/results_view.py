@@ -150,7 +150,13 @@ def _sortable(register: _Register) -> dict[str, str]:
 def _columns_in_link(register: _Register, first: tuple[str, ...]) -> list[str]:
     """The columns of the link that there are, in its order; `first` without any."""
     known = {"id", *(column.name for column in (*register.fields, *register.statistics))}
-    given = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name in known]
+    wanted = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name]
+    given = [name for name in wanted if name in known]
+    strange = [name[:40] for name in wanted if name not in known]
+    if strange:
+        more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
+        sentence = f"The link's columns name {', '.join(strange[:3])}{more}, which there is not; left out."
+        state.complain("results_columns", sentence)
     return list(dict.fromkeys(given)) or list(first)
 
 
@@ -227,6 +233,9 @@ def _export_menu(
 def _page_number(pages: int) -> int:
     """The page of the link, brought into range."""
     wanted = int(state.url_value("results_page", "1", re.compile(r"[1-9]\d{0,8}")))
+    if wanted > pages:
+        last = f"there {'is 1' if pages == 1 else f'are {pages:,}'}"
+        state.complain("results_page", f"The link's page {wanted:,} does not exist; {last}. Showing the last.")
     return min(wanted, pages)
 
 

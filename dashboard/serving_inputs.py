@@ -10,7 +10,7 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard import state
+from dashboard import link_words, state
 from dashboard.library import model_of, system_name, system_of, systems
 from dashboard.server import user_files
 from engine.inference.space import CHOICES, DEFAULTS
@@ -115,7 +115,12 @@ def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any
 
 def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
     key = f"_serving_{name}"
-    st.session_state[key] = min(int(state.url_value(f"serving_{name}", str(default), WHOLE)), most)
+    wanted = int(state.url_value(f"serving_{name}", str(default), WHOLE))
+    if wanted > most:
+        what = link_words.WORDS[f"serving_{name}"]
+        sentence = f"The link's {what} is {wanted:,}; it must be at most {most:,}, which is shown."
+        state.complain(f"serving_{name}", sentence)
+    st.session_state[key] = min(wanted, most)
 
     def changed() -> None:
         value = int(st.session_state[key])

@@ -63,6 +63,9 @@ def _chosen(found: Found) -> dict[str, Any]:
         row = found.evaluate_ids([int(wanted)]).iloc[0]
         if row["status"] == "ok":
             return {str(name): value for name, value in row.items()}
+    if wanted:
+        why = "does not run" if int(wanted) < found.total else f"does not exist; ids run from 0 to {found.total - 1:,}"
+        state.complain("serving_id", f"The link's deployment {int(wanted):,} {why}. Showing the best instead.")
     assert found.best is not None
     return found.best
 

@@ -19,15 +19,15 @@ from typing import Final, Literal
 
 import streamlit as st
 
-from dashboard import links, waiting
+from dashboard import link_words, links, waiting
 from dashboard.runner import QueueFull
 from dashboard.server import runner
 from engine import Exploration, Scenario
 
 __all__ = [
-    "begin", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page", "problems",
-    "require_exploration", "reset_selection", "select", "select_cell", "selected_cell", "selected_id", "set_scenario",
-    "set_url_value", "theme_mode", "url_value", "watcher",
+    "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page",
+    "problems", "require_exploration", "reset_selection", "select", "select_cell", "selected_cell", "selected_id",
+    "set_scenario", "set_url_value", "settle", "theme_mode", "url_value", "watcher",
 ]  # fmt: skip
 
 _SHARED: Final = (*links.NAMES, "cell", "id")
@@ -36,6 +36,8 @@ _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"
 _PAGE: Final = "_url_page"
 _PROBLEMS: Final = "_url_problems"
+_MENDED: Final = "_url_mended"
+"""Set where something that was wrong with the link was put right without a run of the whole page."""
 _DEGREES: Final = re.compile(r"(\d{1,9})x(\d{1,9})")
 
 
@@ -58,6 +60,7 @@ def begin(page: str) -> None:
         copy = {**{name: value for name, value in copy.items() if name not in _SHARED}, **shown}
     session[_COPY], session[_PAGE] = copy, page
     session[_WRITTEN] = {name: str(st.query_params[name]) for name in st.query_params}
+    session.pop(_MENDED, None)
 
 
 def current_scenario() -> Scenario:
@@ -67,20 +70,40 @@ def current_scenario() -> Scenario:
 
 def problems() -> tuple[str, ...]:
     """A sentence per part of the link that could not be taken as it stands, as far as pages have asked for it."""
-    return (*_reading().problems, *st.session_state.get(_PROBLEMS, {}).values())
+    strange = link_words.unknown(list(st.query_params))
+    return (*_reading().problems, *strange.values(), *st.session_state.get(_PROBLEMS, {}).values())
+
+
+def complain(name: str, sentence: str | None) -> None:
+    """Says in the box above the page what is wrong with a parameter of the link; None says that nothing is."""
+    if sentence is None:
+        _content(name)
+    else:
+        st.session_state.setdefault(_PROBLEMS, {})[name] = sentence
 
 
 def set_scenario(scenario: Scenario) -> None:
-    """Makes a scenario the current one. The selection is given up, because ids mean other executions now.
+    """Makes a scenario the current one. The selected execution is given up, because ids mean other executions now, and
+    a cell that it has not.
 
     Call it in a widget's callback, or follow it with `st.rerun()`.
     """
     copy = st.session_state[_COPY]
-    for name in (*links.NAMES, "id"):
+    gone = (*links.NAMES, "id", *(() if _cell_of(copy.get("cell", "")) in _cells(scenario) else ("cell",)))
+    for name in gone:
         copy.pop(name, None)
     copy.update(links.parameters_of(scenario))
     st.session_state.pop(_PROBLEMS, None)
-    _write({name: copy[name] for name in _SHARED if name in copy}, gone=(*links.NAMES, "id"))
+    _write({name: copy[name] for name in _SHARED if name in copy}, gone=gone)
+
+
+def settle() -> None:
+    """Runs the whole page where a part of it that runs alone has put right what the box above the page tells of.
+
+    Not for callbacks.
+    """
+    if st.session_state.pop(_MENDED, False):
+        st.rerun()
 
 
 def current_exploration() -> Exploration | None:
@@ -99,14 +122,16 @@ def require_exploration() -> Exploration:
 def selected_cell() -> tuple[int, int] | None:
     """The selected (tensor_par, pipeline_par); None when nothing is selected or the scenario has no such cell."""
     text = _copy().get("cell", "")
-    found = _DEGREES.fullmatch(text)
-    if found is None:
-        if text:
-            _complain("cell", f"The link's cell {text[:40]!r} cannot be read; cells look like 8x4. None is selected.")
-        return None
-    _content("cell")
-    cell = int(found.group(1)), int(found.group(2))
-    return cell if cell in _cells(current_scenario()) else None
+    cell, cells = _cell_of(text), _cells(current_scenario())
+    sentence = None
+    if text and cell is None:
+        sentence = f"The link's cell {text[:40]!r} cannot be read; cells look like 8x4, TP by PP. None is selected."
+    elif cell is not None and cell not in cells:
+        most = [max((each[place] for each in cells), default=0) for place in (0, 1)]
+        there = f"TP goes up to {most[0]:,} and PP up to {most[1]:,} here" if cells else "there are none here"
+        sentence = f"The link's cell TP {cell[0]:,} × PP {cell[1]:,} does not exist; {there}. None is selected."
+    complain("cell", sentence)
+    return cell if sentence is None else None
 
 
 def select_cell(tensor_par: int | None, pipeline_par: int | None = None) -> None:
@@ -124,7 +149,7 @@ def selected_id() -> int | None:
     if not (text.isdecimal() and len(text) <= 18 and int(text) < current_scenario().space.total):
         last = current_scenario().space.total - 1
         sentence = f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. None is selected."
-        _complain("id", sentence)
+        complain("id", sentence)
         return None
     _content("id")
     return int(text)
@@ -155,7 +180,10 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
         return default
     good = accepted.fullmatch(text) is not None if isinstance(accepted, re.Pattern) else text in accepted
     if not good:
-        _complain(name, f"The link's {name} cannot be {text[:40]!r} here; showing {default or 'nothing'} instead.")
+        sentence = link_words.refused(name, text, default, accepted)
+        # A second widget for the same parameter may offer less.
+        if link_words.about(name, text) not in st.session_state.get(_PROBLEMS, {}).get(name, ""):
+            complain(name, sentence)
         return default
     _content(name)
     if name not in st.query_params and text != default:
@@ -209,6 +237,11 @@ def _reading() -> links.Reading:
     return links.read_scenario(_copy())
 
 
+def _cell_of(text: str) -> tuple[int, int] | None:
+    found = _DEGREES.fullmatch(text)
+    return None if found is None else (int(found.group(1)), int(found.group(2)))
+
+
 def _cells(scenario: Scenario) -> set[tuple[int, int]]:
     return {(cell.tensor_par, cell.pipeline_par) for cell in scenario.space.cells}
 
@@ -221,6 +254,8 @@ def _copy() -> dict[str, str]:
 
 def _put(name: str, value: str | None) -> None:
     copy = _copy()
+    if name in st.session_state.get(_PROBLEMS, {}):
+        st.session_state[_MENDED] = True
     _content(name)
     if copy.get(name) == value:
         return
@@ -243,10 +278,6 @@ def _write(values: Mapping[str, str], gone: Collection[str] = ()) -> None:
     if changed:
         st.query_params.update(changed)  # one step of the browser's history
     st.session_state[_WRITTEN] = wanted
-
-
-def _complain(name: str, sentence: str) -> None:
-    st.session_state.setdefault(_PROBLEMS, {})[name] = sentence
 
 
 def _content(name: str) -> None:

@@ -176,6 +176,10 @@ def _chosen(checked: data.Checked, rows: pd.DataFrame) -> int | None:
     wanted = state.url_value("validation_run", "", ANY_ROW)
     if wanted and int(wanted) <= len(checked.rows):
         return int(wanted)
+    if wanted:
+        last = f"there are {len(checked.rows):,}"
+        sentence = f"The link's run {wanted} does not exist; {last}. Showing the worst instead."
+        state.complain("validation_run", sentence)
     return int(rows["row"].to_numpy()[int(rows["error"].abs().to_numpy().argmax())]) if len(rows) else None
 
 
