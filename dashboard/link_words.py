@@ -12,7 +12,8 @@ from models.documents import near_matches
 
 __all__ = ["WORDS", "about", "refused", "unknown"]
 
-_MOST_LISTED: Final = 20
+_MOST_LISTED: Final = 8
+_FEW: Final = 5
 _MOST_TOLD: Final = 3
 _SHOWN: Final = 40
 
@@ -75,6 +76,8 @@ def refused(name: str, text: str, default: str, accepted: Collection[str] | re.P
             would = f"; did you mean {' or '.join(near)}"
         elif len(options) <= _MOST_LISTED:
             would = f"; it must be {_either(options)}"
+        else:
+            would = f"; it may be {', '.join(options[:_FEW])} or one of {len(options) - _FEW} others"
     instead = f"Showing {_shown(default)} instead." if default else "It is left out."
     return f"{about(name, text)}{would}. {instead}"
 

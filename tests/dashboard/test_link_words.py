@@ -47,7 +47,7 @@ def test_every_parameter_that_a_page_reads_has_words() -> None:
 @pytest.mark.parametrize(
     ("page", "name", "value", "said"),
     [
-        ("explore", "metric", "foo", "The link's metric cannot be 'foo' here; it must be sample_rate, "),
+        ("explore", "metric", "foo", "The link's metric cannot be 'foo' here; it may be sample_rate, "),
         ("explore", "map_x", "tensor", "The link's axis across (map_x) cannot be 'tensor' here; did you mean"),
         ("explore", "map_facet", "5", "Showing none instead."),
         ("explore", "results_where", "foo:1;tensor_par:x", "no stored column 'foo' to filter by; the filter is left "
