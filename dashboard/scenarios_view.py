@@ -24,6 +24,7 @@ from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.untrusted import Refused
 from dashboard.user_files import LONGEST_TITLE
+from dashboard.waiting import seen_with
 from engine import Scenario
 from engine.store import StoreError
 
@@ -221,9 +222,9 @@ def _actions(entry: Entry) -> None:
     with st.container(horizontal=True):
         st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
                   args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
-        exploration = runner().request(scenario, state.watcher()).exploration if _explored(entry) else None
-        if exploration is not None:
-            address = share.link_to(scenario)
+        found = runner().request(scenario, state.watcher()).exploration if _explored(entry) else None
+        if found is not None:
+            address, exploration = share.link_to(scenario), seen_with(found, scenario)
             st.download_button(
                 "Report", lambda: report.build(exploration, address, entry.title),
                 share.file_name(scenario, ".html"), "text/html", key="scenarios_report", on_click="ignore",

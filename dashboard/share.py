@@ -16,6 +16,7 @@ from dashboard.server import runner, user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
 from dashboard.user_files import LONGEST_TITLE
+from dashboard.waiting import seen_with
 from engine import Scenario
 
 __all__ = ["LONGEST", "document", "file_name", "link", "link_to", "offer_link", "opener"]
@@ -102,10 +103,9 @@ def _download(scenario: Scenario, label: str, key: str) -> None:
 
 def _report(scenario: Scenario) -> None:
     job = runner().find(scenario.key)
-    exploration = None if job is None else job.exploration
-    if exploration is None:
+    if job is None or job.exploration is None:
         return
-    address = link()
+    address, exploration = link(), seen_with(job.exploration, scenario)
     st.download_button(
         "Report", lambda: report.build(exploration, address), file_name(scenario, ".html"), "text/html",
         key="share_report", on_click="ignore", icon=":material/description:",

@@ -13,7 +13,7 @@ from dashboard.server import runner
 from dashboard.text import literal
 from engine import Exploration, Scenario
 
-__all__ = ["exploration_of"]
+__all__ = ["exploration_of", "seen_with"]
 
 PATIENCE = 1.0
 """How long a page waits before it shows progress [s]."""
@@ -37,7 +37,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         if job.exploration.total == 0:
             _nothing(scenario)
             st.stop()
-        return _seen_with(job.exploration, scenario)
+        return seen_with(job.exploration, scenario)
     if job.state == "cancelled":
         st.info("Exploring was cancelled before it was done; nothing was kept.", icon=":material/cancel:")
         _again(server, scenario, watcher, "Explore again")
@@ -47,7 +47,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
     return st.stop()
 
 
-def _seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
+def seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
     """An exploration under the scenario that was asked for: one may differ from it in names, prices and sources, which
     results do not depend on and pages show."""
     if exploration.scenario == scenario:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard import links, scenarios_data
+from dashboard import links, scenarios_data, scenarios_view, share
 from dashboard.scenarios_data import age, best_of, entries, searched, size
 from dashboard.untrusted import Refused
 from dashboard.user_files import MOST_FILES, UserFiles
@@ -243,6 +244,23 @@ def test_opening_a_file(place: Place) -> None:
     upload.set_value(("sent.json", b'{"format": "shardscape-scenario/2"}', "application/json")).run()
     assert "newer" in app.error[0].value
     assert not app.exception
+
+
+def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = small()
+    explored(place, first)
+    other = replace(first, model=models.edited(first.model, {}, name="ours", title="Our own name"))
+    assert other.key == first.key
+    built: list[str] = []
+    monkeypatch.setattr(scenarios_view.st, "download_button", lambda label, data, *_, **__: (
+        built.append(data()) if label == "Report" else None))  # fmt: skip
+    monkeypatch.setattr(scenarios_view.report, "build", lambda exploration, *_: exploration.scenario.model.title)
+    place.files.keep("mine", other)
+    page()
+    share._report(other)
+    assert set(built) == {"Our own name"}
 
 
 def test_ages_and_sizes() -> None:

@@ -15,7 +15,7 @@ from dashboard import explore_data
 from dashboard.derived import common_metrics, flops_formula, metrics, token_flops, utilisation
 from dashboard.format import days, percent
 from dashboard.training_run import _large, _money, _span
-from dashboard.waiting import _seen_with
+from dashboard.waiting import seen_with
 from engine import Exploration, Scenario, derived
 from engine.derived import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
 from tests.dashboard.pages import SMALL, again, exploration, html, run
@@ -182,11 +182,11 @@ def test_an_exploration_is_shown_with_the_price_of_the_scenario_that_was_asked_f
     document["accelerator"]["usd_per_h"] = [1.0, 1.0]
     cheaper = replace(found.scenario, system=hardware.load_document(document))
     assert cheaper.key == found.key
-    seen = _seen_with(found, cheaper)
+    seen = seen_with(found, cheaper)
     assert metrics(seen.scenario)["usd"].factor == pytest.approx(metrics(found.scenario)["usd"].factor / 3.495)
     assert seen.rows is found.rows
     assert found.scenario.system != cheaper.system
-    assert _seen_with(found, found.scenario) is found
+    assert seen_with(found, found.scenario) is found
 
 
 def test_amounts_are_written_shortly() -> None:
