@@ -70,7 +70,7 @@ class Ground:
         groups: dict[bytes, int] = {}
         self._group_of = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns], np.int64)
         _, one_of = np.unique(self._group_of, return_index=True)
-        self._partners = partners[:, :, one_of].astype(np.float32)
+        self._partners = [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners]
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
         self.size = len(sites.cell)
 
@@ -131,7 +131,7 @@ class Ground:
 
     def _fit(self, space: CalibratedSpace, capacities: tuple[float, float]) -> _Fitting:
         modes, kinds = self.outline.modes, self.outline.sites.kind
-        bits = np.zeros((self.size, -(-self._partners.shape[2] // 8)), np.uint8)
+        bits = np.zeros((self.size, -(-len(self._partners[0]) // 8)), np.uint8)
         feasible = 0
         for kind in np.unique(kinds).tolist():
             every, listed = np.flatnonzero(kinds == kind), self._count[kind] > 0
@@ -142,8 +142,7 @@ class Ground:
                 for chosen, stage, first, second in needs_by_way(stages_of(space, site, modes), modes):
                     fits[chosen] &= ((first <= capacities[0]) & (second <= capacities[1]))[stage]
                 feasible += int(self._count[kind] @ np.count_nonzero(fits, axis=1))
-                # Small counts: exact in float32, for which matrix products are fast.
-                possible = self._partners[kind].T @ fits.astype(np.float32) > 0
+                possible = np.array([fits[partners].any(axis=0) for partners in self._partners[kind]])
                 bits[here] = np.packbits(possible, axis=0).T
         return _Fitting(bits, feasible)
 

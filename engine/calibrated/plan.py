@@ -216,10 +216,12 @@ def _levels(
     asked = np.ones(possible.shape[1], bool) if wanted is None else wanted.any(axis=0)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
-        partners = np.zeros((len(fits), possible.shape[1]), np.float32)
-        partners[modes.memory[exists[kind]], modes.time[exists[kind]]] = 1.0
-        # Small counts: exact in float32, for which matrix products are fast.
-        possible[np.ix_(here, asked)] = (fits[:, here].T.astype(np.float32) @ partners[:, asked]) > 0
+        fitting = fits[:, here]
+        listed = np.flatnonzero(exists[kind] & asked[modes.time])
+        listed = listed[np.argsort(modes.time[listed], kind="stable")]
+        times, starts = np.unique(modes.time[listed], return_index=True)
+        for time, members in zip(times.tolist(), np.split(listed, starts[1:]), strict=True):
+            possible[here, time] = fitting[modes.memory[members]].any(axis=0)
     if wanted is not None:
         possible &= wanted
     place, mode = np.nonzero(possible)
