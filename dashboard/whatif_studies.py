@@ -44,6 +44,8 @@ class Run:
         self.done = threading.Event()
         self.started = self.seen = time.monotonic()
         self.seconds = 0.0
+        self.worked = 0.0
+        """Time that was spent on it, or counts as spent [s]."""
         self.make = make
         self._results: Iterator[Any] | None = None
 
@@ -77,7 +79,10 @@ class Run:
 
 
 class Studies:
-    """Works on all studies in turn, a point at a time, so that every one of them shows something soon."""
+    """Works on all studies in turn, a point at a time, so that every one of them shows something soon.
+
+    The next point is of the study on which least time was spent: one whose points take long does not hold up the rest.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
@@ -93,7 +98,9 @@ class Studies:
         with self._lock:
             run = self._runs.get(key)
             if run is None or (again and run.done.is_set() and not run.finished):
-                run = self._runs[key] = self._turn[key] = Run(key, make)
+                run = Run(key, make)
+                run.worked = min((each.worked for each in self._turn.values()), default=0.0)
+                self._runs[key] = self._turn[key] = run
                 self._turn.move_to_end(key, last=False)
                 if len(self._turn) > MOST_RUNNING:
                     self._give_up(min(self._turn.values(), key=lambda each: each.seen))
@@ -162,13 +169,15 @@ class Studies:
                     self._lock.wait(PATIENCE)
                     waited = True
                 else:
-                    return next(iter(self._turn.values()))
+                    return min(self._turn.values(), key=lambda each: each.worked)
             return None
 
     def _work(self) -> None:
         while (run := self._next()) is not None:
+            start = time.monotonic()
             more = run.step()
             with self._lock:
+                run.worked += time.monotonic() - start
                 if run.key in self._turn and self._turn[run.key] is run:
                     if more:
                         self._turn.move_to_end(run.key)

@@ -42,7 +42,7 @@ Flags = npt.NDArray[np.bool_]
 LARGEST_KEPT = 24_000_000
 """(memory mode, site) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
 
-LARGEST_CALIBRATED = 400_000
+LARGEST_CALIBRATED = 600_000
 """Sites of a calibrated space that is kept ready: some 100 MiB, whatever modes there are."""
 
 WINNERS_KEPT = 4

@@ -213,7 +213,9 @@ def _levels(
     sites, modes = layout.sites, layout.modes
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     possible = np.zeros((len(sites.cell), len(modes.time_modes["launch"])), bool)
-    asked: Flags = np.ones(possible.shape[1], bool) if wanted is None else wanted.any(axis=0)
+    asked = np.ones(possible.shape[1], bool)
+    if wanted is not None:
+        asked &= wanted.any(axis=0)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
         fitting = fits[:, here]

@@ -194,6 +194,22 @@ def test_studies_take_turns_and_are_shared() -> None:
         runner.close()
 
 
+def test_points_that_take_long_do_not_hold_up_a_study_whose_points_are_quick() -> None:
+    runner = Studies()
+    try:
+        slow = runner.request("slow", study(1000, 0.1))
+        time.sleep(0.3)
+        quick = runner.request("quick", study(30, 0.002))
+        before = len(slow.found)
+        assert quick.done.wait(20)
+        assert len(slow.found) - before < 10  # in turn they would have been 30
+        found = len(slow.found)
+        time.sleep(0.5)
+        assert len(slow.found) > found
+    finally:
+        runner.close()
+
+
 def test_a_failing_study_says_so_and_hurts_no_other() -> None:
     def broken() -> Study[Any]:
         raise ValueError("No such thing.")
