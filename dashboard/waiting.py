@@ -7,11 +7,12 @@ import copy
 import streamlit as st
 
 from dashboard.charts.markup import head
-from dashboard.format import count, format_value
+from dashboard.format import count, counted, format_value
 from dashboard.runner import Job, QueueFull, Runner
 from dashboard.server import runner
 from dashboard.text import literal
 from engine import Exploration, Scenario
+from engine.calibrated import model_shapes
 
 __all__ = ["exploration_of", "seen_with"]
 
@@ -83,7 +84,7 @@ def _watch(key: str, watcher: str) -> None:
     with st.container(border=True, key="progress"):
         title, button = st.columns([6, 1], vertical_alignment="center")
         scenario = job.scenario
-        size = f"{scenario.num_procs:,} GPUs · {count(scenario.space.total)} executions"
+        size = f"{counted(scenario.num_procs, 'GPU')} · {counted(scenario.space.total, 'execution')}"
         title.html(head("Evaluating", f"{scenario.model.title or scenario.model.name} · {size}"))
         button.button(
             "Cancel", icon=":material/close:", type="tertiary", key="cancel_exploration",
@@ -112,11 +113,13 @@ def _account(server: Runner, job: Job) -> str:
 
 def _nothing(scenario: Scenario) -> None:
     """Why a space is empty, and what would fill it."""
-    model, procs = scenario.model, scenario.num_procs
+    model, procs, shapes = scenario.model, scenario.num_procs, model_shapes(scenario.model)
+    share = "PP has to divide" if scenario.cost_model == "calculon" else "PP must not exceed"
     st.info(
         literal(
             f"There is no way to run {model.title or model.name} on {procs:,} GPUs with these limits. "
-            f"TP has to divide the {model.attn_heads:,} heads, PP the {model.num_blocks:,} blocks, TP × PP × DP has to "
+            f"TP has to divide the {int(shapes.attn_heads):,} heads and the hidden size of {int(shapes.hidden):,}, "
+            f"{share} the {int(shapes.num_blocks):,} blocks, TP × PP × DP has to "
             f"be {procs:,}, and DP must not exceed the batch of {scenario.max_batch_size:,}. "
             "Another number of GPUs, a larger batch or fewer limits would help."
         ),

@@ -173,6 +173,20 @@ def test_an_empty_space_is_explained() -> None:
     assert any("There is no way to run" in info.value for info in app.info)
 
 
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "8", "limits": "tensor_par:8"},
+         "the 40 heads and the hidden size of 5,140, PP has to divide the 40 blocks"),
+        ({"model": "deepseek-v3", "system": "h100_80g_sxm", "procs": "7919", "type": "bfloat16"},
+         "the 128 heads and the hidden size of 7,168, PP must not exceed the 61 blocks"),
+    ],
+)  # fmt: skip
+def test_an_empty_space_names_the_sizes_that_leave_nothing(link: dict[str, str], words: str) -> None:
+    app = opened(**{**SMALL, "batch": "16", **link})
+    assert any(words in info.value.replace("\\", "") for info in app.info), [info.value for info in app.info]
+
+
 def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
