@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import downloads, export, state
 from dashboard.controls import segments
 from dashboard.filters import Filter, conditions
-from dashboard.format import count
+from dashboard.format import counted
 from engine import Exploration
 from engine.columns import stored_of
 from engine.store import Condition
@@ -36,7 +36,7 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
                 name = f"tp{cell[0]}_pp{cell[1]}"
         rows = exploration.rows.count(where) if where else exploration.feasible
         stored = [column.name for column in stored_of(exploration.scenario.cost_model)]
-        st.caption(f"{count(rows)} executions, {len(stored)} columns; units, scenario and version are in it.")
+        st.caption(f"{counted(rows, 'execution')}, {len(stored)} columns; units, scenario and version are in it.")
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]

@@ -18,7 +18,7 @@ from dashboard.charts.template import in_sentence
 from dashboard.explore_data import CHOICES, Where, frozen, options_of
 from dashboard.explore_ranges import ranges
 from dashboard.filters import FILTERABLE, Filter, conditions, text
-from dashboard.format import count
+from dashboard.format import counted
 from dashboard.results_filter import NAME, ignore_cell, in_link
 from dashboard.text import literal
 from engine import Exploration
@@ -75,7 +75,7 @@ def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Wher
                     on_click=put, args=([*(other for other in filters if other is not one), nearest],),
                 )  # fmt: skip
             st.button(
-                f"Drop {literal(one.words)}: {count(left)} executions", key=f"explore_without_{one.column.name}",
+                f"Drop {literal(one.words)}: {counted(left, 'execution')}", key=f"explore_without_{one.column.name}",
                 on_click=drop, args=(one.column.name,),
             )  # fmt: skip
         st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=clear)

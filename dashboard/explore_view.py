@@ -35,6 +35,7 @@ from dashboard.explore_filter import relaxations, where_of
 from dashboard.explore_lower import costs, infeasible
 from dashboard.explore_panel import group_panel, panel
 from dashboard.explore_sentence import sentence
+from dashboard.explore_terms import terms
 from dashboard.filters import Filter
 from dashboard.format import count, counted, days, decimals_for, format_value, percent, plain, scale_for
 from dashboard.later import all_at_once
@@ -42,7 +43,7 @@ from dashboard.plainest import best_of, plainest, tied
 from dashboard.results_filter import in_link
 from dashboard.subject import evaluated
 from dashboard.text import literal
-from engine import Exploration, Scenario
+from engine import Exploration
 from engine.columns import by_name, choice_label
 
 __all__ = ["headline", "overview"]
@@ -107,8 +108,8 @@ def headline(
         Tile("Feasible", count(exploration.feasible),
              f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
              formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best" if exact else "Within the error", f"{count(near)} executions",
-             f"in {cells:,} of {fitting:,} cells {'left' if where else 'that fit'}",
+        Tile("Within 5 % of best" if exact else "Within the error", counted(near, "execution"),
+             f"in {cells:,} of {counted(fitting, 'cell')} {'left' if where else 'that fit'}",
              formula=f"Feasible executions with at least {percent(share, 0)} of the best throughput."
                      f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
     ]  # fmt: skip
@@ -290,7 +291,7 @@ def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) ->
         if exploration.feasible:
             filter_bar(exploration, filters)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
-            _terms(known[key], exploration.scenario)
+            terms(known[key], exploration.scenario)
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
             _pick_metric(known, key)
@@ -386,23 +387,3 @@ def _table(cells: pd.DataFrame, metric: Metric) -> None:
         },
         alt=f"{metric.column.label} of every cell",
     )  # fmt: skip
-
-
-def _terms(metric: Metric, scenario: Scenario) -> None:
-    """What a first-time reader needs to know."""
-    st.markdown(
-        "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "
-        "recomputed, overlapped and offloaded. **A cell** of the map stands for every execution with the same tensor "
-        "and pipeline parallel degrees; it shows the best of them. Click a cell to see that execution and the others."
-    )
-    lines = []
-    for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute",
-                 "pipeline_interleaving", "tensor_par_comm_type", "optimizer_sharding"):  # fmt: skip
-        column = by_name(name)
-        lines.append(f"- **{column.label}** ({column.short}): {literal(column.description)}")
-    st.markdown("\n".join(lines))
-    st.markdown(f"**{literal(metric.column.label)}**: {literal(metric.column.description)}")
-    if metric.formula:
-        st.caption(literal(f"{metric.column.label} = {metric.formula}"))
-    st.caption(literal(f"MFU = {MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"))
-    st.caption(literal(f"Total efficiency (not MFU): {by_name('total_efficiency').description}"))

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts import markup
 from dashboard.charts.roofline import Roofs, bound, roofline
 from dashboard.controls import show
-from dashboard.format import format_value
+from dashboard.format import counted, format_value
 from dashboard.wording import microbatches
 from engine import Exploration, LayerError, layer_table
 from engine.columns import FIELDS
@@ -55,7 +55,8 @@ def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     left, right = st.columns([1.45, 1], gap="medium")
     count = -(-exploration.scenario.model.num_blocks // int(row["pipeline_par"]))
     per_chunk = count // int(row["pipeline_interleaving"])
-    scope = f"one microbatch on one GPU; {count} blocks, {per_chunk} per chunk, {microbatches(row):,} microbatches"
+    number = counted(microbatches(row), "microbatch")
+    scope = f"one microbatch on one GPU; {counted(count, 'block')}, {per_chunk} per chunk, {number}"
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Layers of one block", scope))
         if isinstance(found, str):

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import state
 from dashboard.altered import altered
 from dashboard.charts.template import in_sentence
-from dashboard.format import count
+from dashboard.format import counted
 from dashboard.text import literal
 from engine import Scenario
 from engine.calibrated import model_shapes
@@ -152,7 +152,7 @@ def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         done = st.button("Apply", type="primary", disabled=bool(problem), key="limits_apply")
         free = st.button("Free every choice", type="tertiary", disabled=not scenario.limits, key="limits_free")
-        st.markdown(literal(problem) if problem else f"{count(total)} executions", width="content")
+        st.markdown(literal(problem) if problem else counted(total, "execution"), width="content")
     if done:
         state.set_scenario(changed)
         st.rerun()

@@ -13,7 +13,7 @@ from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
-from dashboard.format import count, format_value, gibibytes, percent, plain, relative
+from dashboard.format import count, counted, format_value, gibibytes, percent, plain, relative
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, kinds_of
@@ -104,7 +104,7 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
                     f"of {gibibytes(host)}" if math.isfinite(host) and host > 0 else "no second tier",
                     formula=by_name(HOST).description),
         markup.Tile("Throughput", format_value("sample_rate", row["sample_rate"]), title(row)),
-        markup.Tile("Cells that fit", f"{fits}", f"of {len(needs)} TP × PP pairs"),
+        markup.Tile("Cells that fit", f"{fits}", f"of {counted(len(needs), 'TP × PP pair')}"),
         markup.Tile("Least HBM for any", gibibytes(least["need"]),
                     f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}"),
     ]  # fmt: skip
@@ -252,18 +252,20 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     st.html(markup.head("The least HBM each cell would do with", "over every hidden choice; hatched does not fit"))
     fits = int(needs["fits"].sum())
     if len(needs) and fits == len(needs):
-        st.caption(f"All {fits} cells have an execution that fits. The bars show how much smaller HBM could be.")
+        which = "The one cell has" if fits == 1 else f"All {fits:,} cells have"
+        st.caption(f"{which} an execution that fits. The bars show how much smaller HBM could be.")
     elif len(needs):
         nearest = needs.iloc[0]
         lacking = gibibytes(float(nearest["need"]) - capacities(exploration)[0])
         st.caption(
-            f"{len(needs) - fits} of {len(needs)} cells have nothing that fits. The nearest, "
+            f"In {len(needs) - fits:,} of {counted(len(needs), 'cell')} nothing fits. The nearest, "
             f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}, lacks {lacking}. "
             "Right of each bar: what would make it fit besides more memory."
         )
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:
-        st.caption(f"{others} further cells fail for reasons other than HBM; Explore names them.")
+        fail = "cell fails" if others == 1 else "cells fail"
+        st.caption(f"{others:,} further {fail} for reasons other than HBM; Explore names them.")
     with st.container(height=430, border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")

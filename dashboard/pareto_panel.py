@@ -15,7 +15,7 @@ from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces
 from dashboard.derived import Metric
-from dashboard.format import decimals_for, format_delta, format_value, percent, scale_for
+from dashboard.format import counted, decimals_for, format_delta, format_value, percent, scale_for
 from dashboard.pareto_data import prices, rate_words, steps
 from dashboard.tables import ROW, arranged, height_of
 from dashboard.text import literal
@@ -125,7 +125,8 @@ def table_of(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metri
     names = [name for name in names if name in found.columns]
     fields = [column.name for column in FIELDS if column.name in found.columns]
     whole = found[["id", *stored, *fields, *names[len(stored) :]]]
-    scope = f"{len(found):,} executions, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
+    number = counted(len(found), "execution")
+    scope = f"{number}, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
     selection = f"the frontier of {', '.join(axis.key for axis in axes)}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.html(markup.head("The frontier as a table", scope))

@@ -14,7 +14,7 @@ from dashboard.charts.pareto import Named, pareto
 from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import Metric
-from dashboard.format import count, format_value
+from dashboard.format import counted, format_value
 from dashboard.nothing_runs import nothing_runs
 from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis
 from dashboard.pareto_others import chooser, frontiers, side_by_side
@@ -85,7 +85,7 @@ def _chosen(found: pd.DataFrame) -> int | None:
 
 def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> None:
     tiles = [
-        markup.Tile("On the frontier", f"{len(found):,}", f"of {count(exploration.feasible)} feasible executions")
+        markup.Tile("On the frontier", f"{len(found):,}", f"of {counted(exploration.feasible, 'feasible execution')}")
     ]
     for axis in axes:
         column = axis.column

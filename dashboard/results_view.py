@@ -16,7 +16,7 @@ from dashboard.charts.histogram import histogram
 from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show
 from dashboard.filters import Filter, conditions
-from dashboard.format import count, format_value, percent
+from dashboard.format import count, counted, format_value, percent
 from dashboard.nothing_runs import nothing_runs
 from dashboard.results_filter import active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
@@ -90,9 +90,10 @@ def render(exploration: Exploration, mode: str) -> None:
 
 
 def _sentence(exploration: Exploration, left: int, by: str, order: str) -> str:
-    every = f"{count(exploration.feasible)} feasible executions"
+    every = counted(exploration.feasible, "feasible execution")
     share = percent(left / exploration.feasible)
-    of = f"All {every}" if left == exploration.feasible else f"{count(left)} of {every}, {share}"
+    whole = "The one feasible execution" if exploration.feasible == 1 else f"All {every}"
+    of = whole if left == exploration.feasible else f"{count(left)} of {every}, {share}"
     return f"{of} · {_ORDERS[order].lower()} by {in_sentence(by_name(by).label)}"
 
 
@@ -209,8 +210,8 @@ def _export_menu(
     columns, where = list(dict.fromkeys(("id", *names))), conditions(filters)
     with st.popover("Export", icon=":material/download:", key="results_export_open", width="content"):
         st.caption(
-            f"All {left:,} executions that the filters select, in this order, with the columns shown. Units, scenario "
-            "and version are inside."
+            f"{'The one execution' if left == 1 else f'All {left:,} executions'} that the filters select, in this "
+            "order, with the columns shown. Units, scenario and version are inside."
         )
         for kind, form in export.FORMATS.items():
             full = export.too_many(kind, left)
@@ -266,7 +267,8 @@ def _quick(exploration: Exploration, where: list[Condition], by: str, left: int,
     if found is None:
         return
     figures, counts, edges = found
-    scope = f"{in_sentence(by_name(by).label)} over the {count(left)} executions that are selected"
+    among = "the one execution that is" if left == 1 else f"the {count(left)} executions that are"
+    scope = f"{in_sentence(by_name(by).label)} over {among} selected"
     st.html(markup.head("How they spread", scope))
     plot, numbers = st.columns([1.2, 1], gap="medium", vertical_alignment="center")
     with plot:

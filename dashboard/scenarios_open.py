@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import frame, state
-from dashboard.format import count
+from dashboard.format import counted
 from dashboard.scenarios_data import name_of, sentence_of
 from dashboard.text import literal
 from dashboard.untrusted import Refused, read
@@ -34,7 +34,7 @@ def opener() -> None:
             st.info("This file is a model or a system, not a scenario; the Library page opens it.")
             return
         st.markdown(f"**{literal(name_of(found))}**")
-        st.caption(literal(f"{sentence_of(found)} · {count(found.space.total)} executions"))
+        st.caption(literal(f"{sentence_of(found)} · {counted(found.space.total, 'execution')}"))
         if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
             state.open_scenario(found)
             st.switch_page(frame.path("explore"))

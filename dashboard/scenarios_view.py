@@ -14,7 +14,7 @@ from dashboard.charts.markup import chips, facts, head
 from dashboard.charts.template import degrees
 from dashboard.controls import segments
 from dashboard.derived import utilisation
-from dashboard.format import count, counted, format_value, percent
+from dashboard.format import counted, format_value, percent
 from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
 from dashboard.scenarios_data import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
@@ -183,11 +183,11 @@ def _one(entry: Entry) -> None:
         mfu = percent(utilisation(scenario, best.rate))
         st.html(facts([("best", format_value("sample_rate", best.rate)), ("MFU", mfu),
                        ("feasible", percent(best.feasible / best.total if best.total else 0))]))  # fmt: skip
-        st.caption(f"{degrees(*best.degrees)} is the best of {count(best.total)} executions.")
+        st.caption(f"{degrees(*best.degrees)} is the best of {counted(best.total, 'execution')}.")
     elif best is not None:
-        st.caption(f"None of the {count(best.total)} executions fits.")
+        st.caption(f"None of {counted(best.total, 'execution')} fits.")
     elif not entry.problem:
-        st.caption(f"Not explored here: {count(scenario.space.total)} executions. Opening it explores them.")
+        st.caption(f"Not explored here: {counted(scenario.space.total, 'execution')}. Opening it explores them.")
     pairs = [("model", scenario.model.title or scenario.model.name), ("GPUs", f"{scenario.num_procs:,}"),
              ("system", scenario.system.title or scenario.system.name), ("for", sentence_of(scenario))]  # fmt: skip
     if entry.record is not None:

@@ -12,7 +12,7 @@ import hardware
 import models
 from dashboard import cost_model, limits_editor, share, state
 from dashboard.altered import altered
-from dashboard.format import count, plain
+from dashboard.format import counted, plain
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
 from dashboard.text import literal
@@ -68,7 +68,7 @@ def tell_size(place: DeltaGenerator) -> None:
     """Adds, at the end of a run, how many executions were evaluated and how long that took."""
     scenario = state.current_scenario()
     job = runner().find(scenario.key)
-    text = f"{count(scenario.space.total)} executions"
+    text = counted(scenario.space.total, "execution")
     if job is not None and job.exploration is not None:
         seconds = job.exploration.timings.get("explore")
         text += f" · {plain(seconds, 2)} s" if seconds else ""

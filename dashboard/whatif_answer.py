@@ -186,7 +186,7 @@ def sentences(found: Answer) -> list[str]:
     if not found.changes:
         return [
             "This is the base: the best execution of the scenario above. Move a slider, and the whole space of "
-            f"**{found.total:,}** executions is searched again."
+            f"**{found.total:,}** execution{'' if found.total == 1 else 's'} is searched again."
         ]
     lines = []
     if kept is None or math.isnan(found.kept_gain):

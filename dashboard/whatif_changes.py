@@ -94,7 +94,8 @@ def told_value(which: Parameter, value: float) -> str:
         return f"{plain(value / 1024)} TiB"
     if which.unit == "TFLOP/s" and value >= 10_000:
         return f"{plain(value / 1000)} PFLOP/s"
-    return f"{plain(value)} {which.unit}"
+    unit = which.unit.removesuffix("s") if value == 1 and which.unit == "GPUs" else which.unit
+    return f"{plain(value)} {unit}"
 
 
 def in_words(which: Parameter, value: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dashboard.charts.template import degrees
-from dashboard.format import plain
+from dashboard.format import counted, plain
 from engine import Scenario
 from engine.calibrated import model_shapes
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
@@ -70,9 +70,10 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
     if nets and not calibrated:
         keys, tiers = zip(*nets, strict=True)
         facts.append((f"{' · '.join(keys)} on network tier", " · ".join(tiers)))
+    if int(execution["pipeline_par"]) > 1:
+        facts.append(("interleaving", str(int(execution["pipeline_interleaving"]))))
     facts += [
-        ("interleaving", str(int(execution["pipeline_interleaving"]))),
-        ("microbatches", f"{microbatches(execution):,} × {int(execution['microbatch_size']):,}"),
+        ("microbatches", f"{microbatches(execution):,} × {counted(int(execution['microbatch_size']), 'sequence')}"),
         ("recompute", recomputed(execution)),
     ]
     facts += [(key, f"{_degree(execution, name):,}") for key, name in _DEGREES if _degree(execution, name) > 1]

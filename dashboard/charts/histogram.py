@@ -6,7 +6,7 @@ from typing import Final
 import plotly.graph_objects as go
 
 from dashboard.charts.template import Chart, base, empty, in_sentence
-from dashboard.format import Scale, column_of, count, format_value, scale_for
+from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
 from dashboard.palette import palette
 from engine.columns import Column
 
@@ -45,7 +45,7 @@ def histogram(
             width=[0.94 * (b - a) for a, b in zip(low, high, strict=True)],
             marker={"color": colours.ramp(_TONE), "line": {"width": 0}},
             hovertext=[
-                f"<b>{format_value(column, a)} to {format_value(column, b)}</b><br>{count(number)} executions"
+                f"<b>{format_value(column, a)} to {format_value(column, b)}</b><br>{counted(number, 'execution')}"
                 for a, b, number in zip(edges[:-1], edges[1:], counts, strict=True)
             ],
             hovertemplate="%{hovertext}<extra></extra>",
@@ -74,7 +74,7 @@ def _suffix(scale: Scale) -> str:
 def _alt(counts: Sequence[int], edges: Sequence[float], column: Column, total: int) -> str:
     fullest = max(range(len(counts)), key=lambda index: counts[index])
     return (
-        f"{count(total)} executions by {in_sentence(column.label)}, from {format_value(column, edges[0])} to "
+        f"{counted(total, 'execution')} by {in_sentence(column.label)}, from {format_value(column, edges[0])} to "
         f"{format_value(column, edges[-1])}; the fullest bin holds {count(counts[fullest])}, from "
         f"{format_value(column, edges[fullest])} to {format_value(column, edges[fullest + 1])}."
     )

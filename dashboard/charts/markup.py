@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dashboard.format import format_value, gibibytes, percent
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
+from engine.columns import by_name
 
 _CSS = Path(__file__).parent.parent / "style.css"
 
@@ -140,10 +141,34 @@ def _swatch(kind: Kind, style: str = "", title: str = "", klass: str = "") -> st
     return f'<i class="{classes}" style="{fill}{style}"{tooltip}></i>'
 
 
+_MEANING: Final[Mapping[str, str]] = {
+    **{key: by_name(name).description for key, name in (
+        ("interleaving", "pipeline_interleaving"), ("recompute", "activation_recompute"), ("CP", "context_par"),
+        ("EP", "expert_par"), ("expert TP", "expert_tensor_par"), ("TP comm.", "tensor_par_comm_type"),
+        ("TP overlap", "tensor_par_overlap"), ("gather again", "seq_par_ag_redo"), ("DP overlap", "data_par_overlap"),
+        ("optimizer", "optimizer_sharding"), ("ZeRO", "zero_stage"), ("attention kernel", "attention_kernel"),
+        ("launch", "launch"), ("gradients", "gradient_datatype"), ("EP overlap", "expert_overlap"),
+        ("PP overlap", "pipeline_overlap"), ("activation", "fused_activation"), ("attention", "attention_type"),
+    )},
+    "microbatches": "A replica works through its share of the batch in so many microbatches of so many sequences.",
+    "offload": "What lives in host memory and is fetched over the link to it when it is needed.",
+}  # fmt: skip
+"""What the key of a chip means, shown where a pointer rests on it."""
+
+
 def chips(facts: Iterable[tuple[str, str]]) -> str:
-    """Return key and value pairs as one line of chips."""
-    items = "".join(f'<span class="ss-chip">{escape(key)}<b>{escape(value)}</b></span>' for key, value in facts)
+    """Return key and value pairs as one line of chips, each with what it means."""
+    items = "".join(
+        f'<span class="ss-chip"{_title(key)}>{escape(key)}<b>{escape(value)}</b></span>' for key, value in facts
+    )
     return f'<div class="ss-chips">{items}</div>'
+
+
+def _title(key: str) -> str:
+    meaning = _MEANING.get(key)
+    if meaning is None and key.endswith("on network tier"):
+        meaning = "Which network carries each kind of traffic; tier 0 is the innermost, within a group of GPUs."
+    return f' title="{escape(meaning)}"' if meaning else ""
 
 
 def head(title: str, scope: str = "") -> str:

@@ -25,7 +25,7 @@ from dashboard.charts.template import (
     unfading,
     wrapped,
 )
-from dashboard.format import ABSENT, Scale, count, format_value, percent, scale_for
+from dashboard.format import ABSENT, Scale, counted, format_value, percent, scale_for
 from dashboard.palette import Palette, palette
 from engine.columns import Column, choice_label
 
@@ -339,7 +339,8 @@ def _hover(row: dict[Any, Any], panel: _Panel, metric: Column, best: float) -> s
     if best > 0 and math.isfinite(row["value"]):
         ratio = row["value"] / best
         share = f", {ratio:.2f} × the best" if metric.better == "lower" else f", {percent(ratio, 0)} of the best"
-    return f"{name}<br>{metric.label} {format_value(metric, row['value'])}{share}<br>{count(row['rows'])} executions"
+    number = counted(row["rows"], "execution")
+    return f"{name}<br>{metric.label} {format_value(metric, row['value'])}{share}<br>{number}"
 
 
 def _best(values: list[float], lower: bool) -> int | None:

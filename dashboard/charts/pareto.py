@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.ramp import colour_bar, ramp_for
 from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, unfading
-from dashboard.format import Scale, column_of, count, format_value, scale_for
+from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
 from dashboard.palette import SCENARIOS, Palette, palette
 from engine.columns import Column
 
@@ -255,7 +255,7 @@ def _axis(extent: Sequence[float], scale: Scale, logarithmic: bool) -> dict[str,
 
 
 def _alt(frontier: pd.DataFrame, shown: pd.DataFrame, x_column: Column, y_column: Column) -> str:
-    sentences = [f"{count(len(frontier))} executions on the frontier of {x_column.label} and {y_column.label}."]
+    sentences = [f"{counted(len(frontier), 'execution')} on the frontier of {x_column.label} and {y_column.label}."]
     for column in (x_column, y_column):
         values = shown[column.name]
         row = shown.iloc[int(values.argmin() if column.better == "lower" else values.argmax())]

@@ -1,0 +1,49 @@
+"""What a first-time reader of the Explore page needs to know, in one popover."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from dashboard.derived import MFU_FORMULA, Metric, flops_formula
+from dashboard.text import literal
+from engine import Scenario
+from engine.calibrated import model_shapes
+from engine.columns import by_name
+
+__all__ = ["terms"]
+
+_WORDS: Final = (
+    ("Feasible", "an execution that this system can run: it fits both memories and the networks."),
+    ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
+    ("Exposed", "time that the GPUs spend waiting for a transfer; the rest of it hides behind computing."),
+    ("Bubble", "time in which stages of the pipeline have nothing to do while it fills and drains."),
+    ("Network tier", "a network that links a group of GPUs; tier 0 is the innermost and fastest."),
+)
+"""What no column of the register says."""
+
+
+def terms(metric: Metric, scenario: Scenario) -> None:
+    """What a first-time reader needs to know."""
+    st.markdown(
+        "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "
+        "recomputed, overlapped and offloaded. **A cell** of the map stands for every execution with the same tensor "
+        "and pipeline parallel degrees; it shows the best of them. Click a cell to see that execution and the others."
+    )
+    lines = []
+    calibrated = scenario.cost_model == "calibrated"
+    further = ("context_par", "zero_stage") if calibrated else ("optimizer_sharding",)
+    if calibrated and model_shapes(scenario.model).experts > 0:
+        further = ("expert_par", *further)
+    for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute",
+                 "pipeline_interleaving", "tensor_par_comm_type", *further):  # fmt: skip
+        column = by_name(name)
+        lines.append(f"- **{column.label}** ({column.short}): {literal(column.description)}")
+    st.markdown("\n".join(lines))
+    st.markdown("\n".join(f"- **{word}**: {meaning}" for word, meaning in _WORDS))
+    st.markdown(f"**{literal(metric.column.label)}**: {literal(metric.column.description)}")
+    if metric.formula:
+        st.caption(literal(f"{metric.column.label} = {metric.formula}"))
+    st.caption(literal(f"MFU = {MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"))
+    st.caption(literal(f"Total efficiency (not MFU): {by_name('total_efficiency').description}"))
