@@ -17,7 +17,7 @@ __all__ = ["Curve", "efficiency_curve"]
 Curve = tuple[str, Sequence[tuple[float, float]]]
 """A name, and (threshold, efficiency) pairs: the first listed threshold that a size reaches counts."""
 
-HEIGHT: Final = 210
+HEIGHT: Final = 226
 _DASHES: Final = ("solid", "dash", "dot", "dashdot")
 _ORDER: Final = (1, 6, 3, 2, 7, 0)
 """Kinds whose colours are told apart best as lines."""
@@ -49,9 +49,9 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
                 hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(type="log", range=[low, high], ticksuffix=f" {unit}", dtick=1)
-    figure.update_yaxes(range=[0, 1.04], showgrid=True, tickvals=[0, 0.25, 0.5, 0.75, 1],
-                        ticktext=["0", "25 %", "50 %", "75 %", "100 %"])  # fmt: skip
+    figure.update_xaxes(type="log", range=[low, high], title_text=unit, dtick=1, tickformat=",~g")
+    figure.update_yaxes(range=[-0.03, 1.04], showgrid=True, tickvals=[0, 0.25, 0.5, 0.75, 1],
+                        ticktext=["0 %", "25 %", "50 %", "75 %", "100 %"])  # fmt: skip
     figure.update_layout(showlegend=True, margin={"t": 26})
     return Chart(figure, _alt(merged, unit))
 
