@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -18,10 +17,10 @@ from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import segments, show
-from dashboard.format import MINUS, count, plain
-from dashboard.text import literal
+from dashboard.format import MINUS, count
 from dashboard.whatif_answer import answer
 from dashboard.whatif_changes import current, options, put
+from dashboard.whatif_progress import progress
 from dashboard.whatif_studies import Run, studies
 from dashboard.wording import choices, title
 from engine import whatif
@@ -39,8 +38,6 @@ GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} ×
 BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
 VIEWS: Final = {"each": "Per GPU", "total": "Total"}
 REACH: Final = 4.0
-_SHOW_PROGRESS: Final = 1.0
-"""Time from which a study says how far it is [s]."""
 
 
 class Board:
@@ -183,7 +180,7 @@ def _tornado(board: Board) -> None:
     ]  # fmt: skip
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
-    _progress(board.tornado)
+    progress(board.tornado, board.answer.seconds)
     if base > 0:
         st.caption(
             "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same "
@@ -222,7 +219,7 @@ def _sweep(board: Board) -> None:
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
     )  # fmt: skip
     show(chart, "whatif_sweep", on_select=lambda: _pick_value(board, name), selection_mode="points")
-    _progress(run)
+    progress(run, board.answer.seconds)
     aside = [other for other in board.changes if other != name]
     tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
     st.caption(f"Bands: TP·PP·DP of the best. Click a point to try its value.{tail}")
@@ -254,7 +251,7 @@ def _sweep_two(board: Board) -> None:
     against = "what-if" if board.around else "base"
     chart = board.chart(run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against))
     show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
-    _progress(run)
+    progress(run, board.answer.seconds)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Size", GRIDS, "whatif_grid")
         of = f"the {against}" if board.centre_rate > 0 else f"the best here, as nothing runs in the {against}"
@@ -293,7 +290,7 @@ def _sizes(board: Board) -> None:
         lambda: size_bars(sizes, board.mode, here=here, show="per GPU" if view == "each" else "total"),
     )  # fmt: skip
     show(chart, "whatif_sizes", on_select=lambda: _pick_size(board), selection_mode="points")
-    _progress(run)
+    progress(run, board.answer.seconds)
     falls = fall_off(sizes) if run.finished else None
     tail = f" From {count(falls)} GPUs on, a GPU does less than 90 % of its best." if falls else ""
     if run.finished and not board.centre_rate > 0:
@@ -311,36 +308,6 @@ def _pick_size(board: Board) -> None:
     if points:
         put(board.scenario, "procs", float(points[0]["customdata"][0]))
         board.again()
-
-
-def _progress(run: Run) -> None:
-    """How far a study is, and a way to stop it; nothing where it is done or has just begun."""
-    if run.problem:
-        st.warning(literal(run.problem), icon=":material/error:")
-        return
-    if run.finished:
-        return
-    if run.cancelled:
-        text, button = st.columns([4, 1], vertical_alignment="center")
-        text.caption(f"Stopped after {len(run.found)} of {run.total} points.")
-        button.button("Start again", type="tertiary", key=f"whatif_again_{_mark(run)}", on_click=studies().restart,
-                      args=(run.key,), width="stretch")  # fmt: skip
-        return
-    seconds = time.monotonic() - run.started
-    if seconds < _SHOW_PROGRESS:
-        return
-    done, total = len(run.found), max(run.total, 1)
-    rate = done / seconds
-    left = f" · {plain((total - done) / rate, 2)} s left" if rate > 0 else ""
-    text, button = st.columns([5, 1], vertical_alignment="center")
-    text.progress(min(1.0, done / total), text=f"{done} of {total} points{left}")
-    button.button("Stop", type="tertiary", key=f"whatif_stop_{_mark(run)}", on_click=studies().cancel,
-                  args=(run.key,), width="stretch")  # fmt: skip
-
-
-def _mark(run: Run) -> str:
-    """What tells the widgets of one study from those of another."""
-    return str(json.loads(run.key)[1])
 
 
 def _pick(label: str, board: Board, where: str) -> None:

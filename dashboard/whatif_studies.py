@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import streamlit as st
@@ -44,8 +44,10 @@ class Run:
         self.done = threading.Event()
         self.started = self.seen = time.monotonic()
         self.seconds = 0.0
-        self.worked = 0.0
-        """Time that was spent on it, or counts as spent [s]."""
+        self.spent = 0.0
+        """Time that was spent on it [s]."""
+        self.behind = 0.0
+        """Time that counts as spent before it began, so that it does not make all others wait [s]."""
         self.make = make
         self._results: Iterator[Any] | None = None
 
@@ -53,6 +55,12 @@ class Run:
     def finished(self) -> bool:
         """Whether it found all there is to find."""
         return self.done.is_set() and not self.cancelled and not self.problem
+
+    def prepare(self) -> None:
+        """Finds out how many points there will be; a refusal is told by the first step."""
+        with suppress(ValueError, MemoryError):
+            study = self.make()
+            self.total, self._results = len(study), iter(study)
 
     def step(self) -> bool:
         """Finds one more point; returns whether there may be more."""
@@ -99,7 +107,8 @@ class Studies:
             run = self._runs.get(key)
             if run is None or (again and run.done.is_set() and not run.finished):
                 run = Run(key, make)
-                run.worked = min((each.worked for each in self._turn.values()), default=0.0)
+                run.prepare()
+                run.behind = min((each.spent + each.behind for each in self._turn.values()), default=0.0)
                 self._runs[key] = self._turn[key] = run
                 self._turn.move_to_end(key, last=False)
                 if len(self._turn) > MOST_RUNNING:
@@ -136,6 +145,11 @@ class Studies:
                 self._asking -= 1
                 self._lock.notify_all()
 
+    @property
+    def running(self) -> int:
+        """Studies under way."""
+        return len(self._turn)
+
     def close(self) -> None:
         """Stops everything and ends the thread."""
         with self._lock:
@@ -169,7 +183,7 @@ class Studies:
                     self._lock.wait(PATIENCE)
                     waited = True
                 else:
-                    return min(self._turn.values(), key=lambda each: each.worked)
+                    return min(self._turn.values(), key=lambda each: each.spent + each.behind)
             return None
 
     def _work(self) -> None:
@@ -177,7 +191,7 @@ class Studies:
             start = time.monotonic()
             more = run.step()
             with self._lock:
-                run.worked += time.monotonic() - start
+                run.spent += time.monotonic() - start
                 if run.key in self._turn and self._turn[run.key] is run:
                     if more:
                         self._turn.move_to_end(run.key)

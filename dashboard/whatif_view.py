@@ -6,13 +6,14 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard import whatif_answer, whatif_cards, whatif_hardware
+from dashboard import state, whatif_answer, whatif_cards, whatif_hardware, whatif_progress
 
 __all__ = ["render"]
 
 POLL: Final = 0.7
 """How often studies that are on their way are looked at [s]."""
 _POLLING: Final = "_whatif_polling"
+_SEARCHED: Final = "_whatif_searched"
 
 
 def render() -> None:
@@ -37,6 +38,12 @@ def _hardware() -> None:
 
 @st.fragment(key="whatif_answer")
 def _answer() -> None:
+    scenario = state.current_scenario()
+    if st.session_state.get(_SEARCHED) != scenario.key:
+        # Only before there is anything to see: on every move of a slider it would make the page jump.
+        with st.spinner(whatif_progress.searching(scenario), show_time=True):
+            whatif_answer.answer(scenario, {})
+        st.session_state[_SEARCHED] = scenario.key
     whatif_answer.draw()
 
 

@@ -19,9 +19,10 @@ from dashboard.format import format_value, signed_percent
 from dashboard.palette import palette
 from dashboard.whatif_answer import _plainly, answer
 from dashboard.whatif_changes import in_words, options, text_of
-from dashboard.whatif_studies import Studies, studies
+from dashboard.whatif_progress import account, searching, span
+from dashboard.whatif_studies import Run, Studies, studies
 from dashboard.wording import differences
-from engine import whatif
+from engine import Scenario, whatif
 from engine.whatif import Study
 from tests.dashboard.pages import again, exploration, figure, html, run
 
@@ -208,6 +209,21 @@ def test_points_that_take_long_do_not_hold_up_a_study_whose_points_are_quick() -
         assert len(slow.found) > found
     finally:
         runner.close()
+
+
+def test_a_study_says_how_long_it_may_take_before_and_while_it_works() -> None:
+    run = Run("key", study(40))
+    run.prepare()
+    assert account(run, each=3.0, sharing=2) == "40 points · may take 4 min"
+    run.found, run.spent = [0] * 10, 25.0
+    assert account(run, each=3.0, sharing=1) == "10 of 40 points · 75 s left"
+    assert account(run, each=3.0, sharing=4) == "10 of 40 points · 5 min left"
+    assert (span(0.2), span(80), span(100), span(7200)) == ("1 s", "80 s", "2 min", "2 h")
+    small = exploration().scenario
+    assert searching(small) == f"Searching {small.space.total:,} executions for the best"
+    every: dict[str, Any] = {"model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 1024, "max_batch_size": 1024}
+    many = Scenario.of(**every, datatype="bfloat16", limits={"batch_size": {"min": 1}})
+    assert searching(many) == "Searching 268 M executions for the best; that many may take 11 s"
 
 
 def test_a_failing_study_says_so_and_hurts_no_other() -> None:
