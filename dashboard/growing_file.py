@@ -49,9 +49,10 @@ class GrowingFile:
             self.leave()
 
     def _next(self, place: int) -> bytes:
-        """What follows after so many bytes, once there is something; nothing at the end."""
+        """What follows after so many bytes: what there is of the beginning, then whole pieces; nothing at the end."""
+        least = PIECE if place else 1
         with self._changed:
-            self._changed.wait_for(lambda: self._size > place or self._finished)
+            self._changed.wait_for(lambda: self._size >= place + least or self._finished)
             if self._problem is not None:
                 raise self._problem
             self._file.seek(place)

@@ -41,6 +41,8 @@ _AFTER: Final = {
 """What the calibrated cost model shows besides, after which column."""
 _FOLLOW: Final = ("optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net")
 """What it leaves out, because it follows from others."""
+_LARGE: Final = 100_000
+"""Rows whose file takes some seconds to make."""
 _NAMES: Final = re.compile(r"[\w,]{0,4000}")
 _MOST_SPREAD: Final = 20_000_000
 """Rows up to which a median is computed; above, only the range is told."""
@@ -212,6 +214,7 @@ def _export_menu(
         st.caption(
             f"{'The one execution' if left == 1 else f'All {left:,} executions'} that the filters select, in this "
             "order, with the columns shown. Units, scenario and version are inside."
+            + (" The file is sent while it is made; the browser shows how much has come." if left > _LARGE else "")
         )
         for kind, form in export.FORMATS.items():
             full = export.too_many(kind, left)
