@@ -221,8 +221,10 @@ def test_a_study_says_how_long_it_may_take_before_and_while_it_works() -> None:
     assert (span(0.2), span(80), span(100), span(7200)) == ("1 s", "80 s", "2 min", "2 h")
     small = exploration().scenario
     assert searching(small) == f"Searching {small.space.total:,} executions for the best"
-    every: dict[str, Any] = {"model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 1024, "max_batch_size": 1024}
-    many = Scenario.of(**every, datatype="bfloat16", limits={"batch_size": {"min": 1}})
+    many = Scenario.of(
+        "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=1024, datatype="bfloat16",
+        limits={"batch_size": {"min": 1}},
+    )  # fmt: skip
     assert searching(many) == "Searching 268 M executions for the best; that many may take 11 s"
 
 
