@@ -34,7 +34,7 @@ from engine.store_conditions import (
     whole_number,
 )
 from engine.store_database import Database
-from engine.store_errors import StoreError, StoreInterruptedError, StoreMemoryError, explain
+from engine.store_errors import StoreAccessError, StoreError, StoreInterruptedError, StoreMemoryError, explain
 
 SCHEMA: Final[pa.Schema] = columns.headline_schema("calibrated")
 """Types and units of every column that rows can be asked for."""
@@ -219,6 +219,8 @@ class Rows:
         target = Path(path)
         if target.suffix.lower() not in (".csv", ".parquet"):
             raise StoreError(f"The export {target} needs a name ending in .csv or .parquet.")
+        if not target.parent.is_dir():
+            raise StoreAccessError(f"The folder {target.parent} for the export {target.name} is missing: create it.")
         query = Query(self._source, self._files, where)
         text = f"SELECT {selection(stored_names(names, self._cost_model))} FROM {query.rows}"
         if order_by:

@@ -227,6 +227,8 @@ class ResultWriter:
             raise TableFileError(f"{self.path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
         if self.path.is_dir():
             raise TableWriteError(f"{self.path} is a folder; results are written to a file.")
+        if not self.path.parent.is_dir():
+            raise TableWriteError(f"{self.path} cannot be written; the folder {self.path.parent} is missing.")
         self._as_text = suffix == ".csv"
         self._columns = (*fields_of(cost_model), *OUTCOME, *statistics_of(cost_model))
         named = {"cost_model": cost_model} | ({} if calibration is None else {"calibration": calibration})

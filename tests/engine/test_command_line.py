@@ -125,6 +125,14 @@ def test_limits_that_leave_nothing(shardscape):
     assert "No execution is within the limits." in out
 
 
+def test_evaluate_names_the_folder_that_is_missing(shardscape, tmp_path, golden):
+    golden.to_csv(tmp_path / "in.csv", index=False)
+    target = tmp_path / "nowhere" / "out.csv"
+    code, out, err = shardscape("evaluate", "gpt3-13B", "a100_80g", tmp_path / "in.csv", "--out", target)
+    assert (code, out) == (3, "")
+    assert err == f"{target} cannot be written; the folder {target.parent} is missing.\n"
+
+
 @pytest.mark.parametrize("given", ["csv", "parquet", "json"])
 @pytest.mark.parametrize("wanted", ["csv", "parquet"])
 def test_evaluate_files(shardscape, tmp_path, golden, given, wanted):

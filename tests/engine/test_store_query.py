@@ -136,7 +136,7 @@ def test_export_refuses_other_endings_and_missing_folders(stored, tmp_path):
     _, _, access = stored
     with pytest.raises(StoreError, match=r"\.csv or \.parquet"):
         access.export(tmp_path / "out.xlsx")
-    with pytest.raises(StoreAccessError, match="missing"):
+    with pytest.raises(StoreAccessError, match=r"^The folder \S+ for the export out\.csv is missing: create it\.$"):
         access.export(tmp_path / "missing" / "out.csv")
 
 
