@@ -19,7 +19,7 @@ OPERATION_NAMES: Final = {
 }  # fmt: skip
 
 _REACHED: Final = "How much of the peak an operation reaches: from this many GFLOP on, this share."
-_VOLUME: Final = "Bytes moved = size · factor · (1 + offset ÷ processors)."
+_VOLUME: Final = "Bytes moved = size · factor · (1 + offset ÷ GPUs)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def system_fields(system: System) -> Iterator[Field]:
     mode = "Whether computing and moving data within an operation overlap, so that the longer counts, or add up."
     yield Field("processing_mode", "Compute and memory traffic", "Compute", "", mode, "choice",
                 options=("roofline", "no_overlap"))  # fmt: skip
-    yield from _memory("mem1", "Memory, HBM", "HBM", "The memory beside each processor.")
-    yield from _memory("mem2", "Memory, host", "Host memory", "The memory to offload to, per processor; 0 for none.")
+    yield from _memory("mem1", "Memory, HBM", "HBM", "The memory beside each GPU.")
+    yield from _memory("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
     for tier in range(len(system.networks)):
         yield from _network(tier)
     yield from _facts(system)
@@ -103,7 +103,7 @@ def system_fields(system: System) -> Iterator[Field]:
 def _compute(system: System) -> Iterator[Field]:
     for name in system.matrix:
         yield Field(f"matrix.{name}.tflops", f"Matrix peak, {name}", "Compute", "TFLOP/s",
-                    "Dense peak rate of matrix multiplications on one processor.")  # fmt: skip
+                    "Dense peak rate of matrix multiplications on one GPU.")  # fmt: skip
         yield Field(f"matrix.{name}.gflops_efficiency", f"Matrix efficiency, {name}", "Compute", "GFLOP: share",
                     _REACHED, "table")  # fmt: skip
     for name in system.vector:
@@ -123,15 +123,15 @@ def _memory(name: str, section: str, word: str, what: str) -> Iterator[Field]:
 
 def _network(tier: int) -> Iterator[Field]:
     section, path = f"Network tier {tier}", f"networks.{tier}"
-    yield Field(f"{path}.size", "Processors within it", section, "",
-                "How many processors one such network links at equal rates.", "whole")  # fmt: skip
-    yield Field(f"{path}.bandwidth_gb_per_s", "Bandwidth", section, "GB/s", "Rate per processor and direction.")
+    yield Field(f"{path}.size", "GPUs within it", section, "",
+                "How many GPUs one such network links at equal rates.", "whole")  # fmt: skip
+    yield Field(f"{path}.bandwidth_gb_per_s", "Bandwidth", section, "GB/s", "Rate per GPU and direction.")
     yield Field(f"{path}.efficiency", "Efficiency", section, "", "Share of the bandwidth that collectives reach.")
     yield Field(f"{path}.latency_s", "Latency", section, "µs", "Time before the first byte of any operation.",
                 factor=1e-6)  # fmt: skip
     yield Field(f"{path}.must_be_filled", "Must be filled", section, "",
                 "Whether the parallelism placed here has to divide the size.", "switch")  # fmt: skip
-    yield Field(f"{path}.processor_usage", "Processor share while overlapping", section, "",
+    yield Field(f"{path}.processor_usage", "GPU share while overlapping", section, "",
                 "Share of the compute that communication takes while it overlaps with computation.")  # fmt: skip
     for name, word in OPERATION_NAMES.items():
         at = f"{path}.operations.{name}"
@@ -146,7 +146,7 @@ def _facts(system: System) -> Iterator[Field]:
         return
     section = "Facts that the cost model does not read"
     for name, label, unit, kind in (
-        ("name", "Processor", "", "text"), ("generation", "Generation", "", "text"),
+        ("name", "Accelerator", "", "text"), ("generation", "Generation", "", "text"),
         ("tdp_w", "Design power", "W", "number"), ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),
         ("multiprocessors", "Multiprocessors", "", "whole"), ("clock_ghz", "Boost clock", "GHz", "number"),
         ("usd_per_h", "Cloud price", "USD/h", "text"),

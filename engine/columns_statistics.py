@@ -239,7 +239,7 @@ STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (
      "backward; infinite where no time is left to hide it."),
     # Results
     ("proc_mem_tier1_cap_req", "HBM needed", "HBM", "bytes", _RESULT, "lower",
-     "Peak memory that one GPU needs in its own memory (tier 1)."),
+     "Peak memory that one GPU needs in its own memory, HBM."),
     ("proc_mem_tier2_cap_req", "Host memory needed", "host", "bytes", _RESULT, "lower",
      "Peak memory that one GPU needs in the second tier, usually host memory; zero without offload."),
     ("useful_flops", "Useful operations of a block", "useful FLOP", "FLOP", _RESULT, None,

@@ -67,7 +67,7 @@ def explore(
         typer.Option("--export", metavar="FILE", help="Write every feasible execution (.csv or .parquet)."),
     ] = None,
 ) -> None:
-    """Evaluate every execution of a model on a number of processors.
+    """Evaluate every execution of a model on a number of GPUs.
 
     With --store, results are kept and the same scenario is never evaluated twice.
 
@@ -195,4 +195,4 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
         write("No execution is within the limits.")
     elif not found.feasible:
         write()
-        write("Nothing is feasible: more memory, more processors or fewer limits would be needed.")
+        write("Nothing is feasible: more memory, more GPUs or fewer limits would be needed.")
