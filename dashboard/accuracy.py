@@ -139,7 +139,8 @@ def popover(
             )
         st.markdown("Memory is **modelled**: tensors are counted, not fitted. Validation lists its errors by source.")
         if others is not None:
-            many = f"{count(others)} other executions{scope} lie" if others else f"No other execution{scope} lies"
+            several = f"{count(others)} other executions{scope} lie"
+            many = f"{'One' if others else 'No'} other execution{scope} lies" if others < 2 else several
             st.markdown(
                 f"**{many} within the error**: a throughput that differs by less than {100 * error.width:.1f} %, half "
                 "the width of the interval, is tied. Runs on one system err alike, so their order is better known than "

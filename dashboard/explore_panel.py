@@ -109,7 +109,8 @@ def _fits(
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     accuracy.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
-        st.caption(f"{count(others)} other executions here lie within the error.")
+        lie = "other execution here lies" if others == 1 else "other executions here lie"
+        st.caption(f"{count(others)} {lie} within the error.")
     first, second = tier_pieces(execution)
     capacity = scenario.system.mem1.capacity_gib * 2**30
     bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)
