@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
@@ -95,9 +95,16 @@ def second(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def _watched(context: BrowserContext) -> Iterator[Page]:
-    """A page that must neither open a dialog nor meet an error of a script."""
+    """A page that must neither open a dialog nor meet an error of a script, nor log one, as charts do."""
     opened = context.new_page()
     complaints: list[str] = []
+
+    def logged(message: ConsoleMessage) -> None:
+        # Streamlit asks on every page first whether it is served below the page's address, which it is not.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            complaints.append(message.text)
+
+    opened.on("console", logged)
     opened.on("dialog", lambda dialog: complaints.append(dialog.message))
     opened.on("pageerror", lambda problem: complaints.append(str(problem)))
     yield opened
