@@ -155,7 +155,15 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
         default=max(1, min(most, round(capacity / 2))), format="%d GiB",
     )  # fmt: skip
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
-    st.html(markup.facts([("cells with an execution", f"{then} of {len(needs)}"), ("now", f"{now} of {len(needs)}")]))
+    st.html(
+        markup.facts(
+            [
+                ("cells with an execution", f"{then} of {len(needs)}"),
+                ("now", f"{now} of {len(needs)}"),
+                ("HBM against now", relative(wanted, capacity)),
+            ]
+        )
+    )
     if wanted > capacity:
         gained = then - now
         st.markdown(

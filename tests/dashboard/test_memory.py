@@ -1,5 +1,6 @@
 """The Memory page shows what the engine computes, and says what would make things fit."""
 
+import pandas as pd
 import pytest
 
 from dashboard.charts.memory_bars import tier_pieces
@@ -97,6 +98,18 @@ def test_what_a_smaller_memory_leaves_is_what_an_exploration_of_it_finds() -> No
     assert format_value("sample_rate", other.best["sample_rate"]) in html(page)
     cells = other.by_cell()
     assert with_hbm(needs_of(found.scenario), 40) == int((cells["feasible"] > 0).sum())
+
+
+@pytest.mark.parametrize("needs", [[577, 583, 798], [90, 120, 5000], [20, 40, 60]])
+def test_the_cells_nearest_to_fitting_differ_in_length(needs: list[float]) -> None:
+    """Bars far beyond the capacity are cut, but never all to one length."""
+    cells = pd.DataFrame({"tensor_par": [1, 2, 4], "pipeline_par": 1, "need": [need * 2**30 for need in needs],
+                          "remedy": ["" if need <= 80 else "only more memory" for need in needs]})  # fmt: skip
+    figure = memory_needs(cells, 80 * 2**30).figure
+    (bars,) = [trace for trace in figure.data if trace.type == "bar"]
+    assert bars.x[0] < bars.x[1]
+    assert list(bars.x[:2]) == pytest.approx(needs[:2])
+    assert max(bars.x) <= figure.layout.xaxis.range[1]
 
 
 def test_needs_are_exact_and_remedies_work() -> None:
