@@ -182,7 +182,7 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     top = data.top_of(exploration, exploration.key, group.where, metric.statistic)
     top = top.sort_values("id", key=lambda ids: ids != group.id, kind="stable")
     # One column says what is computed again, in the words that stand above the table.
-    top = top.assign(activation_recompute=[recomputed(row) for row in top.to_dict("records")])
+    top = top.assign(activation_recompute=[recomputed(row, brief=True) for row in top.to_dict("records")])
     names = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
              or (name in top and top[name].nunique() > 1)]  # fmt: skip
     if metric.statistic not in (*names, "sample_rate"):

@@ -134,8 +134,7 @@ def best_table(best: dict[str, Any]) -> str:
 def top_table(exploration: Exploration) -> str:
     """The best executions, one per row; choices in which they do not differ are left out."""
     frame = exploration.top(TOP)
-    said = [recomputed(row).removeprefix("selective (").removesuffix(")") for row in frame.to_dict("records")]
-    frame = frame.assign(activation_recompute=said)
+    frame = frame.assign(activation_recompute=[recomputed(row, brief=True) for row in frame.to_dict("records")])
     cost_model = exploration.scenario.cost_model
     choices_made = [
         column.name for column in fields_of(cost_model)

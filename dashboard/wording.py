@@ -101,13 +101,16 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def recomputed(execution: Mapping[Any, Any]) -> str:
-    """Return what the backward pass computes again: "full", "none", or "selective (attention)" with what it is."""
+def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
+    """Return what the backward pass computes again: "full", "none", or "selective (attention)" with what it is.
+
+    brief: without the word selective, for columns of tables.
+    """
     word = _word(execution, "activation_recompute")
     if execution["activation_recompute"] != "attn_only":
         return word
     kind = choice_label("selective_recompute", _given(execution, "selective_recompute"))
-    return f"{word} ({kind})"
+    return kind if brief else f"{word} ({kind})"
 
 
 def _neutral(execution: Mapping[Any, Any]) -> bool:
