@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -26,6 +27,7 @@ __all__ = ["Job", "QueueFull", "Runner", "State"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 LOG: Final = logging.getLogger("shardscape.runner")
+_UNSTORED: Final = "The result could not be stored and is kept in memory."
 ROWS_IN_MEMORY: Final = 12_000_000
 """Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
 
@@ -51,6 +53,8 @@ class Job:
         self.finished = threading.Event()
         self.stop = threading.Event()
         self.watchers: set[str] = set()
+        self.left: set[str] = set()
+        """Who took the request back; somebody else who asks for what was stopped gets it anew."""
 
     @property
     def key(self) -> str:
@@ -88,18 +92,18 @@ class Runner:
         """The job of a scenario: the one there is, or a new one.
 
         watcher: who asks; a job that others watch too is not stopped by one of them. again: start anew after a failure
-        or cancellation, which otherwise stays as it is. Raises `QueueFull`.
+        or cancellation, which otherwise stays as it is for who cancelled. Raises `QueueFull`.
         """
         with self._lock:
             job = self._jobs.get(scenario.key)
-            if job is not None and not (again and job.state in ("failed", "cancelled")):
+            if job is not None and not _to_start_anew(job, watcher, again):
                 self._jobs.move_to_end(scenario.key)
                 job.watchers.add(watcher)
                 return job
         stored = self._stored(scenario)
         with self._lock:
             job = self._jobs.get(scenario.key)
-            if job is not None and not (again and job.state in ("failed", "cancelled")):
+            if job is not None and not _to_start_anew(job, watcher, again):
                 job.watchers.add(watcher)
                 return job
             job = Job(scenario)
@@ -123,13 +127,17 @@ class Runner:
             self._forget()
             return job
 
-    def cancel(self, key: str, watcher: str = "") -> bool:
-        """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped."""
+    def cancel(self, key: str, watcher: str = "", here: Callable[[str], bool] = lambda _: True) -> bool:
+        """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped.
+
+        here: tells whether a watcher is still there; a page that was closed or loaded again counts no more.
+        """
         with self._lock:
             job = self._jobs.get(key)
             if job is None or job.ended:
                 return False
-            job.watchers.discard(watcher)
+            job.left.add(watcher)
+            job.watchers = {other for other in job.watchers if other != watcher and here(other)}
             if job.watchers:
                 return False
             job.stop.set()
@@ -246,12 +254,13 @@ class Runner:
                     found = self._worker.explore(job.scenario, self.store, tell, stop)
                 else:
                     found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop, workers=1)
+                self._unstored()
             except StoreInterruptedError:
                 raise
             except StoreError as problem:
                 if self.store is None or isinstance(problem, ExplorationTooLarge):
                     raise
-                self._warn(f"The result could not be stored and is kept in memory. {problem}")
+                self._unstored(str(problem))
                 job.in_memory = True
                 found = explore_scenario(job.scenario, progress=tell, cancel=stop, workers=1)
             self._end(job, "done", exploration=found)
@@ -279,10 +288,12 @@ class Runner:
             LOG.exception("exploration %s failed", job.key)
             self._end(job, "failed", problem="Exploring failed for a reason of our own; the server's log has it.")
 
-    def _warn(self, sentence: str) -> None:
+    def _unstored(self, problem: str = "") -> None:
+        """Says that a result could not be stored, the latest only; without a problem, that it could."""
         with self._lock:
-            if sentence not in self.warnings:
-                self.warnings.append(sentence)
+            self.warnings[:] = [said for said in self.warnings if not said.startswith(_UNSTORED)]
+            if problem:
+                self.warnings.append(f"{_UNSTORED} {problem}")
 
     def _end(self, job: Job, state: State, *, exploration: Exploration | None = None, problem: str = "") -> None:
         with self._lock:
@@ -300,6 +311,12 @@ class Runner:
             del self._jobs[job.key]
             surplus -= 1
             rows -= _rows_in_memory(job)
+
+
+def _to_start_anew(job: Job, watcher: str, again: bool) -> bool:
+    """Whether a request does not take the job there is."""
+    stopped = job.state == "cancelled" and bool(job.left) and watcher not in job.left
+    return stopped or (again and job.state in ("failed", "cancelled"))
 
 
 def _rows_in_memory(job: Job) -> int:

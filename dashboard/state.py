@@ -18,6 +18,8 @@ from collections.abc import Collection, Mapping
 from typing import Final, Literal
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard import link_words, links, waiting
 from dashboard.runner import QueueFull
@@ -230,6 +232,9 @@ def theme_mode() -> Literal["light", "dark"]:
 
 def watcher() -> str:
     """A name for this session, so that one person's cancelling does not stop what another waits for."""
+    context = get_script_run_ctx(suppress_warning=True)
+    if context is not None and runtime.exists():
+        return context.session_id
     return str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import streamlit as st
+from streamlit import runtime
 
 from dashboard.charts.markup import head
 from dashboard.format import count, counted, format_value
@@ -18,6 +19,8 @@ __all__ = ["exploration_of", "seen_with"]
 
 PATIENCE = 1.0
 """How long a page waits before it shows progress [s]."""
+_OTHERS = "_exploration_of_others"
+"""Key of what was cancelled in vain."""
 POLL = 0.5
 """How often progress is looked at [s]."""
 
@@ -76,7 +79,8 @@ def _watch(key: str, watcher: str) -> None:
     server = runner()
 
     def cancel() -> None:
-        server.cancel(key, watcher)
+        if not server.cancel(key, watcher, _here):
+            st.session_state[_OTHERS] = key
 
     job = server.find(key)
     if job is None or job.ended:
@@ -91,7 +95,15 @@ def _watch(key: str, watcher: str) -> None:
             on_click=cancel, width="stretch",
         )  # fmt: skip
         st.progress(_share(job), text=_account(server, job))
-        st.caption("The page appears by itself when it is done; closing it does not stop the work.")
+        if st.session_state.get(_OTHERS) == key:
+            st.caption("Somebody else waits for this exploration too, so it goes on.")
+        else:
+            st.caption("The page appears by itself when it is done; closing it does not stop the work.")
+
+
+def _here(watcher: str) -> bool:
+    """Whether the page of a watcher is still open: one that was loaded again has another name."""
+    return not runtime.exists() or runtime.get_instance().is_active_session(watcher)
 
 
 def _share(job: Job) -> float:

@@ -105,6 +105,32 @@ def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(
     assert again.state == "done"
 
 
+def test_who_has_gone_keeps_no_job_running(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    job = runner.request(scenario(), "before the page was loaded again")
+    assert runner.request(scenario(), "now") is job
+    assert gate.started.wait(10)
+    assert runner.cancel(job.key, "now", here=lambda watcher: watcher == "now")
+    assert job.wait(20)
+    assert job.state == "cancelled"
+    assert runner.request(scenario(), "now") is job
+    gate.open.set()
+    assert runner.request(scenario(), "somebody else").wait(30)
+
+
+def test_that_a_result_could_not_be_stored_is_said_once_and_taken_back(tmp_path: Path) -> None:
+    runner = Runner(Settings(store=tmp_path / "results.duckdb"))
+    try:
+        runner._unstored("No space left at a.")
+        runner._unstored("No space left at b.")
+        (warning,) = runner.warnings
+        assert warning.endswith("kept in memory. No space left at b.")
+        assert runner.request(scenario()).wait(60)
+        assert runner.warnings == []
+    finally:
+        runner.close()
+
+
 def test_a_waiting_job_can_be_cancelled(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     runner.request(scenario(8))
