@@ -13,7 +13,7 @@ from typing import Final
 import pandas as pd
 
 from engine import Scenario, derived
-from engine.columns import HEADLINE, Column, by_name
+from engine.columns import HEADLINE, SHARES, Column, by_name
 from engine.derived import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
 from engine.derived.flops import Convention
 
@@ -30,6 +30,7 @@ SHORT: Final = {
     "mfu": "MFU",
     "total_time": "Step time",
     "proc_mem_tier1_cap_req": "HBM",
+    "comm_exposed_share": "Exposed comm.",
 }
 
 BILLION: Final = 1e9
@@ -50,6 +51,12 @@ class Metric:
     formula: str = ""
     inverse: bool = False
     """Whether value = factor ÷ statistic instead; what is better then turns round with it."""
+
+    @property
+    def ranked_by(self) -> str:
+        """Statistic whose best execution stands for a cell: the fastest one where shares of the step are shown, since
+        whatever is slow for other reasons has the least of them."""
+        return "sample_rate" if self.column in SHARES else self.statistic
 
     def of(self, statistic: float) -> float:
         """The value that follows from a statistic."""
@@ -86,7 +93,7 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
                  "Model FLOP utilisation without the arithmetic that the causal mask discards, as some frameworks "
                  "print it."),
         *_of_tokens(scenario),
-        *(Metric(column.name, column, column.name) for column in HEADLINE if column.name != "sample_rate"),
+        *(Metric(column.name, column, column.name) for column in (*SHARES, *HEADLINE) if column.name != "sample_rate"),
     ]  # fmt: skip
     return {metric.key: metric for metric in ordered(found)}
 

@@ -136,8 +136,8 @@ def cells_for(
     exploration: Exploration, axes: Axes, metric: Metric, where: data.Where
 ) -> tuple[pd.DataFrame, tuple[int, int]]:
     """The cells of the map as `charts.pair_map` reads them, and (values of the third field shown, all it has)."""
-    found = _grouped(exploration, exploration.key, axes.fields, metric.statistic, where)
-    cells = found.assign(value=metric.of_column(found["value"].astype(float)))
+    found = _grouped(exploration, exploration.key, axes.fields, metric.ranked_by, where)
+    cells = found.assign(value=data.values_of(exploration, metric, found))
     shown, had = _facets(cells, axes, metric)
     if axes.facet is not None:
         cells = cells[cells[axes.facet].isin(shown)].reset_index(drop=True)

@@ -13,12 +13,12 @@ from dashboard.derived import Metric
 from dashboard.filters import Filter
 from dashboard.memory_needs import needs_of
 from engine import Exploration, reasons
-from engine.columns import EXTENSIONS, by_name
+from engine.columns import EXTENSIONS, by_name, stored_of
 from engine.store import Condition
 
 __all__ = [
     "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "cells_of", "choice_costs", "frozen", "in_cell",
-    "least_demanding", "near_best", "options_of", "reasons_in_cell", "spread_of", "top_of",
+    "least_demanding", "near_best", "options_of", "reasons_in_cell", "spread_of", "top_of", "values_of",
 ]  # fmt: skip
 
 TABLE_ROWS: Final = 60
@@ -83,9 +83,11 @@ def in_cell(cell: tuple[int, int]) -> Where:
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
-def top_of(_exploration: Exploration, key: str, where: Where, statistic: str) -> pd.DataFrame:
-    """The best executions that meet conditions, with the stored columns."""
-    table: pd.DataFrame = _exploration.rows.top(TABLE_ROWS, statistic, where=where).to_pandas()
+def top_of(_exploration: Exploration, key: str, where: Where, rank: str, statistic: str) -> pd.DataFrame:
+    """The best executions by one statistic that meet conditions, with the stored columns and another statistic."""
+    names = [column.name for column in stored_of(_exploration.scenario.cost_model)]
+    names += [] if statistic in names else [statistic]
+    table: pd.DataFrame = _exploration.rows.top(TABLE_ROWS, rank, where=where, names=names).to_pandas()
     return table
 
 
@@ -178,24 +180,43 @@ def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
+@st.cache_data(show_spinner=False, max_entries=64)
+def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int, ...]) -> list[float]:
+    """A stored statistic of executions; NaN for an id that is none."""
+    known = [number for number in ids if number >= 0]
+    found = _exploration.rows.fetch(known, [statistic])[statistic].to_pylist()
+    values = dict(zip(known, found, strict=True))
+    return [values.get(number, np.nan) for number in ids]
+
+
+def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> pd.Series[float]:
+    """The figure of the execution that stands for each cell: `id`, which reaches `value` in `metric.ranked_by`."""
+    statistic = cells["value"].astype(float)
+    if metric.ranked_by != metric.statistic:
+        ids = tuple(cells["id"].fillna(-1).astype(int).tolist())
+        figures = _figures(exploration, exploration.key, metric.statistic, ids)
+        statistic = pd.Series(figures, index=cells.index, dtype=float)
+    return metric.of_column(statistic)
+
+
 def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
     """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.cell_map` reads it.
 
     Where several batch sizes are tried, a pair stands for all of them: the best of their values, the sum of their
     counts, and the nearest of their obstacles.
     """
-    cells = exploration.by_cell(metric.statistic)
-    cells["value"] = metric.of_column(cells["value"])
-    if not cells.duplicated(["tensor_par", "pipeline_par"]).any():
-        return cells
-    sign = 1.0 if metric.column.better == "lower" else -1.0
-    cells["_rank"] = (sign * cells["value"]).fillna(np.inf)
-    cells["_miss"] = cells["shortfall_bytes"].fillna(np.inf)
-    ordered = cells.sort_values(["_rank", "_miss"], kind="stable")
-    pairs = ordered.groupby(["tensor_par", "pipeline_par"], sort=True)
-    merged = pairs.first(skipna=False).reset_index()
-    merged[["total", "feasible"]] = pairs[["total", "feasible"]].sum().to_numpy()
-    return merged.drop(columns=["_rank", "_miss"])
+    cells = exploration.by_cell(metric.ranked_by)
+    if cells.duplicated(["tensor_par", "pipeline_par"]).any():
+        sign = 1.0 if by_name(metric.ranked_by).better == "lower" else -1.0
+        cells["_rank"] = (sign * cells["value"]).fillna(np.inf)
+        cells["_miss"] = cells["shortfall_bytes"].fillna(np.inf)
+        ordered = cells.sort_values(["_rank", "_miss"], kind="stable")
+        pairs = ordered.groupby(["tensor_par", "pipeline_par"], sort=True)
+        merged = pairs.first(skipna=False).reset_index()
+        merged[["total", "feasible"]] = pairs[["total", "feasible"]].sum().to_numpy()
+        cells = merged.drop(columns=["_rank", "_miss"])
+    cells["value"] = values_of(exploration, metric, cells)
+    return cells
 
 
 @st.cache_data(show_spinner=False, max_entries=32)

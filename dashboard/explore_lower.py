@@ -16,7 +16,7 @@ from dashboard.charts.markup import head
 from dashboard.charts.reasons import reasons
 from dashboard.charts.template import in_sentence
 from dashboard.controls import show
-from dashboard.derived import Metric
+from dashboard.derived import Metric, metrics
 from dashboard.format import count, format_value, percent
 from engine import Exploration
 from engine.columns import by_name
@@ -29,7 +29,8 @@ NEGLIGIBLE: Final = 0.01
 
 
 def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> None:
-    """What fixing one choice costs, among the executions that meet conditions."""
+    """What fixing one choice costs, among the executions that meet conditions; throughput, for shares of the step."""
+    metric = metrics(exploration.scenario)[metric.ranked_by] if metric.ranked_by != metric.statistic else metric
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
     st.html(head("What each choice costs", scope))
     if not exploration.feasible:

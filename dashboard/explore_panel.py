@@ -29,7 +29,7 @@ from dashboard.subject import evaluated
 from dashboard.text import literal
 from dashboard.wording import choices, recomputed
 from engine import Exploration
-from engine.columns import by_name, choice_label
+from engine.columns import by_name, choice_label, value_of
 
 __all__ = ["group_panel", "panel"]
 
@@ -93,12 +93,12 @@ def _fits(
     exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True, short: bool = False
 ) -> None:
     scenario = exploration.scenario
-    tie = plainest(exploration, exploration.key, group.id, metric.statistic, group.where)
+    tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
     group = group._replace(id=tie.id)
     execution = _execution(exploration, state.selected_id(), group)
     own = int(execution["id"]) == group.id
     rate = float(execution["sample_rate"])
-    value = metric.of(float(execution[metric.statistic]))
+    value = metric.of(float(value_of(metric.statistic, execution)))
     pairs = [
         ("samples/s", format_value("sample_rate", rate).partition(" ")[0]),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
@@ -117,7 +117,7 @@ def _fits(
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
-    which = f"best by {in_sentence(metric.column.label)}" if own else "selected below"
+    which = f"best by {in_sentence(by_name(metric.ranked_by).label)}" if own else "selected below"
     if own and tie.number > 1:
         which += f", plainest of {tie.number:,} that tie exactly"
     st.html(head("In words", which) + chips(choices(execution)))
@@ -179,7 +179,7 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
 
 def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
-    top = data.top_of(exploration, exploration.key, group.where, metric.statistic)
+    top = data.top_of(exploration, exploration.key, group.where, metric.ranked_by, metric.statistic)
     top = top.sort_values("id", key=lambda ids: ids != group.id, kind="stable")
     # One column says what is computed again, in the words that stand above the table.
     top = top.assign(activation_recompute=[recomputed(row, brief=True) for row in top.to_dict("records")])
@@ -194,9 +194,10 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
             scale = scale_for(column, top[name])
             shown[name] = top[name] / scale.factor
             digits = 4 if name == metric.statistic or name == "total_time" else 3  # the best differ little
+            title = scale.title(column.short)
             config[name] = st.column_config.NumberColumn(
-                scale.title(column.short), format=f"%.{decimals_for(top[name], scale, digits)}f",
-                help=column.description, width=_NARROW["float64"],
+                title, format=f"%.{decimals_for(top[name], scale, digits)}f", help=column.description,
+                width=max(_NARROW["float64"], 7 * len(title) + 20),
             )  # fmt: skip
         else:
             shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in top[name]]

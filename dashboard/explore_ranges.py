@@ -14,7 +14,7 @@ from dashboard.filters import FILTERABLE, Filter, derived_of
 from dashboard.format import plain, scale_for
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import headline_of
+from engine.columns import SHARES, headline_of
 
 __all__ = ["ranges"]
 
@@ -58,7 +58,8 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
 
 def _offered(exploration: Exploration) -> dict[str, Filter]:
     """What a range may be on, as filters that are open at both ends; results first."""
-    found = {column.name: Filter(column) for column in reversed(headline_of(exploration.scenario.cost_model))}
+    results = (*SHARES, *headline_of(exploration.scenario.cost_model))
+    found = {column.name: Filter(column) for column in reversed(results)}
     for name, metric in derived_of(exploration.scenario).items():
         found[name] = Filter(metric.column, metric=metric)
     varying = _varying(exploration, exploration.key)

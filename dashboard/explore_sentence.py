@@ -28,7 +28,9 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
     """
     up, across = (in_sentence(FILTERABLE[name].label) for name in (axes.y, axes.x))
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="explore_filters"):
-        _words(f"Best **{literal(in_sentence(metric.column.label))}** by {up} and {across}")
+        name, fastest = metric.column.label, metric.ranked_by != metric.statistic
+        what = f"**{literal(name)}** of the fastest" if fastest else f"Best **{literal(in_sentence(name))}**"
+        _words(f"{what} by {up} and {across}")
         if axes.facet is not None:
             _words("in a map per")
             st.button(

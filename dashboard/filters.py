@@ -18,14 +18,16 @@ from typing import Any, Final
 from dashboard.derived import Metric, metrics
 from dashboard.format import format_value
 from engine import Scenario
-from engine.columns import STORED, Column, choice_label, stored_of
+from engine.columns import SHARES, STORED, Column, choice_label, stored_of
 from engine.execution import DATATYPES
 from engine.store import Condition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "conditions", "derived_of", "parse", "text"]
 
-FILTERABLE: Final[dict[str, Column]] = {column.name: column for column in (*STORED, *stored_of("calibrated"))}
-"""The columns that a filter may be on: those stored for every feasible execution, whatever the cost model."""
+FILTERABLE: Final[dict[str, Column]] = {
+    column.name: column for column in (*STORED, *stored_of("calibrated"), *SHARES)
+}
+"""The columns that a filter may be on: those that every stored row answers, whatever the cost model."""
 PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")
 """Everything that a filter in a link may consist of."""
 _MOST: Final = 24

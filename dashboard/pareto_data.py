@@ -13,7 +13,7 @@ from dashboard.charts.pareto import Density, edges
 from dashboard.derived import Metric, metrics
 from dashboard.format import plain, scale_for
 from engine import Exploration
-from engine.columns import FIELDS, Column
+from engine.columns import FIELDS, Column, value_of
 
 __all__ = ["Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps"]
 
@@ -39,7 +39,7 @@ def frontier(_exploration: Exploration, key: str, axes: tuple[str, ...]) -> pd.D
     if not len(found):
         return found.assign(**{name: [] for name in (*(column.name for column in FIELDS), *axes)})
     rows = _exploration.evaluate_ids(found["id"].to_numpy())
-    derived = {one.key: one.of_column(rows[one.statistic]) for one in chosen if one.key != one.statistic}
+    derived = {one.key: one.of_column(value_of(one.statistic, rows)) for one in chosen if one.key not in rows}
     return rows.assign(**derived)
 
 

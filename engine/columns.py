@@ -5,13 +5,14 @@ Names and order are those of Calculon's execution files and statistics, which ma
 """
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from engine.columns_fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
-from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, STATISTIC_ROWS
+from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
 """Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""
@@ -144,7 +145,14 @@ ALL: Final[tuple[Column, ...]] = (ID, *ALL_FIELDS, *OUTCOME, *STATISTICS, *EXTEN
 STORED: Final[tuple[Column, ...]] = (ID, *FIELDS, *HEADLINE)
 """The columns of a row stored by the exact cost model, in order; `stored_of` has those of either."""
 
-_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in ALL}
+SHARES: Final[tuple[Column, ...]] = tuple(
+    Column(name, label, short, "fraction", "statistic", "float64", "Result", "lower", description)
+    for name, label, short, _, description in SHARE_ROWS
+)
+"""Shares of the step time. Stored rows answer them as if they had them; they are no results of an execution's own."""
+
+_SHARED: Final[dict[str, tuple[str, ...]]] = {name: parts for name, _, _, parts, _ in SHARE_ROWS}
+_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *SHARES)}
 
 
 def fields_of(cost_model: str) -> tuple[Column, ...]:
@@ -166,6 +174,19 @@ def headline_of(cost_model: str) -> tuple[Column, ...]:
 def stored_of(cost_model: str) -> tuple[Column, ...]:
     """The columns of a stored row under a cost model, in order."""
     return (ID, *fields_of(cost_model), *headline_of(cost_model))
+
+
+def parts_of(share: str, cost_model: str) -> tuple[str, ...]:
+    """The times whose sum is divided by the step time to give one of `SHARES`, of those that a cost model has."""
+    there = {column.name for column in headline_of(cost_model)}
+    return tuple(name for name in _SHARED[share] if name in there)
+
+
+def value_of(name: str, figures: Any) -> Any:
+    """The value of a column, of one of `SHARES` too, in an execution (a mapping) or a table of them (a data frame)."""
+    if name not in _SHARED:
+        return figures[name]
+    return sum(figures[part] for part in _SHARED[name] if part in figures) / figures["total_time"]
 
 
 def by_name(name: str) -> Column:
@@ -230,12 +251,17 @@ def headline_schema(cost_model: str = "calculon") -> pa.Schema:
 
     Every field of the schema carries its unit and label as metadata, so that an exported Parquet file explains itself.
     """
+    return schema_of(stored_of(cost_model))
+
+
+def schema_of(chosen: Iterable[Column]) -> pa.Schema:
+    """Return the Arrow schema of these columns as they are stored."""
     return pa.schema(
         [
             pa.field(
                 column.name, arrow_type(column), nullable=False, metadata={"unit": column.unit, "label": column.label}
             )
-            for column in stored_of(cost_model)
+            for column in chosen
         ]
     )
 

@@ -273,3 +273,17 @@ EXTENSION_STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (
      "Memory of a GPU that is not for tensors: driver context and buffers of collectives. Stated, not computed."),
 )  # fmt: skip
 """Results of the calibrated cost model beyond the 96; 0 in the other. Those in seconds are stored for every row."""
+
+_EXPOSED: Final = (
+    "tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time",
+    "cp_comm_exposed_time", "ep_comm_exposed_time",
+)  # fmt: skip
+
+SHARE_ROWS: Final[tuple[tuple[str, str, str, tuple[str, ...], str], ...]] = (
+    ("bubble_share", "Bubble share", "bubble share", ("bubble_time",),
+     "Share of a step in which a stage waits for the pipeline to fill or to drain: pipeline bubble ÷ step time."),
+    ("comm_exposed_share", "Exposed communication share", "comm. share", _EXPOSED,
+     "Share of a step lost to communication that no arithmetic hides, of tensor, pipeline, data, context and expert "
+     "parallelism together: their exposed times ÷ step time."),
+)  # fmt: skip
+"""(name, label, short, the stored times whose sum is divided by the step time, description)."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine.columns import by_name
+from engine.columns import SHARES, by_name
 from engine.frontier import frontier
 from engine.reductions import PRIMARY, Reductions
 from engine.scenario import Scenario
@@ -77,7 +77,7 @@ class Exploration:
         return self.reductions.by_cell(metric)
 
     def frontier(self, x: str, y: str, z: str | None = None) -> pd.DataFrame:
-        """The exact Pareto frontier over all feasible executions in two or three headline metrics.
+        """The exact Pareto frontier over all feasible executions in two or three headline metrics or shares.
 
         Returns `id` and the metrics, sorted along `x` from best to worst; of executions that agree in all of them the
         first enumerated. What is better comes from the register.
@@ -86,8 +86,9 @@ class Exploration:
         names = [name for name in (x, y, z) if name is not None]
         for name in names:
             by_name(name)
-            if name not in self.reductions.metrics:
-                raise ValueError(f"{name} is not a headline metric; choose among {', '.join(self.reductions.metrics)}.")
+            known = (*self.reductions.metrics, *(column.name for column in SHARES))
+            if name not in known:
+                raise ValueError(f"{name} is not a headline metric; choose among {', '.join(known)}.")
         table = self.rows.table(["id", *dict.fromkeys(names)])
         axes = [table[name].to_numpy() for name in names]
         # Rows come as they were stored; of equal ones the first enumerated is to stand for all.

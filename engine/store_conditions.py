@@ -11,8 +11,9 @@ import numpy as np
 from engine import columns
 from engine.store_errors import StoreError
 
-STORED: Final = {column.name: column for column in columns.stored_of("calibrated")}
-"""The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values."""
+STORED: Final = {column.name: column for column in (*columns.stored_of("calibrated"), *columns.SHARES)}
+"""The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values;
+shares of the step time are computed when they are asked for."""
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
@@ -66,21 +67,23 @@ def source_of_shards(cost_model: str) -> str:
         else quoted(column.name)
         for column in columns.stored_of(cost_model)
     ]
-    return f"(SELECT {', '.join([*selected, *_neutral(cost_model)])} FROM read_parquet($files))"
+    return f"(SELECT {', '.join([*selected, *_further(cost_model)])} FROM read_parquet($files))"
 
 
 def source_of_table(table: str, cost_model: str) -> str:
     """Return the FROM clause of a table of rows, named as in SQL."""
-    more = _neutral(cost_model)
-    return f"(SELECT {', '.join(['*', *more])} FROM {table})" if more else table
+    return f"(SELECT {', '.join(['*', *_further(cost_model)])} FROM {table})"
 
 
-def _neutral(cost_model: str) -> list[str]:
+def _further(cost_model: str) -> list[str]:
     """SQL of the columns that rows of a cost model do not have, so that every question can be asked of every row."""
     there = {column.name for column in columns.stored_of(cost_model)}
     found = []
     for column in STORED.values():
-        if column.name not in there:
+        if column in columns.SHARES:
+            parts = " + ".join(map(quoted, columns.parts_of(column.name, cost_model)))
+            found.append(f"({parts}) / {quoted('total_time')} AS {quoted(column.name)}")
+        elif column.name not in there:
             value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
             text = f"'{value}'" if isinstance(value, str) else str(value)
             found.append(f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}")

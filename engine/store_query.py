@@ -36,7 +36,7 @@ from engine.store_conditions import (
 from engine.store_database import Database
 from engine.store_errors import StoreAccessError, StoreError, StoreInterruptedError, StoreMemoryError, explain
 
-SCHEMA: Final[pa.Schema] = columns.headline_schema("calibrated")
+SCHEMA: Final[pa.Schema] = columns.schema_of(STORED.values())
 """Types and units of every column that rows can be asked for."""
 _ROWS_PER_BATCH: Final = 65_536
 

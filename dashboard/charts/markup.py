@@ -124,10 +124,12 @@ def legend(kinds: Iterable[Kind]) -> str:
     return f'<div class="ss-legend">{items}</div>'
 
 
-def map_legend(num_procs: int) -> str:
-    """Return the caption line under the cell map."""
+def map_legend(num_procs: int, *, fastest: bool = False) -> str:
+    """Return the caption line under the cell map. fastest: whether cells show their fastest execution, whatever it is
+    that they show of it."""
+    best = "the fastest" if fastest else "the best"
     return (
-        '<div class="ss-legend"><span>Each cell is the best of every hidden choice.</span><span>★ best of all</span>'
+        f'<div class="ss-legend"><span>Each cell is {best} of every hidden choice.</span><span>★ best of all</span>'
         '<span><i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity</span>'
         f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
     )

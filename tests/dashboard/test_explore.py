@@ -99,6 +99,27 @@ def test_every_cell_of_the_map_has_the_engine_s_value() -> None:
             assert f"Step time {format_value('total_time', row['value'])}" in text
 
 
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [("bubble_share", ["bubble_time"]),
+     ("comm_exposed_share",
+      ["tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time"])],
+)  # fmt: skip
+def test_every_cell_of_the_map_has_the_share_in_its_fastest_execution(metric: str, parts: list[str]) -> None:
+    app = opened(**SMALL, metric=metric)
+    pair = ["tensor_par", "pipeline_par"]
+    rows = expected().rows.table([*pair, "id", "sample_rate", "total_time", *parts]).to_pandas()
+    fastest = rows.sort_values(["sample_rate", "id"], ascending=[False, True]).groupby(pair).first()
+    shares = fastest[parts].sum(axis=1) / fastest["total_time"]
+    shown = map_values(app)
+    assert len(shares) > 4
+    assert shares.max() > 0
+    for cell, share in shares.items():
+        assert f" share {format_value(metric, share)}" in shown[cell]
+    assert "Each cell is the fastest" in html(app)
+    assert "best throughput with the choice fixed" in html(app)
+
+
 def test_changing_the_model_explores_the_other_model() -> None:
     app = opened(**SMALL)
     app.selectbox(key="sentence_model").select("gpt3-6.7B")
