@@ -5,7 +5,7 @@ Cells are bars rather than a heatmap because bars report clicks, take a hatch ea
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -78,8 +78,11 @@ def cell_map(
     if few:
         _draw_gaps(figure, x, y, len(pipelines), len(tensors), colours)
     notes, frames = [], []
+    right = 8.0
     if best is not None:
-        figure.add_trace(_colour_bar_carrier(ramp, scale, colours))
+        bar = colour_bar(ramp, scale, colours, x=1.0)
+        figure.add_trace(_colour_bar_carrier(bar, colours))
+        right = 34 + _wide(bar["ticktext"])
         on_best = colours.label_on_ramp(ramp.position(values[best]))
         # In the upper right corner, clear of the value.
         notes.append(noted("★", colours, x=x[best] + 0.44, y=y[best] + 0.46, colour=on_best, xanchor="right",
@@ -98,7 +101,17 @@ def cell_map(
         yaxis={**_ticks(tensors, 32), "range": [-0.52, len(tensors) - 0.48], "title": {"text": "Tensor parallel (TP)"}},
         uniformtext={"mode": False}, bargap=0, barmode="overlay", annotations=notes, shapes=frames,
     )  # fmt: skip
+    # Room that is known beforehand: to find out Plotly would draw the map twice.
+    figure.update_xaxes(automargin=False)
+    figure.update_yaxes(automargin=False)
+    left = 27 + _wide(f"{value:,}" for value in tensors)
+    figure.update_layout(margin={"l": left, "r": right, "b": 36, "autoexpand": False})
     return Chart(figure, _alt(cells, column, values, best))
+
+
+def _wide(labels: Iterable[str]) -> float:
+    """Room for the longest of some labels of ticks [px]."""
+    return 0.58 * TICK_SIZE * max(map(len, labels), default=0)
 
 
 def _draw_bars(
@@ -221,7 +234,7 @@ def _draw_gaps(
     )
 
 
-def _colour_bar_carrier(ramp: Ramp, scale: Scale, colours: Palette) -> go.Scatter:
+def _colour_bar_carrier(bar: dict[str, Any], colours: Palette) -> go.Scatter:
     """Return an empty trace that brings the colour bar, since cells carry colours of their own."""
     return go.Scatter(
         x=[None],
@@ -234,7 +247,7 @@ def _colour_bar_carrier(ramp: Ramp, scale: Scale, colours: Palette) -> go.Scatte
             "cmax": 1,
             "colorscale": colours.colorscale(),
             "showscale": True,
-            "colorbar": colour_bar(ramp, scale, colours),
+            "colorbar": bar,
         },
     )
 
