@@ -41,11 +41,13 @@ def matching(_exploration: Exploration, key: str, where: Where) -> int:
     return _exploration.rows.count(where)
 
 
-def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
-    """The button that opens the filters."""
+def bar(exploration: Exploration, filters: Sequence[Filter], *, empty: bool = False) -> None:
+    """The button that opens the filters. empty: with nothing behind it yet."""
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
                     help="Look at some of the executions only."):  # fmt: skip
+        if empty:
+            return
         ranges(exploration, filters, put)
         _choices(exploration, filters)
 

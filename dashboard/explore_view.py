@@ -133,7 +133,7 @@ def overview(exploration: Exploration) -> None:
     strip = st.container()
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
-        metric, domain, as_table = _toolbar(exploration, filters, axes)
+        metric, domain, as_table = _toolbar(exploration, filters, axes, short=not whole)
     if not where and axes.usual:
         best = best_of(exploration)
         with strip:
@@ -280,8 +280,10 @@ def _pairs_table(cells: pd.DataFrame, metric: Metric, axes: Axes) -> None:
     )  # fmt: skip
 
 
-def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) -> tuple[Metric, Domain, bool]:
-    """The row above the map: metric, filter, help, view."""
+def _toolbar(
+    exploration: Exploration, filters: Sequence[Filter], axes: Axes, *, short: bool
+) -> tuple[Metric, Domain, bool]:
+    """The row above the map: metric, filter, help, view. short: with little behind its buttons yet."""
     known = metrics(exploration.scenario)
     key = state.url_value("metric", QUICK[0], tuple(known))
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
@@ -289,17 +291,19 @@ def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) ->
         segments("Metric", offered, "metric")
         st.space("stretch")
         if exploration.feasible:
-            filter_bar(exploration, filters)
+            filter_bar(exploration, filters, empty=short)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
-            terms(known[key], exploration.scenario)
+            if not short:
+                terms(known[key], exploration.scenario)
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
-            _pick_metric(known, key)
-            if exploration.feasible:
-                pick_axes(exploration, axes)
+            if not short:
+                _pick_metric(known, key)
+                if exploration.feasible:
+                    pick_axes(exploration, axes)
             domain = choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
             as_table = switch("As table", "map_table", help="The same figures as a table, for the keyboard too.")
-            if axes.of_cells:
+            if axes.of_cells and not short:
                 _pick_cell(exploration)
     # A share of the step is no better for being near the least one: what matters is how far from zero it is.
     of_step = known[key].ranked_by != known[key].statistic
