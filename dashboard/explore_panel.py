@@ -117,7 +117,8 @@ def _fits(
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
-    which = f"best by {in_sentence(by_name(metric.ranked_by).label)}" if own else "selected below"
+    rank = metric.column if metric.ranked_by == metric.statistic else by_name(metric.ranked_by)
+    which = f"best by {in_sentence(rank.label)}" if own else "selected below"
     if own and tie.number > 1:
         which += f", plainest of {tie.number:,} that tie exactly"
     st.html(head("In words", which) + chips(choices(execution)))
