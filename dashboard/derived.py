@@ -53,10 +53,15 @@ class Metric:
     """Whether value = factor ÷ statistic instead; what is better then turns round with it."""
 
     @property
+    def of_fastest(self) -> bool:
+        """Whether a cell shows the figure of its fastest execution: so with shares of the step, since whatever is slow
+        for other reasons has the least of them."""
+        return self.column in SHARES
+
+    @property
     def ranked_by(self) -> str:
-        """Statistic whose best execution stands for a cell: the fastest one where shares of the step are shown, since
-        whatever is slow for other reasons has the least of them."""
-        return "sample_rate" if self.column in SHARES else self.statistic
+        """Statistic whose best execution stands for a cell."""
+        return "sample_rate" if self.of_fastest else self.statistic
 
     def of(self, statistic: float) -> float:
         """The value that follows from a statistic."""

@@ -192,7 +192,7 @@ def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int
 def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> pd.Series[float]:
     """The figure of the execution that stands for each cell: `id`, which reaches `value` in `metric.ranked_by`."""
     statistic = cells["value"].astype(float)
-    if metric.ranked_by != metric.statistic:
+    if metric.of_fastest:
         ids = tuple(cells["id"].fillna(-1).astype(int).tolist())
         figures = _figures(exploration, exploration.key, metric.statistic, ids)
         statistic = pd.Series(figures, index=cells.index, dtype=float)

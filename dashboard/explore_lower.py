@@ -30,7 +30,7 @@ NEGLIGIBLE: Final = 0.01
 
 def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> None:
     """What fixing one choice costs, among the executions that meet conditions; throughput, for shares of the step."""
-    metric = metrics(exploration.scenario)[metric.ranked_by] if metric.ranked_by != metric.statistic else metric
+    metric = metrics(exploration.scenario)[metric.ranked_by] if metric.of_fastest else metric
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
     st.html(head("What each choice costs", scope))
     if not exploration.feasible:

@@ -117,7 +117,7 @@ def _fits(
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
-    rank = metric.column if metric.ranked_by == metric.statistic else by_name(metric.ranked_by)
+    rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = f"best by {in_sentence(rank.label)}" if own else "selected below"
     if own and tie.number > 1:
         which += f", plainest of {tie.number:,} that tie exactly"

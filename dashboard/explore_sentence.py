@@ -28,8 +28,8 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
     """
     up, across = (in_sentence(FILTERABLE[name].label) for name in (axes.y, axes.x))
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="explore_filters"):
-        name, fastest = metric.column.label, metric.ranked_by != metric.statistic
-        what = f"**{literal(name)}** of the fastest" if fastest else f"Best **{literal(in_sentence(name))}**"
+        name = metric.column.label
+        what = f"**{literal(name)}** of the fastest" if metric.of_fastest else f"Best **{literal(in_sentence(name))}**"
         _words(f"{what} by {up} and {across}")
         if axes.facet is not None:
             _words("in a map per")

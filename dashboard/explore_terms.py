@@ -26,10 +26,11 @@ _WORDS: Final = (
 
 def terms(metric: Metric, scenario: Scenario) -> None:
     """What a first-time reader needs to know."""
+    shown = "fastest" if metric.of_fastest else "best"
     st.markdown(
         "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "
         "recomputed, overlapped and offloaded. **A cell** of the map stands for every execution with the same tensor "
-        "and pipeline parallel degrees; it shows the best of them. Click a cell to see that execution and the others."
+        f"and pipeline parallel degrees; it shows the {shown} of them. Click a cell to see that execution and the others."
     )
     lines = []
     calibrated = scenario.cost_model == "calibrated"

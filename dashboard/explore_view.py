@@ -184,7 +184,7 @@ def _whole(
         else:
             chart = cell_map(cells, metric.column, state.theme_mode(), selected=cell, domain=domain)
             show(chart, "explore_map", on_select=_clicked, selection_mode="points")
-            st.html(map_legend(exploration.scenario.num_procs, fastest=metric.ranked_by != metric.statistic))
+            st.html(map_legend(exploration.scenario.num_procs, fastest=metric.of_fastest))
     with right, st.container(border=True, gap="xsmall", key="panel"):
         panel(exploration, metric, cells, cell, short=short)
 
@@ -306,8 +306,7 @@ def _toolbar(
             if axes.of_cells and not short:
                 _pick_cell(exploration)
     # A share of the step is no better for being near the least one: what matters is how far from zero it is.
-    of_step = known[key].ranked_by != known[key].statistic
-    return known[key], "from zero" if of_step and domain == "near" else _DOMAINS[domain][0], as_table
+    return known[key], "from zero" if known[key].of_fastest and domain == "near" else _DOMAINS[domain][0], as_table
 
 
 def _pick_metric(known: Mapping[str, Metric], key: str) -> None:

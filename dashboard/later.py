@@ -12,7 +12,7 @@ import streamlit as st
 __all__ = ["all_at_once"]
 
 LONGEST: Final = 4.0
-"""After how long the rest follows though no chart has appeared [s]."""
+"""After how long the rest follows though neither chart nor table has appeared [s]."""
 
 _KNOWN: Final = "_first_drawn"
 _SIGNAL: Final = st.components.v2.component(
@@ -20,9 +20,11 @@ _SIGNAL: Final = st.components.v2.component(
     js="""
 export default function ({ data, setTriggerValue }) {
   const latest = performance.now() + 1000 * data.longest;
+  const first = ['.js-plotly-plot .main-svg', '[data-testid=stDataFrame] canvas']
+    .map(what => `[data-testid=stMain] ${what}`).join();
   let timer;
   const look = () => {
-    if (document.querySelector('[data-testid=stMain] .js-plotly-plot .main-svg') || performance.now() > latest) {
+    if (document.querySelector(first) || performance.now() > latest) {
       // Not before the frame that shows it is on the screen.
       requestAnimationFrame(() => { timer = setTimeout(() => setTriggerValue('drawn', true)); });
     } else {
@@ -40,8 +42,8 @@ def all_at_once() -> bool:
     """Whether a fragment may draw everything, called once in it.
 
     False once per visit, in the first run for a browser, which then has the fragment run again as soon as its first
-    chart is drawn. Should a browser not ask for it, the rest comes with the next run for any reason. What reads pages
-    without drawing them, a test or a program, gets everything at once.
+    chart or table is drawn. Should a browser not ask for it, the rest comes with the next run for any reason. What
+    reads pages without drawing them, a test or a program, gets everything at once.
     """
     place = st.container()  # there every time: what follows would be drawn anew if it moved up by one
     draws = "Sec-Websocket-Key" in st.context.headers
