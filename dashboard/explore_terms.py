@@ -30,7 +30,8 @@ def terms(metric: Metric, scenario: Scenario) -> None:
     st.markdown(
         "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "
         "recomputed, overlapped and offloaded. **A cell** of the map stands for every execution with the same tensor "
-        f"and pipeline parallel degrees; it shows the {shown} of them. Click a cell to see that execution and the others."
+        f"and pipeline parallel degrees; it shows the {shown} of them. Click a cell to see that execution and the "
+        "others."
     )
     lines = []
     calibrated = scenario.cost_model == "calibrated"
