@@ -13,7 +13,7 @@ from dashboard.derived import Metric
 from dashboard.filters import Filter
 from dashboard.memory_needs import needs_of
 from engine import Exploration, reasons
-from engine.columns import EXTENSIONS, by_name, stored_of
+from engine.columns import EXTENSIONS, SHARES, by_name, stored_of
 from engine.store import Condition
 
 __all__ = [
@@ -83,12 +83,13 @@ def in_cell(cell: tuple[int, int]) -> Where:
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
-def top_of(_exploration: Exploration, key: str, where: Where, rank: str, statistic: str) -> pd.DataFrame:
-    """The best executions by one statistic that meet conditions, with the stored columns and another statistic."""
-    names = [column.name for column in stored_of(_exploration.scenario.cost_model)]
-    names += [] if statistic in names else [statistic]
-    table: pd.DataFrame = _exploration.rows.top(TABLE_ROWS, rank, where=where, names=names).to_pandas()
-    return table
+def top_of(
+    _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """The best executions by one statistic that meet conditions: their ids and those of the columns that there are."""
+    stored = {column.name for column in (*SHARES, *stored_of(_exploration.scenario.cost_model))}
+    wanted = ["id", *dict.fromkeys(name for name in names if name in stored)]
+    return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
 
 @st.cache_data(show_spinner=False, max_entries=256)

@@ -63,8 +63,9 @@ def _costs(
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _reasons(_exploration: Exploration, key: str, mode: str) -> Chart:
-    return reasons(_exploration.infeasible_by_reason, mode)
+def _reasons(_exploration: Exploration, key: str, mode: str) -> tuple[Chart, str]:
+    """The chart of the reasons and what it amounts to, which are the same whatever is clicked."""
+    return reasons(_exploration.infeasible_by_reason, mode), _account(_exploration)
 
 
 def _by_weight(table: pd.DataFrame, lower_is_better: bool) -> tuple[list[str], list[str]]:
@@ -84,8 +85,9 @@ def infeasible(exploration: Exploration) -> None:
     if not missing:
         st.caption("Every execution of this space runs.")
         return
-    show(_reasons(exploration, exploration.key, state.theme_mode()), "explore_reasons")
-    st.caption(_account(exploration))
+    chart, account = _reasons(exploration, exploration.key, state.theme_mode())
+    show(chart, "explore_reasons")
+    st.caption(account)
     if frame.exists("whatif"):
         st.page_link(frame.path("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
 

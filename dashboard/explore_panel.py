@@ -180,38 +180,42 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
 
 def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
-    top = data.top_of(exploration, exploration.key, group.where, metric.ranked_by, metric.statistic)
-    top = top.sort_values("id", key=lambda ids: ids != group.id, kind="stable")
+    names = (*_COLUMNS, "selective_recompute", metric.statistic)
+    top = data.top_of(exploration, exploration.key, group.where, metric.ranked_by, names)
+    top = sorted(top, key=lambda row: row["id"] != group.id)
+    # Lists: for some tens of rows a table of pandas takes several times as long.
+    found = {name: [row[name] for row in top] for name in top[0]}
     # One column says what is computed again, in the words that stand above the table.
-    top = top.assign(activation_recompute=[recomputed(row, brief=True) for row in top.to_dict("records")])
-    names = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
-             or (name in top and top[name].nunique() > 1)]  # fmt: skip
-    if metric.statistic not in (*names, "sample_rate"):
-        names.insert(0, metric.statistic)
-    shown, config = pd.DataFrame(index=top.index), {}
-    for name in names:
-        column = by_name(name)
+    found["activation_recompute"] = [recomputed(row, brief=True) for row in top]
+    chosen = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
+              or len(set(found.get(name, ()))) > 1]  # fmt: skip
+    if metric.statistic not in (*chosen, "sample_rate"):
+        chosen.insert(0, metric.statistic)
+    shown: dict[str, list[Any]] = {}
+    config = {}
+    for name in chosen:
+        column, values = by_name(name), found[name]
         if column.dtype == "float64":
-            scale = scale_for(column, top[name])
-            shown[name] = top[name] / scale.factor
+            scale = scale_for(column, values)
+            shown[name] = [value / scale.factor for value in values]
             digits = 4 if name == metric.statistic or name == "total_time" else 3  # the best differ little
             title = scale.title(column.short)
             config[name] = st.column_config.NumberColumn(
-                title, format=f"%.{decimals_for(top[name], scale, digits)}f", help=column.description,
+                title, format=f"%.{decimals_for(values, scale, digits)}f", help=column.description,
                 width=max(_NARROW["float64"], 7 * len(title) + 20),
             )  # fmt: skip
         else:
-            shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in top[name]]
+            shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in values]
             kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
             config[name] = kind(column.short, help=column.description, width=_NARROW.get(name, _NARROW[column.dtype]))
 
     def picked() -> None:
         rows = st.session_state["explore_top"]["selection"]["rows"]
-        state.select(int(top["id"].iloc[rows[0]]) if rows else None)
+        state.select(top[rows[0]]["id"] if rows else None)
 
     st.dataframe(
-        shown, key="explore_top", on_select=picked, selection_mode="single-row", hide_index=True, height=212,
-        row_height=28, column_config=config, alt=f"The best {len(top)} executions of the cell",
+        pd.DataFrame(shown), key="explore_top", on_select=picked, selection_mode="single-row", hide_index=True,
+        height=212, row_height=28, column_config=config, alt=f"The best {len(top)} executions of the cell",
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ from dashboard.explore_terms import terms
 from dashboard.filters import Filter
 from dashboard.format import count, counted, days, decimals_for, format_value, percent, plain, scale_for
 from dashboard.later import all_at_once
-from dashboard.plainest import best_of, plainest, tied
+from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
 from dashboard.subject import evaluated
 from dashboard.text import literal
@@ -61,10 +61,11 @@ _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
 
 
 def headline(
-    exploration: Exploration, best: Mapping[str, Any], where: Where = (), left: int = 0, fitting: int = 0
+    exploration: Exploration, best: Mapping[str, Any], ties: int, where: Where = (), left: int = 0, fitting: int = 0
 ) -> None:
     """The strip of figures of the best execution and of the space.
 
+    ties: executions with exactly its throughput, itself among them.
     where: conditions on executions, `best` and what is counted then being of those that meet them; left: how many do;
     fitting: in how many cells.
     """
@@ -83,7 +84,7 @@ def headline(
     tiles = [
         Tile(
             "Best throughput", format_value("sample_rate", rate),
-            f"{_thousands(rate * scenario.model.seq_size)} tokens/s{tied(exploration, best, where)}",
+            f"{_thousands(rate * scenario.model.seq_size)} tokens/s{f' · {ties:,} tie' if ties > 1 else ''}",
             formula="batch ÷ step time. Of executions that tie exactly the plainest is shown: the fewest offloads, "
                     "then the least overlap, recompute, sharding and interleaving.",
         ),
@@ -138,7 +139,7 @@ def overview(exploration: Exploration) -> None:
         best = best_of(exploration)
         with strip:
             if best is not None:
-                headline(exploration, best)
+                headline(exploration, best, ties_of_best(exploration))
             else:
                 st.warning(_NOTHING_FITS, icon=":material/block:")
         _whole(exploration, metric, domain, as_table, (left, right), short=not whole)
@@ -223,12 +224,13 @@ def _part(
     with strip:  # after the map, which is what a change of filter is waited for
         if where:
             rates = best_rates(exploration, where)
-            first = plainest(exploration, exploration.key, rates.id, "sample_rate", where).id
-            headline(exploration, evaluated(exploration, exploration.key, first), where, number, rates.cells)
+            tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
+            first = evaluated(exploration, exploration.key, tie.id)
+            headline(exploration, first, tie.number, where, number, rates.cells)
         else:
             best = best_of(exploration)
             if best is not None:
-                headline(exploration, best)
+                headline(exploration, best, ties_of_best(exploration))
     with right, st.container(border=True, gap="xsmall", key="panel"):
         cell = state.selected_cell() if axes.of_cells else None
         row = cells[cells["at"] == at] if at is not None else cells[:0]

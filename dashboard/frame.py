@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -99,6 +100,7 @@ def _tell(place: DeltaGenerator, told: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
+@cache
 def exists(name: str) -> bool:
     """Whether a page of `PAGES` is there, so that others may link to it."""
     return (_FOLDER / f"{name}.py").is_file()

@@ -33,14 +33,15 @@ def systems() -> list[str]:
 
 
 def model_of(name: str) -> Model:
-    """A model by name, kept here or of the library. Raises `models.ModelFileError`."""
-    own = user_files().models()
+    """A model by name, of the library or kept here. Raises `models.ModelFileError`."""
+    # The library first, whose names no own file may have: lists ask for every name in every run of a page.
+    own = {} if name in models.names() else user_files().models()
     return own[name] if name in own else models.load(name)
 
 
 def system_of(name: str) -> System:
-    """A system by name, kept here or of the library. Raises `hardware.SystemFileError`."""
-    own = user_files().systems()
+    """A system by name, of the library or kept here. Raises `hardware.SystemFileError`."""
+    own = {} if name in hardware.names(with_variants=True) else user_files().systems()
     return own[name] if name in own else hardware.load(name)
 
 

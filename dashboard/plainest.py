@@ -8,7 +8,7 @@ keeps its own rule, the first enumerated; both lie in the same cell of the map.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboard.explore_data import Where
+from dashboard.explore_data import Where, in_cell
 from engine import Exploration
 from engine.exploration import first_row
 from engine.store import Condition
 
-__all__ = ["Tie", "best_of", "plainest", "tied"]
+__all__ = ["Tie", "best_of", "plainest", "ties_of_best"]
 
 _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -32,6 +32,8 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""
+_CELL: Final = ("tensor_par", "pipeline_par")
+_COLUMNS: Final = ("id", *_CELL, *_OFFLOADS, *_ORDER)
 
 
 class Tie(NamedTuple):
@@ -42,22 +44,71 @@ class Tie(NamedTuple):
     """Executions with exactly the same value, itself among them, in every cell."""
 
 
-@st.cache_data(show_spinner=False, max_entries=1_024)
-def plainest(_exploration: Exploration, key: str, execution: int, statistic: str, where: Where = ()) -> Tie:
+def plainest(exploration: Exploration, key: str, execution: int, statistic: str, where: Where = ()) -> Tie:
     """The plainest execution of the same cell that ties exactly with one in a stored statistic.
 
     key: of the exploration. execution: id of one that runs. where: conditions that it meets and the others must.
     """
+    if statistic in exploration.reductions.metrics:
+        known = _of_cells(exploration, key, statistic).get(execution)
+        if known is not None and where in ((), in_cell(known.cell)):
+            return Tie(known.id, known.here if where else known.everywhere)
+    return _searched(exploration, key, execution, statistic, where)
+
+
+class _Known(NamedTuple):
+    """What stands for the best of a cell."""
+
+    id: int
+    cell: tuple[int, int]
+    here: int
+    """Executions of the cell that tie."""
+    everywhere: int
+    """Executions that tie."""
+
+
+@st.cache_data(show_spinner=False, max_entries=128)
+def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, _Known]:
+    """What stands for the best executions of the cells, by their ids: those that are asked for at every click."""
+    bests = _exploration.by_cell(statistic).dropna(subset="value")
+    if not len(bests):
+        return {}
+    where = Condition(statistic, "in", sorted(set(bests["value"].tolist())))
+    equal = _exploration.rows.table([*_COLUMNS, statistic], where=[where])
+    groups = np.stack([equal[name].to_numpy() for name in (*_CELL, statistic)])
+    order = _from_plain(equal, groups)
+    groups = groups[:, order]
+    starts = np.flatnonzero(np.append(True, (groups[:, 1:] != groups[:, :-1]).any(axis=0)))
+    numbers = np.diff(np.append(starts, len(order)))
+    ids = equal["id"].to_numpy()[order[starts]]
+    first = {tuple(group): (int(one), int(number))
+             for group, one, number in zip(groups[:, starts].T.tolist(), ids, numbers, strict=True)}  # fmt: skip
+    every = dict(zip(*(part.tolist() for part in np.unique(groups[-1], return_counts=True)), strict=True))
+    found = {}
+    for row in bests.to_dict("records"):
+        cell = int(row["tensor_par"]), int(row["pipeline_par"])
+        if (*cell, row["value"]) in first:
+            one, number = first[(*cell, row["value"])]
+            found[int(row["id"])] = _Known(one, cell, number, every[row["value"]])
+    return found
+
+
+@st.cache_data(show_spinner=False, max_entries=1_024)
+def _searched(_exploration: Exploration, key: str, execution: int, statistic: str, where: Where) -> Tie:
+    """See `plainest`."""
     rows = _exploration.rows
-    cell = ("tensor_par", "pipeline_par")
-    row = rows.fetch([execution], [*cell, statistic]).to_pylist()[0]
-    equal = rows.table(["id", *cell, *_OFFLOADS, *_ORDER], where=(*where, Condition(statistic, "=", row[statistic])))
-    here = equal.filter(pc.and_(*(pc.equal(equal[name], row[name]) for name in cell)))
+    row = rows.fetch([execution], [*_CELL, statistic]).to_pylist()[0]
+    equal = rows.table(_COLUMNS, where=(*where, Condition(statistic, "=", row[statistic])))
+    here = equal.filter(pc.and_(*(pc.equal(equal[name], row[name]) for name in _CELL)))
     if here.num_rows < 2:
         return Tie(execution, max(1, equal.num_rows))
-    ranks = [np.sum([here[name].to_numpy() for name in _OFFLOADS], axis=0), *(_rank(here, name) for name in _ORDER)]
-    first = int(np.lexsort((here["id"].to_numpy(), *reversed(ranks)))[0])
-    return Tie(int(here["id"][first].as_py()), equal.num_rows)
+    return Tie(int(here["id"][int(_from_plain(here)[0])].as_py()), equal.num_rows)
+
+
+def _from_plain(table: pa.Table, groups: Iterable[npt.NDArray[Any]] = ()) -> npt.NDArray[np.intp]:
+    """Positions that sort executions from plain to involved, within groups if there are any."""
+    ranks = [np.sum([table[name].to_numpy() for name in _OFFLOADS], axis=0), *(_rank(table, name) for name in _ORDER)]
+    return np.lexsort((table["id"].to_numpy(), *reversed(ranks), *reversed(list(groups))))
 
 
 def _rank(table: pa.Table, name: str) -> npt.NDArray[Any]:
@@ -65,7 +116,9 @@ def _rank(table: pa.Table, name: str) -> npt.NDArray[Any]:
     options = _ORDER[name]
     if not options:
         return np.asarray(table[name].to_numpy())
-    return np.array([options.index(word) for word in table[name].to_pylist()])
+    words = table[name].combine_chunks()
+    ranks = np.array([options.index(word) for word in words.dictionary.to_pylist()], dtype=np.int64)
+    return np.asarray(ranks[words.indices.to_numpy()])
 
 
 def best_of(exploration: Exploration) -> dict[str, Any] | None:
@@ -82,7 +135,7 @@ def _row(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
     return first_row(_exploration.evaluate_ids([execution]))
 
 
-def tied(exploration: Exploration, best: Mapping[str, Any], where: Where = ()) -> str:
-    """What to add to the best throughput where several reach it exactly: " · 4 tie"; empty for one alone."""
-    number = plainest(exploration, exploration.key, int(best["id"]), "sample_rate", where).number
-    return f" · {number:,} tie" if number > 1 else ""
+def ties_of_best(exploration: Exploration) -> int:
+    """How many executions have exactly the best throughput; 0 where nothing runs."""
+    found = exploration.reductions.best()
+    return 0 if found is None else plainest(exploration, exploration.key, found[0], "sample_rate").number

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.ramp import Domain, Ramp, colour_bar, ramp_for
-from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading, wrapped
+from dashboard.charts.template import TICK_SIZE, Chart, degrees, empty, noted, unfading, wrapped, written
 from dashboard.format import ABSENT, Scale, column_of, count, format_value, percent, scale_for
 from dashboard.palette import Palette, palette
 from engine.columns import Column
@@ -65,23 +64,22 @@ def cell_map(
     x = [column_index[int(value)] for value in cells["pipeline_par"]]
     y = [row_of[int(value)] for value in cells["tensor_par"]]
     best = _best(values, lower)
-    hovers = [_hover(row, column, values, best) for row in cells.to_dict("records")]
+    rows = cells.to_dict("records")
+    hovers = [_hover(row, column, values, best) for row in rows]
     custom = [
         [int(row["tensor_par"]), int(row["pipeline_par"]), -1 if pd.isna(row["id"]) else int(row["id"])]
-        for row in cells.to_dict("records")
+        for row in rows
     ]
-
-    figure = base(colours, height)
     few = len(cells) <= MAX_BARS
-    draw = _draw_bars if few else _draw_heatmap
-    draw(figure, x, y, values, [_label(row, scale) for row in cells.to_dict("records")], hovers, custom, ramp, colours)
+    draw = _bars if few else _heatmap
+    traces = draw(x, y, values, [_label(row, scale) for row in rows], hovers, custom, ramp, colours)
     if few:
-        _draw_gaps(figure, x, y, len(pipelines), len(tensors), colours)
+        traces.append(_gaps(x, y, len(pipelines), len(tensors), colours))
     notes, frames = [], []
     right = 8.0
     if best is not None:
         bar = colour_bar(ramp, scale, colours, x=1.0)
-        figure.add_trace(_colour_bar_carrier(bar, colours))
+        traces.append(_colour_bar_carrier(bar, colours))
         right = 34 + _wide(bar["ticktext"])
         on_best = colours.label_on_ramp(ramp.position(values[best]))
         # In the upper right corner, clear of the value.
@@ -95,18 +93,17 @@ def cell_map(
         frames.append(_frame(places[selected], colours.text, 2.5, 0.5))
         frames.append(_frame(places[selected], colours.background, 1.6, 0.455))
 
-    figure.update_layout(
-        xaxis={**_ticks(pipelines, 28), "range": [-0.52, len(pipelines) - 0.48],
-               "title": {"text": "Pipeline parallel (PP)"}},
-        yaxis={**_ticks(tensors, 32), "range": [-0.52, len(tensors) - 0.48], "title": {"text": "Tensor parallel (TP)"}},
-        uniformtext={"mode": False}, bargap=0, barmode="overlay", annotations=notes, shapes=frames,
-    )  # fmt: skip
-    # Room that is known beforehand: to find out Plotly would draw the map twice.
-    figure.update_xaxes(automargin=False)
-    figure.update_yaxes(automargin=False)
     left = 27 + _wide(f"{value:,}" for value in tensors)
-    figure.update_layout(margin={"l": left, "r": right, "b": 36, "autoexpand": False})
-    return Chart(figure, _alt(cells, column, values, best))
+    layout = {
+        # Room that is known beforehand: to find out Plotly would draw the map twice.
+        "margin": {"l": left, "r": right, "b": 36, "autoexpand": False},
+        "xaxis": {**_ticks(pipelines, 28), "range": [-0.52, len(pipelines) - 0.48], "automargin": False,
+                  "title": {"text": "Pipeline parallel (PP)"}},
+        "yaxis": {**_ticks(tensors, 32), "range": [-0.52, len(tensors) - 0.48], "automargin": False,
+                  "title": {"text": "Tensor parallel (TP)"}},
+        "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay", "annotations": notes, "shapes": frames,
+    }  # fmt: skip
+    return Chart(written(colours, height, traces, layout), _alt(cells, column, values, best))
 
 
 def _wide(labels: Iterable[str]) -> float:
@@ -114,8 +111,7 @@ def _wide(labels: Iterable[str]) -> float:
     return 0.58 * TICK_SIZE * max(map(len, labels), default=0)
 
 
-def _draw_bars(
-    figure: go.Figure,
+def _bars(
     x: list[int],
     y: list[int],
     values: list[float],
@@ -124,46 +120,48 @@ def _draw_bars(
     custom: list[list[int]],
     ramp: Ramp,
     colours: Palette,
-) -> None:
+) -> list[dict[str, Any]]:
     """Draw every cell as one bar of a single trace, standing on the lower edge of its row."""
     places = [None if math.isnan(value) else ramp.position(value) for value in values]
-    figure.add_trace(
-        go.Bar(
-            x=x,
-            y=[_SIDE] * len(x),
-            base=[row - _SIDE / 2 for row in y],
-            width=_SIDE,
-            marker={
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "x": x,
+            "y": [_SIDE] * len(x),
+            "base": [row - _SIDE / 2 for row in y],
+            "width": _SIDE,
+            "marker": {
                 # Where bars have a colour each, Plotly draws the hatch in that colour from the second drawing on.
                 "color": [colours.muted if place is None else colours.ramp(place) for place in places],
                 "line": {"width": 0},
                 "pattern": colours.hatch_some([place is None for place in places]),
             },
-            hovertext=hovers,
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=custom,
+            "hovertext": hovers,
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "customdata": custom,
             **unfading(),
-        )
-    )
+        }
+    ]
     # Labels are traces of their own, one per colour: text of bars would fade on a selection whatever the settings.
     inks = [colours.muted if place is None else colours.label_on_ramp(place) for place in places]
     for ink in dict.fromkeys(inks):
         mine = [index for index, other in enumerate(inks) if other == ink]
-        figure.add_trace(
-            go.Scatter(
-                x=[x[index] for index in mine],
-                y=[y[index] for index in mine],
-                mode="text",
-                text=[labels[index] for index in mine],
-                textfont={"size": 12 if len(set(x)) <= 16 else TICK_SIZE, "color": ink},
-                hoverinfo="skip",
+        traces.append(
+            {
+                "type": "scatter",
+                "x": [x[index] for index in mine],
+                "y": [y[index] for index in mine],
+                "mode": "text",
+                "text": [labels[index] for index in mine],
+                "textfont": {"size": 12 if len(set(x)) <= 16 else TICK_SIZE, "color": ink},
+                "hoverinfo": "skip",
                 **unfading(text=ink),
-            )
+            }
         )
+    return traces
 
 
-def _draw_heatmap(
-    figure: go.Figure,
+def _heatmap(
     x: list[int],
     y: list[int],
     values: list[float],
@@ -172,76 +170,73 @@ def _draw_heatmap(
     custom: list[list[int]],
     ramp: Ramp,
     colours: Palette,
-) -> None:
+) -> list[dict[str, Any]]:
     """Draw many cells as a heatmap without labels; an invisible scatter over it answers hovers and clicks."""
     del labels
     grid: list[list[float | None]] = [[None] * (max(x) + 1) for _ in range(max(y) + 1)]
     for column, row, value in zip(x, y, values, strict=True):
         if not math.isnan(value):
             grid[row][column] = ramp.position(value)
-    figure.add_trace(
-        go.Heatmap(
-            z=grid,
-            zmin=0,
-            zmax=1,
-            colorscale=colours.colorscale(),
-            showscale=False,
-            hoverinfo="skip",
-            xgap=1,
-            ygap=1,
-        )
-    )
     misses = [index for index, value in enumerate(values) if math.isnan(value)]
-    figure.add_trace(
-        go.Scatter(
-            x=[x[index] for index in misses],
-            y=[y[index] for index in misses],
-            mode="markers",
-            marker={"symbol": "line-ne-open", "size": 9, "color": colours.muted, "line": {"width": 1}},
-            hoverinfo="skip",
+    return [
+        {
+            "type": "heatmap",
+            "z": grid,
+            "zmin": 0,
+            "zmax": 1,
+            "colorscale": colours.colorscale(),
+            "showscale": False,
+            "hoverinfo": "skip",
+            "xgap": 1,
+            "ygap": 1,
+        },
+        {
+            "type": "scatter",
+            "x": [x[index] for index in misses],
+            "y": [y[index] for index in misses],
+            "mode": "markers",
+            "marker": {"symbol": "line-ne-open", "size": 9, "color": colours.muted, "line": {"width": 1}},
+            "hoverinfo": "skip",
             **unfading(),
-        )
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="markers",
-            marker={"symbol": "square", "size": 14, "opacity": 0, "color": colours.text},
-            hovertext=hovers,
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=custom,
+        },
+        {
+            "type": "scatter",
+            "x": x,
+            "y": y,
+            "mode": "markers",
+            "marker": {"symbol": "square", "size": 14, "opacity": 0, "color": colours.text},
+            "hovertext": hovers,
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "customdata": custom,
             **unfading(0),
-        )
-    )
+        },
+    ]
 
 
-def _draw_gaps(
-    figure: go.Figure, x: Sequence[int], y: Sequence[int], columns: int, rows: int, colours: Palette
-) -> None:
+def _gaps(x: Sequence[int], y: Sequence[int], columns: int, rows: int, colours: Palette) -> dict[str, Any]:
     """Mark the pairs without any execution with a small dot."""
     present = set(zip(x, y, strict=True))
     gaps = [(a, b) for a in range(columns) for b in range(rows) if (a, b) not in present]
-    figure.add_trace(
-        go.Scatter(
-            x=[gap[0] for gap in gaps],
-            y=[gap[1] for gap in gaps],
-            mode="markers",
-            marker={"size": 2.5, "color": colours.muted, "opacity": 0.7},
-            hoverinfo="skip",
-            **unfading(0.7),
-        )
-    )
+    return {
+        "type": "scatter",
+        "x": [gap[0] for gap in gaps],
+        "y": [gap[1] for gap in gaps],
+        "mode": "markers",
+        "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7},
+        "hoverinfo": "skip",
+        **unfading(0.7),
+    }
 
 
-def _colour_bar_carrier(bar: dict[str, Any], colours: Palette) -> go.Scatter:
+def _colour_bar_carrier(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
     """Return an empty trace that brings the colour bar, since cells carry colours of their own."""
-    return go.Scatter(
-        x=[None],
-        y=[None],
-        mode="markers",
-        hoverinfo="skip",
-        marker={
+    return {
+        "type": "scatter",
+        "x": [None],
+        "y": [None],
+        "mode": "markers",
+        "hoverinfo": "skip",
+        "marker": {
             "color": [0.5],
             "cmin": 0,
             "cmax": 1,
@@ -249,7 +244,7 @@ def _colour_bar_carrier(bar: dict[str, Any], colours: Palette) -> go.Scatter:
             "showscale": True,
             "colorbar": bar,
         },
-    )
+    }
 
 
 def _frame(

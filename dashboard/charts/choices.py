@@ -1,12 +1,12 @@
 """What each choice costs: the best that remains when one option is fixed and everything else is free."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, in_sentence, noted
+from dashboard.charts.template import Chart, empty, in_sentence, noted, written
 from dashboard.format import column_of, format_value, percent
 from dashboard.palette import Palette, palette
 from engine.columns import Column, by_name, choice_label
@@ -45,43 +45,41 @@ def choices(
     lower = column.better == "lower"
     best = min(known) if lower else max(known)
     shares = [_share(value, best, lower) for value in values]
-    rows = table.assign(share=shares).reset_index(drop=True)
-    fields = list(dict.fromkeys(rows["field"]))
+    rows = [{**row, "share": share} for row, share in zip(table.to_dict("records"), shares, strict=True)]
+    fields = list(dict.fromkeys(row["field"] for row in rows))
     places = {field: len(fields) - 1 - index for index, field in enumerate(fields)}
     left = min(share for share in shares if not math.isnan(share))
     # Start at a round tenth below the worst; a rail shorter than 10 points would exaggerate noise.
     start = max(_LEAST, min(math.floor(left * 10) / 10, 0.9))
     width = 1.0 - start
-    figure = base(colours, 34 + _ROW * len(fields))
     costly: tuple[float, str] = (1.0, "")
     rails: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     for field in fields:
-        part = rows[rows["field"] == field]
-        fitting = part[part["share"].notna()].sort_values("share", kind="stable")
-        names = [_name(field, value, tier_names) for value in fitting["choice"]]
-        missing = [_name(field, value, tier_names) for value in part[part["share"].isna()]["choice"]]
+        part = [row for row in rows if row["field"] == field]
+        fitting = sorted((row for row in part if not math.isnan(row["share"])), key=lambda row: row["share"])
+        names = [_name(field, row["choice"], tier_names) for row in fitting]
+        missing = [_name(field, row["choice"], tier_names) for row in part if math.isnan(row["share"])]
         remark = f"{', '.join(missing)}: none runs" if missing else ""
-        if len(fitting):
-            spread = [max(float(value), start) for value in fitting["share"]]
+        if fitting:
+            spread = [max(row["share"], start) for row in fitting]
             rails.append(_rail(places[field], spread, colours))
             notes += _labels(places[field], spread, names, start, remark, colours)
-            worst = (float(fitting["share"].iloc[0]), f"{in_sentence(by_name(field).label)} {names[0]}")
+            worst = (fitting[0]["share"], f"{in_sentence(by_name(field).label)} {names[0]}")
             costly = min(costly, worst)
         if remark:
             notes.append(noted(remark, colours, x=start, y=places[field], xanchor="left", yshift=-13))
-    fitting = rows[rows["share"].notna()]
-    figure.add_trace(_dots(fitting, start, column, places, tier_names, colours))
-    # Labels are centred on their dots, so the one of the best reaches past the axis.
-    figure.update_layout(
-        margin={"r": 38}, shapes=rails, annotations=notes,
-        xaxis={"range": [start - 0.03 * width, 1 + 0.02 * width], **_percent_ticks(start)},
-        yaxis={
+    layout = {
+        # Labels are centred on their dots, so the one of the best reaches past the axis.
+        "margin": {"r": 38}, "shapes": rails, "annotations": notes,
+        "xaxis": {"range": [start - 0.03 * width, 1 + 0.02 * width], **_percent_ticks(start)},
+        "yaxis": {
             "tickvals": list(places.values()), "ticktext": [by_name(field).label for field in fields],
             "range": [-0.6, len(fields) - 0.4], "tickfont": {"size": 12, "color": colours.text},
         },
-    )  # fmt: skip
-    return Chart(figure, _alt(column, best, costly))
+    }  # fmt: skip
+    dots = _dots([row for row in rows if not math.isnan(row["share"])], start, column, places, tier_names, colours)
+    return Chart(written(colours, 34 + _ROW * len(fields), [dots], layout), _alt(column, best, costly))
 
 
 def _share(value: float, best: float, lower: bool) -> float:
@@ -151,31 +149,32 @@ def _labels(
 
 
 def _dots(
-    rows: pd.DataFrame,
+    rows: Sequence[Mapping[Any, Any]],
     start: float,
     column: Column,
     places: dict[str, int],
     tier_names: tuple[str, ...],
     colours: Palette,
-) -> go.Scatter:
-    shares = [float(value) for value in rows["share"]]
-    return go.Scatter(
-        x=[max(share, start) for share in shares],
-        y=[places[field] for field in rows["field"]],
-        mode="markers",
-        marker={
+) -> dict[str, Any]:
+    shares = [row["share"] for row in rows]
+    return {
+        "type": "scatter",
+        "x": [max(share, start) for share in shares],
+        "y": [places[row["field"]] for row in rows],
+        "mode": "markers",
+        "marker": {
             "size": 9,
             "color": [colours.ramp((share - 0.4) / 0.6) for share in shares],
             "line": {"width": 1, "color": colours.muted},
         },
-        hovertext=[
+        "hovertext": [
             f"<b>{by_name(row['field']).label}: {_name(row['field'], row['choice'], tier_names)}</b><br>"
             f"best {in_sentence(column.label)} {format_value(column, row['value'])}<br>"
             f"{percent(row['share'])} of the best"
-            for row in rows.to_dict("records")
+            for row in rows
         ],
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
 
 
 def _alt(column: Column, best: float, costly: tuple[float, str]) -> str:

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-import plotly.graph_objects as go
-
-from dashboard.charts.template import Chart, base, empty, in_sentence
+from dashboard.charts.template import Chart, empty, in_sentence, written
 from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
 from dashboard.palette import palette
 from engine.columns import Column
@@ -36,34 +34,32 @@ def histogram(
         return empty(colours, height, "No execution to count.")
     scale = scale_for(column, edges)
     low, high = [edge / scale.factor for edge in edges[:-1]], [edge / scale.factor for edge in edges[1:]]
-    figure = base(colours, height)
-    figure.add_trace(
-        go.Bar(
-            x=[(a + b) / 2 for a, b in zip(low, high, strict=True)],
-            y=[int(number) for number in counts],
-            # A hair narrower than the bin; nothing at all would blur into one area.
-            width=[0.94 * (b - a) for a, b in zip(low, high, strict=True)],
-            marker={"color": colours.ramp(_TONE), "line": {"width": 0}},
-            hovertext=[
-                f"<b>{format_value(column, a)} to {format_value(column, b)}</b><br>{counted(number, 'execution')}"
-                for a, b, number in zip(edges[:-1], edges[1:], counts, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
-    )
+    bars = {
+        "type": "bar",
+        "x": [(a + b) / 2 for a, b in zip(low, high, strict=True)],
+        "y": [int(number) for number in counts],
+        # A hair narrower than the bin; nothing at all would blur into one area.
+        "width": [0.94 * (b - a) for a, b in zip(low, high, strict=True)],
+        "marker": {"color": colours.ramp(_TONE), "line": {"width": 0}},
+        "hovertext": [
+            f"<b>{format_value(column, a)} to {format_value(column, b)}</b><br>{counted(number, 'execution')}"
+            for a, b, number in zip(edges[:-1], edges[1:], counts, strict=True)
+        ],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
     lines = []
     if marked is not None:
         place = marked / scale.factor
         lines = [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper",
                   "line": {"color": colours.text, "width": 1.6}}]  # fmt: skip
     suffix = _suffix(scale)
-    figure.update_layout(
-        bargap=0, margin={"t": 2}, shapes=lines,
-        xaxis={"ticksuffix": suffix, "nticks": 6, "range": [low[0], high[-1]],
-               "title": {"text": "" if suffix or height < _ROOMY else scale.unit}},
-        yaxis={"visible": False, "range": [0, max(counts) * 1.04]},
-    )  # fmt: skip
-    return Chart(figure, _alt(counts, edges, column, total))
+    layout = {
+        "bargap": 0, "margin": {"t": 2}, "shapes": lines,
+        "xaxis": {"ticksuffix": suffix, "nticks": 6, "range": [low[0], high[-1]],
+                  "title": {"text": "" if suffix or height < _ROOMY else scale.unit}},
+        "yaxis": {"visible": False, "range": [0, max(counts) * 1.04]},
+    }  # fmt: skip
+    return Chart(written(colours, height, [bars], layout), _alt(counts, edges, column, total))
 
 
 def _suffix(scale: Scale) -> str:

@@ -11,19 +11,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.cell_map import HEIGHT
 from dashboard.charts.ramp import Domain, Ramp, colour_bar, ramp_for
 from dashboard.charts.template import (
     Chart,
     axis_style,
-    base,
     empty,
     in_sentence,
     noted,
     unfading,
     wrapped,
+    written,
 )
 from dashboard.format import ABSENT, Scale, counted, format_value, percent, scale_for
 from dashboard.palette import Palette, palette
@@ -94,23 +93,29 @@ def pair_map(
             _Panel(number, cells[cells["facet"] == value], f"{facet.label} {choice_label(facet, value)}")
             for number, value in enumerate(_ordered(cells["facet"], facet))
         ]
-    # Few rows are not stretched to the whole height.
-    figure = base(colours, min(height, 90 + 110 * len(down) * _grid(len(panels))[1]))
     star = str(cells["at"].iloc[best])
+    traces: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = []
     size = _label_size(cells, height)
     draw = _draw if size else _draw_heatmap
     for panel in panels:
-        notes += draw(figure, panel, (across, down), metric, values[best], ramp, scale, colours, star=star, size=size)
+        drawn, noticed = draw(panel, (across, down), metric, values[best], ramp, scale, colours, star=star, size=size)
+        traces += drawn
+        notes += noticed
         if selected in set(panel.cells["at"]):
-            _frame(figure, panel, selected, (across, down), colours)
-    figure.add_trace(_carrier(ramp, scale, colours))
+            frames += _frames(panel, selected, (across, down), colours)
+    traces.append(_carrier(ramp, scale, colours))
     told = [_title(panel, len(panels), colours, "" if size else _best_of(panel, metric, scale)) for panel in panels]
     told = [one for one in told if one["text"]]
-    _arrange(figure, panels, (across, down), (x, y), colours, bool(told))
-    notes += told
-    figure.update_layout(annotations=notes, uniformtext={"mode": False}, bargap=0, barmode="overlay")
-    return Chart(figure, _alt(cells, x, y, facet, metric, best))
+    layout = {
+        **_arranged(panels, (across, down), (x, y), colours, bool(told)),
+        "annotations": notes + told, "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0,
+        "barmode": "overlay",
+    }  # fmt: skip
+    # Few rows are not stretched to the whole height.
+    height = min(height, 90 + 110 * len(down) * _grid(len(panels))[1])
+    return Chart(written(colours, height, traces, layout), _alt(cells, x, y, facet, metric, best))
 
 
 def numbered(cells: pd.DataFrame) -> bool:
@@ -136,7 +141,6 @@ def _best_of(panel: _Panel, metric: Column, scale: Scale) -> str:
 
 
 def _draw_heatmap(
-    figure: go.Figure,
     panel: _Panel,
     axes: tuple[Sequence[Any], Sequence[Any]],
     metric: Column,
@@ -147,8 +151,8 @@ def _draw_heatmap(
     *,
     star: str,
     size: int,
-) -> list[dict[str, Any]]:
-    """Draw one panel without numbers; an invisible scatter over the colours answers hovers and clicks."""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Draw one panel without numbers; an invisible scatter over the colours answers hovers and clicks. See `_draw`."""
     del size
     rows = panel.cells.to_dict("records")
     on: dict[str, Any] = {"xaxis": f"x{panel.suffix}", "yaxis": f"y{panel.suffix}"}
@@ -157,27 +161,27 @@ def _draw_heatmap(
     for row, place in zip(rows, places, strict=True):
         if not math.isnan(row["value"]):
             grid[place[1]][place[0]] = ramp.position(row["value"])
-    figure.add_trace(
-        go.Heatmap(z=grid, zmin=0, zmax=1, colorscale=colours.colorscale(), showscale=False, hoverinfo="skip", xgap=1,
-                   ygap=1, **on)
-    )  # fmt: skip
     misses = [place for row, place in zip(rows, places, strict=True) if math.isnan(row["value"]) and row["label"]]
-    figure.add_trace(
-        go.Scatter(
-            x=[place[0] for place in misses], y=[place[1] for place in misses], mode="markers", hoverinfo="skip",
-            marker={"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}}, **unfading(),
-            **on,
-        )
-    )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=[place[0] for place in places], y=[place[1] for place in places], mode="markers",
-            marker={"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
-            hovertext=[_hover(row, panel, metric, best) for row in rows], hovertemplate="%{hovertext}<extra></extra>",
-            customdata=[[row["at"], int(row["id"])] for row in rows], **unfading(0), **on,
-        )
-    )  # fmt: skip
-    return [
+    traces = [
+        {
+            "type": "heatmap", "z": grid, "zmin": 0, "zmax": 1, "colorscale": colours.colorscale(), "showscale": False,
+            "hoverinfo": "skip", "xgap": 1, "ygap": 1, **on,
+        },
+        {
+            "type": "scatter", "x": [place[0] for place in misses], "y": [place[1] for place in misses],
+            "mode": "markers", "hoverinfo": "skip",
+            "marker": {"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}},
+            **unfading(), **on,
+        },
+        {
+            "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places],
+            "mode": "markers", "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
+            "hovertext": [_hover(row, panel, metric, best) for row in rows],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "customdata": [[row["at"], int(row["id"])] for row in rows], **unfading(0), **on,
+        },
+    ]  # fmt: skip
+    return traces, [
         noted(f"★ {scale.number(row['value'])}", colours, x=place[0], y=place[1], colour=colours.text, font_size=11,
               borderpad=2, bgcolor=colours.background, xref=on["xaxis"], yref=on["yaxis"],
               xanchor="left" if place[0] < len(axes[0]) / 2 else "right", yanchor="bottom", xshift=4, yshift=4)
@@ -187,7 +191,6 @@ def _draw_heatmap(
 
 
 def _draw(
-    figure: go.Figure,
     panel: _Panel,
     axes: tuple[Sequence[Any], Sequence[Any]],
     metric: Column,
@@ -198,8 +201,8 @@ def _draw(
     *,
     star: str,
     size: int,
-) -> list[dict[str, Any]]:
-    """Draw one panel; returns the annotation of the best cell if it is here."""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Draw one panel; returns its traces, and the annotation of the best cell if it is here."""
     rows = panel.cells.to_dict("records")
     on: dict[str, Any] = {"xaxis": f"x{panel.suffix}", "yaxis": f"y{panel.suffix}"}
     places = [(axes[0].index(row["x"]), axes[1].index(row["y"])) for row in rows]
@@ -214,59 +217,64 @@ def _draw(
             hatched.append(False)
             colour.append(colours.ramp(position))
             ink.append(colours.label_on_ramp(position))
-    figure.add_trace(
-        go.Bar(
-            x=[place[0] for place in places], y=[_SIDE] * len(rows), base=[place[1] - _SIDE / 2 for place in places],
-            width=_SIDE, hovertext=[_hover(row, panel, metric, best) for row in rows],
-            hovertemplate="%{hovertext}<extra></extra>", customdata=[[row["at"], int(row["id"])] for row in rows],
-            marker={"color": colour, "line": {"width": 0}, "pattern": colours.hatch_some(hatched)}, **unfading(), **on,
-        )
-    )  # fmt: skip
     absent = {(a, b) for a in range(len(axes[0])) for b in range(len(axes[1]))} - set(places)
-    figure.add_trace(
-        go.Scatter(
-            x=[place[0] for place in absent], y=[place[1] for place in absent], mode="markers", hoverinfo="skip",
-            marker={"size": 2.5, "color": colours.muted, "opacity": 0.7}, **unfading(0.7), **on,
-        )
-    )  # fmt: skip
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar", "x": [place[0] for place in places], "y": [_SIDE] * len(rows),
+            "base": [place[1] - _SIDE / 2 for place in places], "width": _SIDE,
+            "hovertext": [_hover(row, panel, metric, best) for row in rows],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "customdata": [[row["at"], int(row["id"])] for row in rows],
+            "marker": {"color": colour, "line": {"width": 0}, "pattern": colours.hatch_some(hatched)},
+            **unfading(), **on,
+        },
+        {
+            "type": "scatter", "x": [place[0] for place in absent], "y": [place[1] for place in absent],
+            "mode": "markers", "hoverinfo": "skip",
+            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7}, **unfading(0.7), **on,
+        },
+    ]  # fmt: skip
     for one in dict.fromkeys(ink):
         mine = [index for index, other in enumerate(ink) if other == one]
-        figure.add_trace(
-            go.Scatter(
-                x=[places[index][0] for index in mine], y=[places[index][1] for index in mine], mode="text",
-                text=[_label(rows[index], scale) for index in mine], hoverinfo="skip",
-                textfont={"size": size, "color": one}, **unfading(text=one), **on,
-            )
+        traces.append(
+            {
+                "type": "scatter", "x": [places[index][0] for index in mine],
+                "y": [places[index][1] for index in mine], "mode": "text",
+                "text": [_label(rows[index], scale) for index in mine], "hoverinfo": "skip",
+                "textfont": {"size": size, "color": one}, **unfading(text=one), **on,
+            }
         )  # fmt: skip
-    for row, place, shade in zip(rows, places, ink, strict=True):
-        if row["at"] == star:
-            return [noted("★", colours, x=place[0] + 0.44, y=place[1] + 0.46, colour=shade, font_size=9, borderpad=0,
-                          xanchor="right", yanchor="top", xref=on["xaxis"], yref=on["yaxis"])]  # fmt: skip
-    return []
+    return traces, [
+        noted("★", colours, x=place[0] + 0.44, y=place[1] + 0.46, colour=shade, font_size=9, borderpad=0,
+              xanchor="right", yanchor="top", xref=on["xaxis"], yref=on["yaxis"])
+        for row, place, shade in zip(rows, places, ink, strict=True)
+        if row["at"] == star
+    ]  # fmt: skip
 
 
-def _frame(
-    figure: go.Figure, panel: _Panel, selected: str | None, axes: tuple[Sequence[Any], Sequence[Any]], colours: Palette
-) -> None:
+def _frames(
+    panel: _Panel, selected: str | None, axes: tuple[Sequence[Any], Sequence[Any]], colours: Palette
+) -> list[dict[str, Any]]:
     """Frame the selected cell twice: one line alone vanishes on cells of its own colour."""
     row = panel.cells[panel.cells["at"] == selected].iloc[0]
     x, y = axes[0].index(row["x"]), axes[1].index(row["y"])
-    for colour, width, half in ((colours.text, 2.5, 0.5), (colours.background, 1.6, 0.455)):
-        figure.add_shape(
-            type="rect", x0=x - half, x1=x + half, y0=y - half, y1=y + half, layer="above",
-            line={"color": colour, "width": width}, xref=f"x{panel.suffix}", yref=f"y{panel.suffix}",
-        )  # fmt: skip
+    return [
+        {
+            "type": "rect", "x0": x - half, "x1": x + half, "y0": y - half, "y1": y + half, "layer": "above",
+            "line": {"color": colour, "width": width}, "xref": f"x{panel.suffix}", "yref": f"y{panel.suffix}",
+        }
+        for colour, width, half in ((colours.text, 2.5, 0.5), (colours.background, 1.6, 0.455))
+    ]  # fmt: skip
 
 
-def _arrange(
-    figure: go.Figure,
+def _arranged(
     panels: Sequence[_Panel],
     axes: tuple[Sequence[Any], Sequence[Any]],
     fields: tuple[Column, Column],
     colours: Palette,
     titled: bool,
-) -> None:
-    """Place the panels in a grid and label their outer axes."""
+) -> dict[str, Any]:
+    """The axes of the panels: in a grid, the outer ones labelled."""
     columns, rows = _grid(len(panels))
     layout: dict[str, Any] = {}
     for panel in panels:
@@ -284,7 +292,7 @@ def _arrange(
             "range": [-0.52, len(axes[1]) - 0.48],
             "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""},
         }  # fmt: skip
-    figure.update_layout(layout)
+    return layout
 
 
 def _grid(panels: int) -> tuple[int, int]:
@@ -320,11 +328,11 @@ def _ordered(values: pd.Series, field: Column) -> list[Any]:
     return sorted(found, key=field.choices.index) if field.choices else sorted(found)
 
 
-def _carrier(ramp: Ramp, scale: Scale, colours: Palette) -> go.Scatter:
+def _carrier(ramp: Ramp, scale: Scale, colours: Palette) -> dict[str, Any]:
     """An empty trace that brings the colour bar."""
     marker = {"color": [0.5], "cmin": 0, "cmax": 1, "colorscale": colours.colorscale(), "showscale": True,
               "colorbar": colour_bar(ramp, scale, colours)}  # fmt: skip
-    return go.Scatter(x=[None], y=[None], mode="markers", hoverinfo="skip", marker=marker)
+    return {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip", "marker": marker}
 
 
 def _label(row: dict[Any, Any], scale: Scale) -> str:

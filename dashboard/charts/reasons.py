@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-import plotly.graph_objects as go
-
-from dashboard.charts.template import Chart, base, empty, in_sentence, noted
+from dashboard.charts.template import Chart, empty, in_sentence, noted, written
 from dashboard.format import count, percent
 from dashboard.palette import palette
 from engine import reasons as known_reasons
@@ -35,41 +33,35 @@ def reasons(
         rest = rows[limit - 1 :]
         rows = [*rows[: limit - 1], (f"{len(rest)} other reasons", sum(number for _, number in rest))]
     places = list(range(len(rows) - 1, -1, -1))
-    figure = base(colours, 12 + _ROW * len(rows))
     largest = max(number for _, number in rows)
-    figure.add_trace(
-        go.Bar(
-            x=[number for _, number in rows],
-            y=places,
-            orientation="h",
-            width=0.58,
-            marker={
-                "color": colours.panel,
-                "line": {"color": colours.grid, "width": 1},
-                "pattern": colours.hatch(),
-            },
-            hovertext=[
-                f"<b>{label}</b><br>{number:,} executions<br>{percent(number / total)} of those that do not fit"
-                for label, number in rows
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
-    )
-    figure.update_layout(
-        margin={"r": 58},
-        annotations=[
+    bars = {
+        "type": "bar",
+        "x": [number for _, number in rows],
+        "y": places,
+        "orientation": "h",
+        "width": 0.58,
+        "marker": {"color": colours.panel, "line": {"color": colours.grid, "width": 1}, "pattern": colours.hatch()},
+        "hovertext": [
+            f"<b>{label}</b><br>{number:,} executions<br>{percent(number / total)} of those that do not fit"
+            for label, number in rows
+        ],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
+    layout = {
+        "margin": {"r": 58},
+        "annotations": [
             noted(count(number), colours, x=number, y=place, xanchor="left", xshift=3)
             for (_, number), place in zip(rows, places, strict=True)
         ],
-        xaxis={"visible": False, "range": [0, largest]},
-        yaxis={
+        "xaxis": {"visible": False, "range": [0, largest]},
+        "yaxis": {
             "tickvals": places, "ticktext": [label for label, _ in rows], "range": [-0.5, len(rows) - 0.5],
             "tickfont": {"size": 12, "color": colours.text},
         },
-    )  # fmt: skip
+    }  # fmt: skip
     first = rows[0]
     return Chart(
-        figure,
+        written(colours, 12 + _ROW * len(rows), [bars], layout),
         f"{count(total)} executions do not fit; the most frequent reason is {in_sentence(first[0])}, "
         f"{count(first[1])} of them ({percent(first[1] / total, 0)}).",
     )

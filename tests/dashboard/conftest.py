@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
+import plotly.graph_objects as go
 import pytest
+
+from dashboard.charts import template
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +19,15 @@ def _main_module() -> Iterator[None]:
     before = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _checked_charts() -> Iterator[None]:
+    """Has Plotly check every chart that a test draws, also those that servers send unchecked: `template.written`."""
+
+    def figure(*args: Any, _validate: bool = True, **more: Any) -> go.Figure:
+        return go.Figure(*args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(template, "go", SimpleNamespace(Figure=figure))
+        yield

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from dashboard.plainest import best_of, plainest, tied
+from dashboard.explore_data import in_cell
+from dashboard.plainest import best_of, plainest, ties_of_best
 from engine.store import Condition
 from tests.dashboard.pages import exploration, html, run
 
@@ -35,6 +36,20 @@ def by_hand(ties: pd.DataFrame) -> int:
     return int(ranked[0]["id"])
 
 
+@pytest.mark.parametrize("metric", ["sample_rate", "proc_mem_tier1_cap_req"])
+def test_the_plainest_stands_for_every_cell_of_the_map(metric: str) -> None:
+    found = exploration()
+    rows = found.rows.table().to_pandas()
+    for cell in found.by_cell(metric).dropna(subset="value").to_dict("records"):
+        here = rows[(rows["tensor_par"] == cell["tensor_par"]) & (rows["pipeline_par"] == cell["pipeline_par"])]
+        ties = here[here[metric] == cell["value"]]
+        where = in_cell((cell["tensor_par"], cell["pipeline_par"]))
+        chosen = plainest(found, found.key, int(cell["id"]), metric, where)
+        assert (chosen.id, chosen.number) == (by_hand(ties), len(ties))
+        everywhere = plainest(found, found.key, int(cell["id"]), metric)
+        assert everywhere == (chosen.id, int((rows[metric] == cell["value"]).sum()))
+
+
 @pytest.mark.parametrize("metric", ["sample_rate", "proc_mem_tier1_cap_req", "bubble_time"])
 def test_the_plainest_of_those_that_tie_stands_for_the_best(metric: str) -> None:
     found = exploration()
@@ -60,7 +75,7 @@ def test_pages_show_it_and_say_that_it_is_tied() -> None:
     assert best is not None
     assert best["id"] == by_hand(ties) != found.best["id"]  # type: ignore[index]
     assert best["sample_rate"] == found.best["sample_rate"]  # type: ignore[index]
-    assert tied(found, best) == f" · {len(ties):,} tie"
+    assert ties_of_best(found) == len(ties)
     app = run("explore", found)
     assert f"plainest of {len(ties):,} that tie exactly" in html(app)
     assert f"tokens/s · {len(ties):,} tie" in html(app)
