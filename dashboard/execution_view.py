@@ -18,13 +18,14 @@ from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.controls import show
 from dashboard.derived import days_for, utilisation
+from dashboard.evaluated import evaluated
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
 from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, offload_sentence
 from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
-from dashboard.subject import Subject, evaluated, refusal, subject
+from dashboard.subject import Subject, refusal, subject
 from dashboard.wording import choices, differences, title
 from engine import Exploration, Scenario
 from engine.columns import by_name, fields_of

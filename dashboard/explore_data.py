@@ -17,12 +17,14 @@ from engine.columns import EXTENSIONS, SHARES, by_name, stored_of
 from engine.store import Condition
 
 __all__ = [
-    "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "cells_of", "choice_costs", "frozen", "in_cell",
-    "least_demanding", "near_best", "options_of", "reasons_in_cell", "spread_of", "top_of", "values_of",
+    "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs", "frozen",
+    "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "spread_of", "top_of", "values_of",
 ]  # fmt: skip
 
 TABLE_ROWS: Final = 60
 BINS: Final = 48
+_NEAR: Final = 32
+"""Of so many executions the best one is looked at first."""
 
 _NETWORKS: Final = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 _OF_CELLS: Final = {
@@ -115,23 +117,30 @@ def near_best(
     return int(np.sum(groups["rows"].to_numpy())), groups.num_rows
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
-def choice_costs(
-    _exploration: Exploration, key: str, statistic: str, factor: float, where: Where = (), inverse: bool = False
-) -> pd.DataFrame:
+def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) -> pd.DataFrame:
     """The best value of a metric per option of every hidden field that has more than one option.
 
     Columns: field, choice, value (NaN where executions with that option exist and none runs), as `charts.choices` reads
     them. With conditions only the options that executions which meet them have.
     """
+    found = bests_of_choices(exploration, exploration.key, metric.statistic, where)
+    return found.assign(value=metric.of_column(found["value"]))
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
+    """See `choice_costs`; the value is of a stored statistic, which several metrics share."""
     # Where there are ZeRO stages they say whether the optimizer is sharded.
     implied = {"optimizer_sharding"} if _exploration.scenario.cost_model == "calibrated" else set()
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.
     table = _exploration.rows.table([*fields, statistic], where=where)
-    values = table[statistic].to_numpy()
-    reduce, worst = (np.fmin, np.inf) if by_name(statistic).better == "lower" else (np.fmax, -np.inf)
+    lower = by_name(statistic).better == "lower"
+    values = table[statistic].to_numpy() * (1.0 if lower else -1.0)
+    # Most options are among the best executions; only the others are looked for in all.
+    near = np.argpartition(values, len(values) // _NEAR)[: len(values) // _NEAR + 1] if len(values) else values[:0]
+    near = near.astype(np.intp)
     rows = []
     for field in fields:
         column = table[field].combine_chunks()
@@ -141,10 +150,12 @@ def choice_costs(
         for option in options[field]:
             if words is not None and option not in words:
                 continue
-            mine = codes == (option if words is None else words.index(option))
-            found = float(reduce.reduce(values, where=mine, initial=worst))
+            code = option if words is None else words.index(option)
+            found = np.fmin.reduce(values[near[codes[near] == code]], initial=np.inf)
+            if not np.isfinite(found):
+                found = np.fmin.reduce(values[codes == code], initial=np.inf)
             if np.isfinite(found):
-                best[option] = factor / found if inverse else factor * found
+                best[option] = float(found if lower else -found)
         shown = [option for option in options[field] if option in best or not where]
         if len(shown) > 1:
             rows += [{"field": field, "choice": one, "value": best.get(one, float("nan"))} for one in shown]

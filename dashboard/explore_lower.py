@@ -53,7 +53,7 @@ def _costs(
     _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: data.Where
 ) -> tuple[Chart | None, list[str]]:
     """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
-    table = data.choice_costs(_exploration, key, _metric.statistic, _metric.factor, where, _metric.inverse)
+    table = data.choice_costs(_exploration, _metric, where)
     dear, cheap = _by_weight(table, _metric.column.better == "lower")
     if not dear:
         return None, cheap
@@ -101,14 +101,15 @@ def _account(exploration: Exploration) -> str:
     if memory:
         sentences.append(f"{percent(memory / missing, 0)} of them need more memory than there is.")
     cells = exploration.by_cell()
-    pairs = cells.groupby(["tensor_par", "pipeline_par"]).agg({"feasible": "sum", "shortfall_bytes": "min"})
-    short = pairs.loc[pairs["feasible"] == 0, "shortfall_bytes"].dropna()
+    pairs = cells.groupby(["tensor_par", "pipeline_par"])
+    none = pairs["feasible"].sum() == 0
+    short = pairs["shortfall_bytes"].min()[none].dropna()
     if len(short):
         least = format_value("proc_mem_tier1_cap_req", float(np.min(short)))
         sentences.append(
             f"In {len(short):,} cell{'s' if len(short) != 1 else ''} nothing fits for want of memory alone; "
             f"the nearest lacks {least}."
         )
-    elif not (pairs["feasible"] == 0).any():
+    elif not none.any():
         sentences.append("Every cell of the map has an execution that runs.")
     return " ".join(sentences)

@@ -20,12 +20,12 @@ from dashboard.charts.template import degrees, in_sentence
 from dashboard.charts.time_bar import time_pieces
 from dashboard.controls import show
 from dashboard.derived import Metric, utilisation
+from dashboard.evaluated import evaluated
 from dashboard.explore_filter import add_filters
 from dashboard.filters import Filter
 from dashboard.format import count, decimals_for, format_value, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.plainest import plainest
-from dashboard.subject import evaluated
 from dashboard.text import literal
 from dashboard.wording import choices, recomputed
 from engine import Exploration

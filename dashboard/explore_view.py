@@ -17,6 +17,7 @@ from dashboard.charts.ramp import Domain
 from dashboard.charts.template import degrees
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, metrics, utilisation
+from dashboard.evaluated import evaluated
 from dashboard.explore_axes import (
     Axes,
     axes_in_link,
@@ -41,7 +42,6 @@ from dashboard.format import count, counted, days, decimals_for, format_value, p
 from dashboard.later import all_at_once
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
-from dashboard.subject import evaluated
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import by_name, choice_label

@@ -13,12 +13,13 @@ from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
+from dashboard.evaluated import evaluated
 from dashboard.format import count, counted, format_value, gibibytes, percent, plain, relative
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of, plainest
-from dashboard.subject import Subject, evaluated, refusal, subject
+from dashboard.subject import Subject, refusal, subject
 from dashboard.wording import choices, title
 from engine import Exploration
 from engine.columns import by_name

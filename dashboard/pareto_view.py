@@ -14,13 +14,13 @@ from dashboard.charts.pareto import Named, pareto
 from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import Metric
+from dashboard.evaluated import evaluated
 from dashboard.format import counted, format_value
 from dashboard.nothing_runs import nothing_runs
 from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis
 from dashboard.pareto_others import chooser, frontiers, side_by_side
 from dashboard.pareto_panel import panel, table_of
 from dashboard.scenarios_data import name_of
-from dashboard.subject import evaluated
 from engine import Exploration
 
 __all__ = ["render"]

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
+from dashboard.evaluated import evaluated
 from dashboard.explore_data import Where, in_cell
 from engine import Exploration
-from engine.exploration import first_row
 from engine.store import Condition
 
 __all__ = ["Tie", "best_of", "plainest", "ties_of_best"]
@@ -127,12 +127,7 @@ def best_of(exploration: Exploration) -> dict[str, Any] | None:
     if found is None:
         return None
     chosen = plainest(exploration, exploration.key, found[0], "sample_rate")
-    return _row(exploration, exploration.key, chosen.id)
-
-
-@st.cache_data(show_spinner=False, max_entries=512)
-def _row(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
-    return first_row(_exploration.evaluate_ids([execution]))
+    return evaluated(exploration, exploration.key, chosen.id)
 
 
 def ties_of_best(exploration: Exploration) -> int:

@@ -88,8 +88,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
-        uncached = inspect.unwrap(explore_data.choice_costs)
-        costs = uncached(exploration, key, metric.statistic, metric.factor)
+        costs = inspect.unwrap(explore_data.bests_of_choices)(exploration, key, metric.statistic, ())
         tiers = tuple(f"tier {number}" for number in range(len(scenario.system.networks)))
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())

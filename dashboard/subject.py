@@ -1,24 +1,18 @@
 """Which execution a page is about: the selected one, else the best of the selected cell, else the best of all."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import state
+from dashboard.evaluated import evaluated
 from dashboard.plainest import plainest
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import fields_of, statistics_of
 
-__all__ = ["Subject", "evaluated", "refusal", "subject"]
-
-_MEMORY: Final = ("memory_tier1", "memory_tier2")
-_ENDLESS: Final = 1e12
-"""Capacity that no execution exceeds [GiB]."""
-
+__all__ = ["Subject", "refusal", "subject"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -43,29 +37,6 @@ class Subject:
     def id(self) -> int:
         """Id of the execution."""
         return int(self.row["id"])
-
-
-@st.cache_data(show_spinner=False, max_entries=512)
-def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
-    """One execution with all its statistics. key: of the exploration."""
-    found = _exploration.evaluate_ids([execution]).iloc[0].to_dict()
-    row = {str(name): value for name, value in found.items()}
-    if row["reason"] in _MEMORY:
-        row |= _figures(_exploration, row)
-    return row
-
-
-def _figures(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
-    """The statistics that an execution would have if memory were no limit, to show by how much it does not fit."""
-    system = exploration.scenario.system
-    tiers = {
-        name: memory.model_copy(update={"capacity_gib": _ENDLESS}) if memory.capacity_gib > 0 else memory
-        for name, memory in (("mem1", system.mem1), ("mem2", system.mem2))
-    }
-    scenario = replace(exploration.scenario, system=system.model_copy(update=tiers))
-    fields = pd.DataFrame([{column.name: row[column.name] for column in fields_of(scenario.cost_model)}])
-    found = scenario.evaluate(fields).iloc[0]
-    return {column.name: float(found[column.name]) for column in statistics_of(scenario.cost_model)}
 
 
 def subject(exploration: Exploration) -> Subject | None:

@@ -286,7 +286,7 @@ def test_several_batch_sizes_share_a_cell() -> None:
 
 def test_what_each_choice_costs_is_the_best_with_that_choice_fixed() -> None:
     whole = expected()
-    costs = explore_data.choice_costs(whole, whole.key, "sample_rate", 1.0)
+    costs = explore_data.choice_costs(whole, metrics(whole.scenario)["sample_rate"])
     rows = whole.rows.table(["activation_recompute", "microbatch_size", "weight_offload", "sample_rate"]).to_pandas()
     for field in ("activation_recompute", "microbatch_size", "weight_offload"):
         best = rows.groupby(field, observed=True)["sample_rate"].max()
@@ -308,7 +308,7 @@ def test_choices_without_a_cost_exist_in_the_space_and_none_of_them_runs(
 ) -> None:
     found = explore("gpt3-13B", system, num_procs=16, max_batch_size=16, datatype=datatype, limits=limits)
     rows = found.scenario.evaluate(found.scenario.space.table(range(found.total)))
-    costs = explore_data.choice_costs(found, found.key, "sample_rate", 1.0)
+    costs = explore_data.choice_costs(found, metrics(found.scenario)["sample_rate"])
     assert len(costs)
     for row in costs.to_dict("records"):
         alike = rows[rows[row["field"]] == row["choice"]]

@@ -81,7 +81,8 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
 
 def test_costs_with_filters_are_those_of_the_rows_that_meet_them() -> None:
     found = exploration()
-    costs = explore_data.choice_costs(found, found.key, "total_time", 1.0, explore_data.frozen(LEAN_CONDITIONS))
+    metric = metrics(found.scenario)["total_time"]
+    costs = explore_data.choice_costs(found, metric, explore_data.frozen(LEAN_CONDITIONS))
     names = ["activation_recompute", "microbatch_size", "data_par_net", "optimizer_sharding", "total_time"]
     rows = found.rows.table(names, where=LEAN_CONDITIONS).to_pandas()
     for field in names[:-1]:
@@ -357,7 +358,7 @@ def test_the_calibrated_model_s_own_fields_can_be_filtered_by_and_are_weighed() 
     app = run("explore", found, {"results_where": f"zero_stage:{stages[-1]}"})
     left = int((rows["zero_stage"] == stages[-1]).sum())
     assert f'aria-label="Meet the filters {count(left)}' in html(app)
-    costs = explore_data.choice_costs(found, found.key, "sample_rate", 1.0)
+    costs = explore_data.choice_costs(found, metrics(found.scenario)["sample_rate"])
     weighed = costs[costs["field"] == "zero_stage"].dropna().set_index("choice")["value"]
     assert weighed.to_dict() == rows.groupby("zero_stage")["sample_rate"].max().to_dict()
     for page in ("results", "pareto"):

@@ -155,8 +155,8 @@ def test_the_map_of_cost_is_that_of_throughput_turned_round() -> None:
     assert (fits["value_rate"] * fits["value_cost"]).to_numpy() == pytest.approx(known["usd"].factor)
     assert both["value_rate"].isna().equals(both["value_cost"].isna())
     assert fits["value_cost"].idxmin() == fits["value_rate"].idxmax()
-    choices = explore_data.choice_costs(found, found.key, "sample_rate", known["usd"].factor, (), True)
-    plain = explore_data.choice_costs(found, found.key, "sample_rate", 1.0)
+    choices = explore_data.choice_costs(found, known["usd"])
+    plain = explore_data.choice_costs(found, known["sample_rate"])
     assert (choices["value"] * plain["value"]).to_numpy() == pytest.approx(known["usd"].factor)
 
 

@@ -1,0 +1,42 @@
+"""One execution with all its figures, remembered: pages ask for the same few again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from engine import Exploration
+from engine.columns import fields_of, statistics_of
+from engine.exploration import first_row
+
+__all__ = ["evaluated"]
+
+_MEMORY: Final = ("memory_tier1", "memory_tier2")
+_ENDLESS: Final = 1e12
+"""Capacity that no execution exceeds [GiB]."""
+
+
+@st.cache_data(show_spinner=False, max_entries=512)
+def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
+    """One execution with all its statistics. key: of the exploration."""
+    row = first_row(_exploration.evaluate_ids([execution]))
+    if row["reason"] in _MEMORY:
+        row |= _figures(_exploration, row)
+    return row
+
+
+def _figures(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
+    """The statistics that an execution would have if memory were no limit, to show by how much it does not fit."""
+    system = exploration.scenario.system
+    tiers = {
+        name: memory.model_copy(update={"capacity_gib": _ENDLESS}) if memory.capacity_gib > 0 else memory
+        for name, memory in (("mem1", system.mem1), ("mem2", system.mem2))
+    }
+    scenario = replace(exploration.scenario, system=system.model_copy(update=tiers))
+    fields = pd.DataFrame([{column.name: row[column.name] for column in fields_of(scenario.cost_model)}])
+    found = scenario.evaluate(fields).iloc[0]
+    return {column.name: float(found[column.name]) for column in statistics_of(scenario.cost_model)}
