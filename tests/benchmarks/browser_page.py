@@ -24,9 +24,10 @@ WAIT: Final = 15_000.0
 """Longest wait for anything in the page [ms]."""
 SLIDERS: Final = ("HBM bandwidth", "HBM capacity", "Matrix")
 
-# What a figure or panel shows: its texts, and the shapes and colours of its marks; not what hovering adds.
+# What a figure or panel shows: its texts, and the shapes and colours of its marks; not what hovering adds. Streamlit
+# keeps a replaced chart in the document, without any size, until the run of the page ends: that nobody sees.
 _OBSERVE: Final = """
-window.shown = selector => [...document.querySelectorAll(selector)].map(box =>
+window.shown = selector => [...document.querySelectorAll(selector)].filter(box => box.offsetHeight).map(box =>
   box.innerText + [...box.querySelectorAll('.barlayer path, .scatterlayer path, .scatterlayer text')]
     .map(mark => mark.textContent + (mark.getAttribute('d') || '') + mark.style.fill).join()).join();
 window.watch = (event, selectors, quiet, longest) => {
