@@ -12,7 +12,8 @@ import streamlit as st
 from dashboard.calibrated_formulas import Made, calibrated_formula, explained
 from dashboard.charts import markup
 from dashboard.controls import choose
-from dashboard.execution_detail import made_of, written_out
+from dashboard.derived_formulas import derived_metrics
+from dashboard.execution_detail import derived_written, figure_names, made_of, written_out
 from dashboard.format import format_value, percent, plain
 from dashboard.text import literal
 from engine import Exploration, Scenario
@@ -158,14 +159,17 @@ def figures(row: dict[str, Any]) -> list[str]:
 def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     """Any figure with its expression, the numbers put in, units and source."""
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))
-    names = figures(row)
-    options = {name: f"{by_name(name).label} · {by_name(name).group}" for name in names}
+    scenario = exploration.scenario
+    further = derived_metrics(scenario)
+    columns = [*(metric.column for metric in further.values()), *(by_name(name) for name in figures(row))]
     whole, parts = st.columns(2, gap="medium")
     with whole:
-        name = choose("Figure", options, "execution_figure", default="total_time")
+        name = choose("Figure", figure_names(columns), "execution_figure", default="total_time")
+        if name in further:
+            derived_written(further[name], row, scenario, parts)
+            return
         column = by_name(name)
         st.caption(literal(column.description))
-        scenario = exploration.scenario
         found = calibrated_formula(name, row, Made(scenario, _step(scenario, scenario.key, row)))
         value = format_value(column, row[name])
         if found is None:

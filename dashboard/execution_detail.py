@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import state
 from dashboard.charts import markup
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
 from dashboard.charts.networks import Traffic, partners, placement, traffic
 from dashboard.controls import choose, show
+from dashboard.derived import Metric
+from dashboard.derived_formulas import derived_formula, derived_metrics
 from dashboard.format import ABSENT, counted, format_value, percent
 from dashboard.formula_table import EXPRESSIONS
 from dashboard.formulas import Formula, formula, layer_sum
 from dashboard.palette import TIME_KINDS
+from dashboard.text import literal
 from dashboard.wording import blocks_of, network_name
-from engine import Exploration
-from engine.columns import STATISTICS, by_name
+from engine import Exploration, Scenario
+from engine.columns import STATISTICS, Column, by_name, value_of
 from engine.schedule import Schedule, schedule
 
-__all__ = ["bandwidths", "formula_panel", "made_of", "networks", "pipeline", "written_out"]
+__all__ = [
+    "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "networks", "pipeline", "written_out",
+]  # fmt: skip
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 _NEEDS: Final = (
@@ -141,12 +148,17 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
 def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     """Any figure with its expression, the numbers put in, units and source."""
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))
-    options = {column.name: f"{column.label} · {column.group}" for column in (*reversed(STATISTICS),)}
+    scenario = exploration.scenario
+    further = derived_metrics(scenario)
+    columns = {column.name: column for column in reversed(STATISTICS)}
+    options = figure_names([*(metric.column for metric in further.values()), *columns.values()])
     whole, parts = st.columns(2, gap="medium")
     with whole:
         name = choose("Figure", options, "execution_figure", default="total_time")
-        column = by_name(name)
-        scenario = exploration.scenario
+        if name in further:
+            derived_written(further[name], row, scenario, parts)
+            return
+        column = columns[name]
         st.caption(column.description)
         found = formula(name, row, scenario.model, scenario.system)
         value = format_value(column, row[name])
@@ -154,7 +166,7 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
             _of_layers(name, value)
             return
         written_out(found, value)
-        more = [part for part, _, _ in found.parts if part in options and part in EXPRESSIONS]
+        more = [part for part, _, _ in found.parts if part in EXPRESSIONS]
         if more:
             with st.container(horizontal=True, gap="xsmall"):
                 for part in more:
@@ -164,6 +176,22 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
                         help=f"How {by_name(part).label} comes about",
                     )  # fmt: skip
         st.caption(f"Source: {found.source}.")
+    with parts:
+        made_of(found)
+
+
+def figure_names(columns: Iterable[Column]) -> dict[str, str]:
+    """What figures are called in the list of a formula panel, by name."""
+    return {column.name: f"{column.label} · {column.group}" for column in columns}
+
+
+def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: DeltaGenerator) -> None:
+    """A figure that follows from others: its formula, and in another place what it is made of."""
+    found = derived_formula(metric, row, scenario)
+    st.caption(literal(metric.column.description))
+    value = metric.of(float(value_of(metric.statistic, row)))
+    written_out(found, format_value(metric.column, value))
+    st.caption(literal(f"Source: {found.source}."))
     with parts:
         made_of(found)
 

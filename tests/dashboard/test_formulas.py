@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import engine
+from dashboard.derived_formulas import derived_formula, derived_metrics
 from dashboard.formula_table import EXPRESSIONS, LAYER_SUMS
 from dashboard.formulas import evaluate_text, formula
-from engine.columns import STATISTICS
+from engine.columns import STATISTICS, value_of
 from tests import reference
 from tests.dashboard.pages import exploration
 
@@ -32,6 +33,22 @@ def test_formulas_give_the_figures(name: str) -> None:
         if math.isfinite(row[name]):
             scale = row["total_time"] if found.column.unit == "s" else 0.0
             assert found.value == pytest.approx(row[name], rel=1e-9, abs=1e-12 * scale), found.numbers
+
+
+@pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
+def test_formulas_of_derived_figures_give_what_executions_are_ranked_by(cost_model: str) -> None:
+    found = engine.explore(
+        "gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=16, datatype="bfloat16", cost_model=cost_model,
+        limits={"tensor_par": [2, 4], "pipeline_par": [2], "microbatch_size": [1]},
+    )  # fmt: skip
+    rows = found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy()[::97]).to_dict("records")
+    known = derived_metrics(found.scenario)
+    assert set(known) >= {"mfu", "mfu_causal", "tokens", "usd", "energy", "bubble_share", "comm_exposed_share"}
+    for name, metric in known.items():
+        for row in rows:
+            written = derived_formula(metric, row, found.scenario)
+            assert written.value == pytest.approx(metric.of(value_of(metric.statistic, row)), rel=1e-12), name
+            assert all(value for _, value, _ in written.parts)
 
 
 def test_layer_sums_are_sums_of_the_layer_table() -> None:

@@ -1,0 +1,84 @@
+"""Formulas, with the numbers put in, of the figures that follow from others: shares of the step, utilisation, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dashboard.derived import BILLION, Metric, metrics, token_flops
+from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
+from engine import Scenario
+from engine.columns import SHARES, UnknownColumn, by_name, parts_of
+from engine.derived import RunInputs
+
+__all__ = ["derived_formula", "derived_metrics"]
+
+_TOKENS: Final = "sample_rate * sequence"
+_USED: Final = "num_procs / sample_rate / sequence * tokens"
+"""GPU-seconds of so many tokens."""
+_EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "tokens": (_TOKENS, "run"),
+    "tokens_per_gpu": (f"{_TOKENS} / num_procs", "run"),
+    "mfu": (f"{_TOKENS} * token_flops / num_procs / matrix_peak", "quantities.utilisation"),
+    "mfu_causal": (f"{_TOKENS} * token_flops_causal / num_procs / matrix_peak", "quantities.utilisation"),
+    "usd": (f"{_USED} / hour * price", "quantities.processor_hours"),
+    "energy": (f"{_USED} * power * power_share * pue / kilowatt_hour", "quantities.energy_kwh"),
+}
+"""Figure -> its expression, and where in `engine.derived` it is computed."""
+
+
+def derived_metrics(scenario: Scenario) -> dict[str, Metric]:
+    """The figures of a scenario's executions that are no statistics of their own, by name."""
+    shares = {column.name for column in SHARES}
+    return {name: metric for name, metric in metrics(scenario).items() if name in shares or name in _EXPRESSIONS}
+
+
+def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) -> Formula:
+    """The formula of one of `derived_metrics` for a feasible execution."""
+    if metric.of_fastest:
+        text = f"({' + '.join(parts_of(metric.key, scenario.cost_model))}) / total_time"
+        source = "times of the step, engine.columns"
+    else:
+        text, module = _EXPRESSIONS[metric.key]
+        source = f"{metric.formula.rstrip('.')}; engine.derived.{module}"
+    symbols = {name: _symbol(name, row, scenario) for name in symbols_in(text)}
+    return Formula(
+        column=metric.column,
+        expression=written(text, {}),
+        numbers=written(text, {name: symbol.text for name, symbol in symbols.items()}),
+        value=evaluate_text(text, {name: symbol.value for name, symbol in symbols.items()}),
+        parts=tuple((name, symbol.text, symbol.meaning) for name, symbol in symbols.items()),
+        source=source,
+    )
+
+
+def _symbol(name: str, row: Mapping[Any, Any], scenario: Scenario) -> Symbol:
+    try:
+        column = by_name(name)
+    except UnknownColumn:
+        return _facts(scenario)[name]
+    return Symbol(float(row[name]), column.label, column)
+
+
+def _facts(scenario: Scenario) -> dict[str, Symbol]:
+    """What these formulas use of model, system and units."""
+    flops, inputs = token_flops(scenario), RunInputs.of(scenario.system)
+    found = {
+        "sequence": Symbol(float(scenario.model.seq_size), "tokens of a sequence"),
+        "tokens": Symbol(BILLION, "tokens that are paid for"),
+        "token_flops": Symbol(flops.model("full"), "model FLOP of a token, attention in full"),
+        "token_flops_causal": Symbol(flops.model("causal"), "model FLOP of a token without what the mask discards"),
+        "matrix_peak": Symbol(scenario.system.matrix[scenario.datatype].tflops * 1e12, "peak of a GPU [FLOP/s]"),
+        "hour": Symbol(3600.0, "seconds of an hour"),
+        "kilowatt_hour": Symbol(3.6e6, "joules of a kilowatt-hour"),
+    }
+    if inputs.usd_low is not None and inputs.usd_high is not None:
+        price = (inputs.usd_low + inputs.usd_high) / 2
+        found["price"] = Symbol(price, "USD of a GPU-hour, the middle of the recorded prices")
+    if inputs.power_w is not None:
+        found |= {
+            "power": Symbol(inputs.power_w, "design power of a GPU [W]"),
+            "power_share": Symbol(inputs.power_share, "draw with its share of the server over the design power"),
+            "pue": Symbol(inputs.pue, "draw of the building over that of its computers"),
+        }
+    return found
