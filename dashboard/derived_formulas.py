@@ -74,7 +74,7 @@ def _facts(scenario: Scenario) -> dict[str, Symbol]:
     }
     if inputs.usd_low is not None and inputs.usd_high is not None:
         price = (inputs.usd_low + inputs.usd_high) / 2
-        found["price"] = Symbol(price, "USD of a GPU-hour, the middle of the recorded prices")
+        found["price"] = Symbol(price, "USD of a GPU-hour, middle of its prices")
     if inputs.power_w is not None:
         found |= {
             "power": Symbol(inputs.power_w, "design power of a GPU [W]"),
