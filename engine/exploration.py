@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 import duckdb
 import numpy as np
@@ -17,9 +18,11 @@ from engine.frontier import frontier
 from engine.reductions import PRIMARY, Reductions
 from engine.scenario import Scenario
 from engine.store import Rows
-from engine.store_conditions import source_of_table
+from engine.store_conditions import Condition, source_of_table
 
 __all__ = ["ArrowRows", "Exploration", "first_row"]
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class _RowSource(Protocol):
@@ -76,25 +79,40 @@ class Exploration:
         """The best of a headline metric in every cell, and why a cell has none (see `Reductions.by_cell`)."""
         return self.reductions.by_cell(metric)
 
-    def frontier(self, x: str, y: str, z: str | None = None) -> pd.DataFrame:
-        """The exact Pareto frontier over all feasible executions in two or three headline metrics or shares.
+    def frontier(
+        self,
+        x: str,
+        y: str,
+        z: str | None = None,
+        *,
+        where: Sequence[Condition] = (),
+        values: Mapping[str, npt.NDArray[np.float64]] = _NOTHING,
+        better: Mapping[str, str] = _NOTHING,
+    ) -> pd.DataFrame:
+        """The exact Pareto frontier over all feasible executions in two or three statistics or shares.
+
+        Args:
+            where: what executions have to meet.
+            values: of metrics that are not stored, as `engine.recomputed.recomputed` gives them for the same `where`.
+            better: "higher" or "lower" for metrics of which the register does not say it; "lower" without.
 
         Returns `id` and the metrics, sorted along `x` from best to worst; of executions that agree in all of them the
-        first enumerated. What is better comes from the register.
-        Raises ValueError for a metric that is not a headline metric.
+        first enumerated.
+        Raises ValueError for a metric that is neither a headline metric nor among `values`.
         """
         names = [name for name in (x, y, z) if name is not None]
         for name in names:
             by_name(name)
-            known = (*self.reductions.metrics, *(column.name for column in SHARES))
+            known = (*self.reductions.metrics, *(column.name for column in SHARES), *values)
             if name not in known:
                 raise ValueError(f"{name} is not a headline metric; choose among {', '.join(known)}.")
-        table = self.rows.table(["id", *dict.fromkeys(names)])
-        axes = [table[name].to_numpy() for name in names]
+        table = self.rows.table(["id", *(name for name in dict.fromkeys(names) if name not in values)], where=where)
+        axes = [values[name] if name in values else table[name].to_numpy() for name in names]
+        ways = [by_name(name).better or better.get(name, "lower") for name in names]
         # Rows come as they were stored; of equal ones the first enumerated is to stand for all.
-        kept = frontier(axes, [by_name(name).better or "lower" for name in names], table["id"].to_numpy())
-        result: pd.DataFrame = table.take(pa.array(kept)).to_pandas()
-        return result
+        kept = frontier(axes, ways, table["id"].to_numpy())
+        ids = table["id"].to_numpy()[kept]
+        return pd.DataFrame({"id": ids} | {name: axis[kept] for name, axis in zip(names, axes, strict=True)})
 
     def evaluate_ids(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """Executions by id, with `id`, the 23 fields, outcome and all 96 statistics, also of those that do not run.
