@@ -12,9 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from dashboard import links, state, waiting
-from dashboard.runner import QueueFull
 from dashboard.scenarios_data import name_of, sentence_of
-from dashboard.server import runner
 from dashboard.whatif_changes import described, text_of
 from engine import Exploration, Scenario, whatif
 
@@ -120,13 +118,8 @@ def remove(slot: str) -> None:
 
 
 def explored(found: Sequence[Member]) -> list[Exploration]:
-    """The explorations of scenarios; asks for all at once, and waits for one after the other."""
-    for member in found:
-        try:
-            runner().request(member.scenario, state.watcher())
-        except QueueFull:
-            break
-    return [waiting.exploration_of(member.scenario, state.watcher()) for member in found]
+    """The explorations of scenarios."""
+    return waiting.explorations_of([member.scenario for member in found], state.watcher())
 
 
 def told(member: Member, first: Scenario) -> tuple[str, str]:

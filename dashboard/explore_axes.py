@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -11,18 +11,21 @@ import streamlit as st
 
 from dashboard import explore_data as data
 from dashboard import state
+from dashboard.altered import altered
 from dashboard.charts.cell_map import shortfall_label
 from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
-from dashboard.derived import Metric
+from dashboard.cost_model import datatypes_of
+from dashboard.derived import Metric, metrics
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.format import ABSENT, count
+from dashboard.waiting import explorations_of
 from engine import Exploration
 from engine.columns import Column, choice_label
 
 __all__ = [
-    "MOST_FACETS", "Axes", "Rates", "axes_in_link", "best_rates", "cells_for", "chosen", "group_of", "pair_legend",
-    "pick", "pick_group", "without_facet",
+    "MOST_FACETS", "Axes", "Rates", "axes_in_link", "best_rates", "cells_for", "chosen", "group_of",
+    "in_other_datatypes", "pair_legend", "pick", "pick_group", "without_facet",
 ]  # fmt: skip
 
 MOST_FACETS: Final = 6
@@ -31,6 +34,8 @@ _FIELDS: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", *data.
 _X: Final = ("map_x", "pipeline_par")
 _Y: Final = ("map_y", "tensor_par")
 _FACET: Final = "map_facet"
+_DATATYPE: Final = "datatype"
+"""The third field that no exploration has more than one value of: each of its maps is an exploration of its own."""
 _AT: Final = "map_at"
 """Parameter of the link that holds the selected cell of a map which is not tensor by pipeline parallel."""
 
@@ -68,6 +73,11 @@ class Axes:
         """Whether these are the axes that nobody asked for."""
         return self.of_cells and self.x == _X[1]
 
+    @property
+    def of_datatypes(self) -> bool:
+        """Whether there is a map per datatype of the system."""
+        return self.facet == _DATATYPE
+
 
 def axes_in_link(exploration: Exploration) -> Axes:
     """The axes that the link names, tensor by pipeline parallel otherwise."""
@@ -75,7 +85,7 @@ def axes_in_link(exploration: Exploration) -> Axes:
     x = state.url_value(*_X, {*offered, _X[1]})
     first = _Y[1] if x != _Y[1] else _X[1]
     y = state.url_value(_Y[0], first, {*offered, first} - {x})
-    facet = state.url_value(_FACET, "none", {*offered, "none"} - {x, y})
+    facet = state.url_value(_FACET, "none", {*_facets_offered(exploration), "none"} - {x, y})
     return Axes(x, y, None if facet == "none" else facet)
 
 
@@ -83,6 +93,23 @@ def axes_in_link(exploration: Exploration) -> Axes:
 def _offered(_exploration: Exploration, key: str) -> list[str]:
     """The fields that take more than one value in the space."""
     return [name for name in _FIELDS if len(data.options_of(_exploration, name)) > 1]
+
+
+def _facets_offered(exploration: Exploration) -> list[str]:
+    several = len(datatypes_of(exploration.scenario)) > 1
+    return [*([_DATATYPE] if several else []), *_offered(exploration, exploration.key)]
+
+
+def in_other_datatypes(exploration: Exploration) -> list[Exploration]:
+    """What a map per datatype needs besides the exploration: its scenario in the other datatypes of the system.
+
+    Shows the progress of the first that is not there yet, and stops the page without; empty where nobody asked.
+    """
+    if not axes_in_link(exploration).of_datatypes:
+        return []
+    scenario = exploration.scenario
+    others = [name for name in datatypes_of(scenario) if name != scenario.datatype]
+    return explorations_of([altered(scenario, datatype=name) for name in others], state.watcher())
 
 
 def pick(exploration: Exploration, axes: Axes) -> None:
@@ -107,7 +134,7 @@ def pick(exploration: Exploration, axes: Axes) -> None:
         for name, value in now.items():
             options = list(dict.fromkeys([value, *offered]))
             if name == _FACET:
-                options = ["none", *(one for one in options if one not in (axes.x, axes.y, "none"))]
+                options = ["none", *(one for one in _facets_offered(exploration) if one not in (axes.x, axes.y))]
             st.session_state[f"_{name}"] = value
             st.selectbox(
                 words[name], options, key=f"_{name}", on_change=changed, width=170,
@@ -133,9 +160,20 @@ def _grouped(
 
 
 def cells_for(
-    exploration: Exploration, axes: Axes, metric: Metric, where: data.Where
+    exploration: Exploration, axes: Axes, metric: Metric, where: data.Where, others: Sequence[Exploration] = ()
 ) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """The cells of the map as `charts.pair_map` reads them, and (values of the third field shown, all it has)."""
+    """The cells of the map as `charts.pair_map` reads them, and (values of the third field shown, all it has).
+
+    others: see `in_other_datatypes`.
+    """
+    if axes.of_datatypes:
+        parts = []
+        for one in (exploration, *others):
+            own = metrics(one.scenario)[metric.key]  # a utilisation is one of the datatype's own peak
+            part, _ = cells_for(one, replace(axes, facet=None), own, where)
+            parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
+        cells = pd.concat(parts, ignore_index=True)
+        return _named(cells, axes), (len(parts), len(parts))
     found = _grouped(exploration, exploration.key, axes.fields, metric.ranked_by, where)
     cells = found.assign(value=data.values_of(exploration, metric, found))
     shown, had = _facets(cells, axes, metric)
@@ -144,12 +182,17 @@ def cells_for(
     cells["label"], cells["why"] = "", ""
     if axes.degrees:
         cells = pd.concat([cells, *_without(exploration, cells, axes, metric, shown)], ignore_index=True)
+    return _named(cells, axes), (len(shown), had)
+
+
+def _named(cells: pd.DataFrame, axes: Axes) -> pd.DataFrame:
+    """Adds to cells where on the map they are and what they are called."""
     cells["x"], cells["y"] = cells[axes.x], cells[axes.y]
     cells["facet"] = cells[axes.facet] if axes.facet is not None else ""
     members = cells[list(axes.fields)].astype(object).values.tolist()
     parts = [_members(axes, row) for row in members]
     cells["at"], cells["name"] = [text(row) for row in parts], [_title(row) for row in parts]
-    return cells, (len(shown), had)
+    return cells
 
 
 def _facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[Any], int]:
@@ -217,6 +260,8 @@ def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
         wanted = text(filters)
         if problems or (wanted and wanted not in set(cells["at"])):
             state.complain(_AT, f"The link's cell {given[:40]!r} is not on this map. Showing the best instead.")
+    if axes.of_datatypes:  # the page is about one datatype: the others' maps are beside its own to be chosen from
+        cells = cells[cells[_DATATYPE] == state.current_scenario().datatype]
     if wanted and wanted in set(cells["at"]):
         return wanted
     known = cells[cells["value"].notna()]
@@ -250,6 +295,8 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, facets: tuple[int, int], *, fil
     parts = [f"Each cell is the best of {among}.", "★ best of all"]
     if not numbered(cells):
         parts.append("the cells are too small for numbers: hover one, or choose As table under View")
+    if axes.of_datatypes:
+        parts.append("a click on a map of another datatype changes to it")
     if facets[1] > facets[0]:
         parts.append(f"{facets[0]} of {facets[1]} maps: those with the best executions")
     if axes.degrees:
@@ -257,7 +304,8 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, facets: tuple[int, int], *, fil
         if (empty["label"] != "").any():
             parts.append('<i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity')
         if (empty["label"] == "").any():
-            what = "meets the filters" if filtered else f"has this {in_sentence(FILTERABLE[axes.fields[-1]].label)}"
+            what = f"has this {in_sentence(FILTERABLE[axes.fields[-1]].label)}"
+            what = "meets the filters" if filtered or axes.of_datatypes else what
             parts.append(f"{ABSENT} or grey: some fit, none of them {what}")
         parts.append("· no execution")
     else:
@@ -274,9 +322,15 @@ def pick_group(axes: Axes, at: str, execution: int) -> None:
     if axes.of_cells:
         state.select_cell(int(values["tensor_par"]), int(values["pipeline_par"]))
         return
+    now = state.current_scenario()
+    elsewhere = axes.of_datatypes and values[_DATATYPE] != now.datatype
+    if elsewhere:
+        state.set_scenario(altered(now, datatype=str(values[_DATATYPE])))
     state.set_url_value(_AT, at)
     if execution >= 0:
         state.select(execution)
+    if elsewhere:
+        st.rerun()  # the whole page, not the part of it that holds the map
 
 
 def group_of(

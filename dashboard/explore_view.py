@@ -126,11 +126,16 @@ def _thousands(value: float) -> str:
 
 
 @st.fragment
-def overview(exploration: Exploration) -> None:
-    """The whole page. Clicking, switching and filtering rerun nothing else."""
+def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
+    """The whole page. Clicking, switching and filtering rerun nothing else.
+
+    others: the same in other datatypes, where there is a map for each.
+    """
     whole = all_at_once()
     filters = in_link() if exploration.feasible else []
     where, axes = where_of(filters), axes_in_link(exploration)
+    if axes.of_datatypes and not others:  # just chosen
+        st.rerun()
     strip = st.container()
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
@@ -147,10 +152,10 @@ def overview(exploration: Exploration) -> None:
         number = best_rates(exploration, where).number if where else exploration.feasible
         with left:
             sentence(exploration, metric, axes, filters, number)
-            if not number:
+            if where and not number:
                 relaxations(exploration, filters)
                 return
-        _part(exploration, metric, domain, as_table, axes, filters, number, (strip, left, right))
+        _part(exploration, others, metric, domain, as_table, axes, filters, number, (strip, left, right))
     if not whole:
         return
     with left:
@@ -192,6 +197,7 @@ def _whole(
 
 def _part(
     exploration: Exploration,
+    others: Sequence[Exploration],
     metric: Metric,
     domain: Domain,
     as_table: bool,
@@ -203,7 +209,7 @@ def _part(
     """Figures, map and panel of the executions that meet filters, along any axes."""
     strip, left, right = places
     where = where_of(filters)
-    cells, facets = cells_for(exploration, axes, metric, where)
+    cells, facets = cells_for(exploration, axes, metric, where, others)
     at = chosen(axes, cells, metric)
     with left:
         if as_table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit import runtime
@@ -15,7 +16,7 @@ from dashboard.text import literal
 from engine import Exploration, Scenario
 from engine.calibrated import model_shapes
 
-__all__ = ["exploration_of", "seen_with"]
+__all__ = ["exploration_of", "explorations_of", "seen_with"]
 
 PATIENCE = 1.0
 """How long a page waits before it shows progress [s]."""
@@ -49,6 +50,16 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         st.error(literal(job.problem), icon=":material/error:")
         _again(server, scenario, watcher, "Try again")
     return st.stop()
+
+
+def explorations_of(scenarios: Sequence[Scenario], watcher: str) -> list[Exploration]:
+    """The explorations of several scenarios; asks for all at once, and waits for one after the other."""
+    for scenario in scenarios:
+        try:
+            runner().request(scenario, watcher)
+        except QueueFull:
+            break
+    return [exploration_of(scenario, watcher) for scenario in scenarios]
 
 
 def seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:

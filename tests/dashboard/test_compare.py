@@ -27,7 +27,7 @@ OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 def _in_memory() -> Iterator[None]:
     """Explorations without the server's runner and store."""
     with patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: explored(scenario)), patch(
-        "dashboard.compare_scenarios.runner"
+        "dashboard.waiting.runner"
     ):
         yield
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -363,3 +364,28 @@ def test_the_calibrated_model_s_own_fields_can_be_filtered_by_and_are_weighed() 
     assert weighed.to_dict() == rows.groupby("zero_stage")["sample_rate"].max().to_dict()
     for page in ("results", "pareto"):
         run(page, found)
+
+
+def test_a_map_per_datatype_shows_the_explorations_of_the_others_beside_it() -> None:
+    found = exploration()
+    other = explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float8")
+    axes = Axes("pipeline_par", "tensor_par", "datatype")
+    cells, (shown, had) = cells_for(found, axes, metrics(found.scenario)["mfu"], (), [other])
+    assert (shown, had) == (2, 2)
+    for one in (found, other):
+        here = cells[(cells["facet"] == one.scenario.datatype) & cells["value"].notna()]
+        best = one.rows.best_by(["tensor_par", "pipeline_par"], "sample_rate").to_pandas()
+        training = bool(one.best["training"])  # type: ignore[index]
+        expected = {
+            (row.tensor_par, row.pipeline_par): utilisation(one.scenario, row.value, training)
+            for row in best.itertuples()
+        }
+        drawn = {(row["tensor_par"], row["pipeline_par"]): row["value"] for row in here.to_dict("records")}
+        assert drawn == pytest.approx(expected)
+    with patch("dashboard.explore_axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
+        app = run("explore", found, {"map_facet": "datatype"})
+    titles = [note["text"] for note in figure(app, "explore_pairs")["layout"]["annotations"]]
+    assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)
+    # The panel is about the datatype of the scenario, also where another one is faster.
+    assert f"<b>{percent(utilisation(found.scenario, found.best['sample_rate']))}</b>" in html(app)  # type: ignore[index]
+    assert "a click on a map of another datatype changes to it" in html(app)
