@@ -19,6 +19,7 @@ from dashboard.cost_model import datatypes_of
 from dashboard.derived import Metric, metrics
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.format import ABSENT, count
+from dashboard.plainest import plainest
 from dashboard.waiting import explorations_of
 from engine import Exploration
 from engine.columns import Column, choice_label
@@ -313,8 +314,13 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, facets: tuple[int, int], *, fil
     return f'<div class="ss-legend">{"".join(f"<span>{part}</span>" for part in parts)}</div>'
 
 
-def pick_group(axes: Axes, at: str, execution: int) -> None:
-    """Selects the cell of the map that a click reported, and where it is no cell of the space its best execution."""
+def pick_group(
+    explorations: Sequence[Exploration], axes: Axes, at: str, execution: int, metric: Metric, where: data.Where
+) -> None:
+    """Selects the cell of the map that a click reported, and where it is no cell of the space its best execution.
+
+    explorations: what the map shows, see `in_other_datatypes`. execution: the best by the metric, of equal ones any.
+    """
     filters, problems = parse(at)
     if problems or {one.column.name for one in filters} != set(axes.fields):
         return
@@ -328,7 +334,9 @@ def pick_group(axes: Axes, at: str, execution: int) -> None:
         state.set_scenario(altered(now, datatype=str(values[_DATATYPE])))
     state.set_url_value(_AT, at)
     if execution >= 0:
-        state.select(execution)
+        one = next(e for e in explorations if not axes.of_datatypes or e.scenario.datatype == values[_DATATYPE])
+        both = (*where, *data.frozen(conditions(filters)))
+        state.select(plainest(one, one.key, execution, metric.ranked_by, both).id)
     if elsewhere:
         st.rerun()  # the whole page, not the part of it that holds the map
 

@@ -36,15 +36,16 @@ from dashboard.explore_filter import relaxations, where_of
 from dashboard.explore_lower import costs, infeasible
 from dashboard.explore_panel import group_panel, panel
 from dashboard.explore_sentence import sentence
+from dashboard.explore_tables import cells_table, pairs_table
 from dashboard.explore_terms import terms
 from dashboard.filters import Filter
-from dashboard.format import count, counted, days, decimals_for, format_value, percent, plain, scale_for
+from dashboard.format import count, counted, days, format_value, percent, plain
 from dashboard.later import all_at_once
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
 from dashboard.text import literal
 from engine import Exploration
-from engine.columns import by_name, choice_label
+from engine.columns import by_name
 
 __all__ = ["headline", "overview"]
 
@@ -186,7 +187,7 @@ def _whole(
     cell = state.selected_cell() or _best_cell(cells, metric)
     with left:
         if as_table:
-            _table(cells, metric)
+            cells_table(cells, metric)
         else:
             chart = cell_map(cells, metric.column, state.theme_mode(), selected=cell, domain=domain)
             show(chart, "explore_map", on_select=_clicked, selection_mode="points")
@@ -211,9 +212,13 @@ def _part(
     where = where_of(filters)
     cells, facets = cells_for(exploration, axes, metric, where, others)
     at = chosen(axes, cells, metric)
+
+    def picked(at: str, execution: int) -> None:
+        pick_group((exploration, *others), axes, at, execution, metric, where)
+
     with left:
         if as_table:
-            _pairs_table(cells, metric, axes)
+            pairs_table(cells, metric, axes, picked)
         elif len(cells):
             across, up, third = axes.columns
             chart = pair_map(cells, across, up, metric.column, state.theme_mode(), facet=third, selected=at,
@@ -222,7 +227,7 @@ def _part(
             def clicked() -> None:
                 for point in st.session_state["explore_pairs"]["selection"]["points"]:
                     if point.get("customdata"):
-                        pick_group(axes, *point["customdata"])
+                        picked(*point["customdata"])
                         return
 
             show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
@@ -252,40 +257,6 @@ def _part(
             st.caption(literal(str(row["why"].iloc[0])))
         else:
             st.caption("No execution runs, so there is nothing to show along these axes.")
-
-
-def _pairs_table(cells: pd.DataFrame, metric: Metric, axes: Axes) -> None:
-    """The map along any axes as a table; a row is a cell."""
-    scale = scale_for(metric.column, cells["value"])
-    name = scale.title(metric.column.label)
-    fields = {field: by_name(field) for field in axes.fields}
-    shown = pd.DataFrame(
-        {
-            **{
-                column.label: [v if column.dtype == "int64" else choice_label(column, v) for v in cells[field]]
-                for field, column in fields.items()
-            },
-            name: cells["value"] / scale.factor,
-            "executions": cells["rows"],
-            "why there is none": cells["why"],
-        }
-    )
-
-    def picked() -> None:
-        rows = st.session_state["explore_pairs_table"]["selection"]["rows"]
-        if rows:
-            pick_group(axes, str(cells["at"].iloc[rows[0]]), int(cells["id"].iloc[rows[0]]))
-
-    st.dataframe(
-        shown, key="explore_pairs_table", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
-        column_config={
-            name: st.column_config.NumberColumn(
-                format=f"%.{decimals_for(cells['value'], scale)}f", help=metric.column.description
-            ),
-            "executions": st.column_config.NumberColumn(format="localized"),
-        },
-        alt=f"{metric.column.label} of every cell",
-    )  # fmt: skip
 
 
 def _toolbar(
@@ -367,36 +338,3 @@ def _best_cell(cells: pd.DataFrame, metric: Metric) -> tuple[int, int] | None:
     else:
         row = cells.sort_values("shortfall_bytes", kind="stable", na_position="last").iloc[0]
     return int(row["tensor_par"]), int(row["pipeline_par"])
-
-
-def _table(cells: pd.DataFrame, metric: Metric) -> None:
-    """The map as a table; a row is a cell."""
-    scale = scale_for(metric.column, cells["value"])
-    name = scale.title(metric.column.label)
-    shown = pd.DataFrame(
-        {
-            "TP": cells["tensor_par"],
-            "PP": cells["pipeline_par"],
-            "DP": cells["data_par"],
-            name: cells["value"] / scale.factor,
-            "feasible": cells["feasible"],
-            "executions": cells["total"],
-            "why nothing fits": cells["reason_text"].fillna(""),
-        }
-    )
-    digits = decimals_for(cells["value"], scale)
-
-    def picked() -> None:
-        rows = st.session_state["explore_cells"]["selection"]["rows"]
-        if rows:
-            state.select_cell(int(shown["TP"].iloc[rows[0]]), int(shown["PP"].iloc[rows[0]]))
-
-    st.dataframe(
-        shown, key="explore_cells", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
-        column_config={
-            name: st.column_config.NumberColumn(format=f"%.{digits}f", help=metric.column.description),
-            "feasible": st.column_config.NumberColumn(format="localized"),
-            "executions": st.column_config.NumberColumn(format="localized"),
-        },
-        alt=f"{metric.column.label} of every cell",
-    )  # fmt: skip

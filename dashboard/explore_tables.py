@@ -1,0 +1,83 @@
+"""The maps of the Explore page as tables: for the keyboard, for copying, and for more cells than a map can number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import state
+from dashboard.derived import Metric
+from dashboard.explore_axes import Axes
+from dashboard.format import decimals_for, scale_for
+from engine.columns import by_name, choice_label
+
+__all__ = ["cells_table", "pairs_table"]
+
+
+def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
+    """The map as a table; a row is a cell."""
+    scale = scale_for(metric.column, cells["value"])
+    name = scale.title(metric.column.label)
+    shown = pd.DataFrame(
+        {
+            "TP": cells["tensor_par"],
+            "PP": cells["pipeline_par"],
+            "DP": cells["data_par"],
+            name: cells["value"] / scale.factor,
+            "feasible": cells["feasible"],
+            "executions": cells["total"],
+            "why nothing fits": cells["reason_text"].fillna(""),
+        }
+    )
+    digits = decimals_for(cells["value"], scale)
+
+    def picked() -> None:
+        rows = st.session_state["explore_cells"]["selection"]["rows"]
+        if rows:
+            state.select_cell(int(shown["TP"].iloc[rows[0]]), int(shown["PP"].iloc[rows[0]]))
+
+    st.dataframe(
+        shown, key="explore_cells", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
+        column_config={
+            name: st.column_config.NumberColumn(format=f"%.{digits}f", help=metric.column.description),
+            "feasible": st.column_config.NumberColumn(format="localized"),
+            "executions": st.column_config.NumberColumn(format="localized"),
+        },
+        alt=f"{metric.column.label} of every cell",
+    )  # fmt: skip
+
+
+def pairs_table(cells: pd.DataFrame, metric: Metric, axes: Axes, pick: Callable[[str, int], None]) -> None:
+    """The map along any axes as a table; a row is a cell. pick: selects one, with its best execution."""
+    scale = scale_for(metric.column, cells["value"])
+    name = scale.title(metric.column.label)
+    fields = {field: by_name(field) for field in axes.fields}
+    shown = pd.DataFrame(
+        {
+            **{
+                column.label: [v if column.dtype == "int64" else choice_label(column, v) for v in cells[field]]
+                for field, column in fields.items()
+            },
+            name: cells["value"] / scale.factor,
+            "executions": cells["rows"],
+            "why there is none": cells["why"],
+        }
+    )
+
+    def picked() -> None:
+        rows = st.session_state["explore_pairs_table"]["selection"]["rows"]
+        if rows:
+            pick(str(cells["at"].iloc[rows[0]]), int(cells["id"].iloc[rows[0]]))
+
+    st.dataframe(
+        shown, key="explore_pairs_table", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
+        column_config={
+            name: st.column_config.NumberColumn(
+                format=f"%.{decimals_for(cells['value'], scale)}f", help=metric.column.description
+            ),
+            "executions": st.column_config.NumberColumn(format="localized"),
+        },
+        alt=f"{metric.column.label} of every cell",
+    )  # fmt: skip
