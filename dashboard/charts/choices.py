@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 import pandas as pd
@@ -20,6 +21,10 @@ _LEAST: Final = 0.4
 squeeze the others."""
 _CHARACTER: Final = 0.011
 """Width of a character of a label as a share of the axis, on the narrowest page."""
+_LONG: Final = 6
+"""Characters of a label that may stand a little aside."""
+_APART: Final = 0.012
+"""Least distance of two labels on one line as a share of the axis: without it 2 and 8 would read as 28."""
 _MARGIN: Final = 0.09
 """How far right of the best a label may reach, as a share of the axis: the end of the axis and the margin."""
 
@@ -139,11 +144,13 @@ def _labels(
         left, right = (share, share + 2 * half) if clipped else (share - half, share + half)
         over = 0.0 if clipped else max(0.0, right - (1.0 + _MARGIN * width))
         left, right = left - over, right - over
-        for shift, end in ends.items():
-            if right < end and left > floors[shift]:
+        # A long one may stand a little left of its dot where there is no room at it.
+        for most, shift in product((0.0, half / 2 if len(text) > _LONG and not clipped else 0.0), ends):
+            aside = max(0.0, right - ends[shift])
+            if aside <= most and left - aside > floors[shift]:
                 anchor = "left" if clipped else "center"
-                found.append(noted(text, colours, x=share - over, y=row, yshift=shift, xanchor=anchor))
-                ends[shift] = left
+                found.append(noted(text, colours, x=share - over - aside, y=row, yshift=shift, xanchor=anchor))
+                ends[shift] = left - aside - _APART * width
                 break
     return found
 

@@ -357,6 +357,23 @@ def test_choices_are_placed_at_their_share_of_the_best() -> None:
     assert "recompute full: it leaves 69.0 %" in chart.alt
 
 
+def test_options_side_by_side_are_not_read_as_one_number() -> None:
+    values = [72.0, 92.7, 93.0, 100.0]
+    table = pd.DataFrame({"field": ["pipeline_interleaving"] * 4, "choice": [5, 2, 8, 1], "value": values})
+    labels = {note.text: note for note in choices(table, "sample_rate").figure.layout.annotations}
+    assert labels["2"].yshift != labels["8"].yshift  # at one height they would say 28
+    assert labels["8"].yshift == labels["1"].yshift == labels["5"].yshift
+
+
+def test_a_long_option_without_room_at_its_dot_stands_a_little_aside() -> None:
+    names = ["mlp_stagger", "norm_act", "attn_only"]
+    table = pd.DataFrame({"field": ["selective_recompute"] * 3, "choice": names, "value": [96.0, 98.9, 100.0]})
+    notes = choices(table, "sample_rate").figure.layout.annotations
+    assert len(notes) == 3
+    far = min(notes, key=lambda note: note.x)
+    assert 0.955 < far.x <= 0.96
+
+
 def test_choices_of_a_metric_where_lower_is_better() -> None:
     table = pd.DataFrame({"field": ["training"] * 2, "choice": [True, False], "value": [4.0, 2.0]})
     (dots,) = choices(table, "total_time").figure.data
