@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
+from dashboard.charts.placing import Place, Room, annotation
 from dashboard.charts.template import Chart, base, empty, note, noted, unfading
 from dashboard.format import format_value, gibibytes, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
@@ -27,18 +28,18 @@ MEMORY: Final[tuple[Kind, ...]] = tuple(
     Kind(name, by_name(name).label, (name,), look.light, look.dark, look.label_rule)
     for name, look in zip(
         MEMORY_PARTS,
-        (_MEMORY["weights"], _MEMORY["checkpoints"], _MEMORY["activations"], _TIME["offload"]),
+        (_MEMORY["weights"], _MEMORY["checkpoints"], _MEMORY["activations"], _MEMORY["reserve"]),
         strict=True,
     )
 )
 """The parts of a serving processor's memory: kept keys and values look like what training keeps."""
 
 _STEP: Final[Mapping[str, str | None]] = {
-    "step_linear": "forward", "step_attention": "backward", "step_elementwise": "forward", "step_tensor": "tensor",
-    "step_experts": "tensor", "step_ends": "forward", "step_launch": "offload", "step_pipeline": "pipeline",
-    "step_host": "offload",
+    "step_linear": "forward", "step_attention": "forward", "step_elementwise": "forward", "step_tensor": "tensor",
+    "step_experts": "expert", "step_ends": "forward", "step_launch": "forward", "step_pipeline": "pipeline",
+    "step_host": "overhead",
 }  # fmt: skip
-"""Part of a decode step -> the kind of time whose colour it has."""
+"""Part of a decode step -> the kind of time whose colour it has: the model's own work, communication, the host."""
 
 
 def _titles(rows: pd.DataFrame) -> list[str]:
@@ -63,7 +64,7 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int
     figure = base(colours, HEIGHT)
     x_scale, y_scale = (scale_for(column, curves[column.name]) for column in (_USER, _PROCESSOR))
     degrees = sorted(int(value) for value in curves["tensor_par"].unique())
-    ends: list[tuple[int, float, float]] = []
+    lines: dict[int, list[tuple[float, float]]] = {}
     for place, degree in enumerate(degrees):
         tone = colours.ramp(1.0 if len(degrees) == 1 else 0.35 + 0.65 * place / (len(degrees) - 1))
         part = curves[curves["tensor_par"] == degree].sort_values(_USER.name, kind="stable")
@@ -83,40 +84,46 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int
                 hovertemplate="%{hovertext}<extra></extra>", name=f"TP {degree}", **unfading(),
             )
         )  # fmt: skip
-        ends.append((degree, math.log10(float(x.iloc[-1])), math.log10(float(y.iloc[-1]))))
-    spans = {}
+        lines[degree] = [(math.log10(a), math.log10(b)) for a, b in zip(x, y, strict=True)]
+    ranges: list[tuple[float, float]] = []
     for update, column, scale in ((figure.update_xaxes, _USER, x_scale), (figure.update_yaxes, _PROCESSOR, y_scale)):
         low, high = (math.log10(float(edge) / scale.factor) for edge in (curves[column.name].min(),
                                                                          curves[column.name].max()))  # fmt: skip
         air = 0.05 * (high - low) or 0.1
-        spans[column.name] = high - low + 3 * air
+        ranges.append((low - air, high + 2 * air))
         # Every digit within a decade, one, two and five within some, else powers of ten.
         step = "D1" if high - low < 0.9 else "D2" if high - low < 2.5 else 1
         update(
             title_text=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
-            range=[low - air, high + 2 * air], dtick=step, tickformat=",~g",
+            range=ranges[-1], dtick=step, tickformat=",~g",
         )  # fmt: skip
-    for degree, across, level, shift in _spread(ends, spans[_USER.name], spans[_PROCESSOR.name]):
-        note(figure, f"TP {degree}", colours, x=across, y=level, xanchor="left", xshift=7, yshift=shift,
-             colour=colours.text)  # fmt: skip
+    for degree, spot in _ends(lines, ranges).items():
+        note(figure, f"TP {degree}", colours, colour=colours.text, **annotation(spot))
     return Chart(figure, _finding(curves))
 
 
-def _spread(
-    ends: list[tuple[int, float, float]], wide: float, high: float
-) -> list[tuple[int, float, float, float]]:
-    """Names at the ends of curves, moved up where they would cover each other: degree, place, upward shift [px].
+def _ends(lines: dict[int, list[tuple[float, float]]], ranges: list[tuple[float, float]]) -> dict[int, Place]:
+    """Places of the names of curves near their ends, clear of every curve and of each other.
 
-    wide, high: what the axes span [decades].
+    lines: points of the curves by degree; ranges of the axes [decades].
     """
-    found: list[tuple[int, float, float, float]] = []
-    for degree, x, y in sorted(ends, key=lambda end: end[2]):
-        shift = 0.0
-        for _, other_x, other_y, other in found:
-            gap = (y - other_y) / high * _PIXELS[1] + shift - other
-            if abs(x - other_x) / wide * _PIXELS[0] < 40 and gap < 13:
-                shift += 13 - gap
-        found.append((degree, x, y, shift))
+    room = Room(ranges[0], ranges[1], *_PIXELS)
+    for line in lines.values():
+        room.line(line)
+        for point in line:
+            room.mark(*point, 9)
+    found = {}
+    for degree, line in sorted(lines.items(), key=lambda item: item[1][-1][1]):
+        x, y = line[-1]
+        found[degree] = room.put(
+            f"TP {degree}",
+            [
+                Place(x, y, "left", xshift=7.0), Place(x, y, yanchor="top", yshift=-7.0),
+                Place(x, y, "right", xshift=-8.0), Place(x, y, "left", "top", 5.0, -4.0),
+                Place(x, y, "right", "top", -5.0, -4.0), Place(x, y, "left", "bottom", 5.0, 4.0),
+                Place(x, y, "left", xshift=24.0), Place(x, y, "right", xshift=-24.0),
+            ],
+        )  # fmt: skip
     return found
 
 
@@ -193,7 +200,7 @@ def request_time(row: Mapping[Any, Any], mode: str = "light") -> Chart:
     steps = later * float(row["decode_step_time"])
     others = later * float(row["time_per_output_token"]) - steps
     bars: list[tuple[str, float, str | None, str]] = [
-        ("First token", float(row["time_to_first_token"]), "backward", "Its own prefill."),
+        ("First token", float(row["time_to_first_token"]), "forward", "Its own prefill."),
         ("Decode steps", steps, "forward", f"{later:,.0f} steps with the whole batch."),
         ("Prefills of others", others, None, "Requests beside it that start meanwhile."),
     ]

@@ -242,6 +242,25 @@ def test_names_at_the_ends_of_curves_do_not_cover_each_other(found: Found):
     assert "No deployment" in serving_frontier(curves(found).head(0)).alt
 
 
+def test_a_name_at_the_end_of_a_curve_stands_clear_of_the_marks_beside_it():
+    # The first curve ends just left of the second one, where its name would have stood.
+    points = [(1, 20.0, 800.0), (1, 60.0, 300.0), (1, 75.0, 100.0), (2, 25.0, 900.0), (2, 70.0, 400.0),
+              (2, 78.0, 150.0), (2, 80.0, 100.0), (2, 90.0, 30.0)]  # fmt: skip
+    degrees, users, processors = zip(*points, strict=True)
+    table = pd.DataFrame(
+        {"id": range(8), "title": "x", "tensor_par": degrees, "on_frontier": True, "tokens_per_s_per_user": users,
+         "tokens_per_s_per_processor": processors, "time_to_first_token": 0.1, "memory_total": 1e10}
+    )  # fmt: skip
+    figure = serving_frontier(table).figure
+    (low, high), (bottom, top) = figure.layout.xaxis.range, figure.layout.yaxis.range
+    (name,) = [note for note in figure.layout.annotations if note.text == "TP 1"]
+    centre = {"left": 15, "right": -15}.get(name.xanchor, 0), {"bottom": 7, "top": -7}.get(name.yanchor, 0)
+    for user, processor in zip(users, processors, strict=True):
+        across = (np.log10(user) - name.x) / (high - low) * 640 - (name.xshift or 0) - centre[0]
+        up = (np.log10(processor) - name.y) / (top - bottom) * 400 - (name.yshift or 0) - centre[1]
+        assert abs(across) > 15 or abs(up) > 7
+
+
 def test_all_models_can_be_chosen():
     names = model_names()
     assert {"deepseek-v3", "llama-3-70B", "gpt3-175B"} <= set(names)
