@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -184,3 +185,10 @@ def test_a_link_leads_to_the_same_scenario(limits: dict[str, Any]) -> None:
 def test_markdown_in_foreign_text_is_shown_as_it_is() -> None:
     text = "![x](http://evil.example/x.png) <b>bold</b> $x$ :red[y] `code` [a](javascript:b)"
     assert all(piece not in literal(text) for piece in ("![", "](", "<b>", "$x$", ":red[", "`code`"))
+
+
+def test_icons_and_smileys_in_foreign_text_are_shown_as_it_is() -> None:
+    # What Streamlit's pages look for once Markdown has taken the escapes away.
+    shown = literal("a :material/bug: and :+1: at 12:30").replace("\\", "")
+    assert re.search(r":material/\w+:|:[\w+-]+:", shown) is None
+    assert shown.replace("\u2060", "") == "a :material/bug: and :+1: at 12:30"
