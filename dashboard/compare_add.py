@@ -23,13 +23,18 @@ __all__ = ["adder", "opener", "suggestions"]
 
 _MOST: Final = 200
 _OPEN: Final = "compare_add"
-"""Whether what the button opens is open."""
+"""Begins the key of whether what the button opens is open."""
+_ADDED: Final = "_compare_added"
+"""Key of how often it was closed by adding something."""
 
 
 def opener(first: Scenario) -> None:
     """Draw the button and what it opens."""
-    # Its state is tracked so that it closes once something is added: it would cover the comparison.
-    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=_OPEN, on_change="rerun"):
+    # It closes once something is added: it would cover the comparison. Each time it is another one, as the browser
+    # remembers of the old one that it was opened, and would open it again with the next click anywhere.
+    added = st.session_state.get(_ADDED, 0)
+    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=f"{_OPEN}_{added}",
+                    on_change="rerun"):  # fmt: skip
         adder(first)
 
 
@@ -110,9 +115,8 @@ def _added(how: Callable[[Any, Slots], None], what: Any, slots: Slots) -> None:
 
 
 def _close() -> None:
-    """Closes what the button opened, where that is on the page."""
-    if _OPEN in st.session_state:
-        st.session_state[_OPEN] = False
+    """Closes what the button opened."""
+    st.session_state[_ADDED] = st.session_state.get(_ADDED, 0) + 1
 
 
 def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str | None = None) -> None:
@@ -161,7 +165,8 @@ def _kept(first: Scenario, slots: Slots) -> None:
         entry = found[ident]
         if entry.saved is not None or entry.scenario is None:
             return entry.title
-        return f"{name_of(entry.scenario)} · {sentence_of(entry.scenario)}"
+        # What tells it from others first: the list is not wide.
+        return f"{sentence_of(entry.scenario)} · {name_of(entry.scenario)}"
 
     st.selectbox("Saved or explored before", list(found), format_func=shown, key="compare_entry", index=None,
                  placeholder="Choose one")  # fmt: skip

@@ -113,8 +113,11 @@ def add_changes(changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
 
 
 def remove(slot: str) -> None:
-    """Takes a scenario out of the comparison."""
-    state.set_url_value(slot, None)
+    """Takes a scenario out of the comparison; those after it move up, so that the next to be added is the last."""
+    slots = tuple(f"{slot[:-1]}{letter}" for letter in "bcd")
+    left = [state.url_value(other, "", _TEXT) for other in slots if other != slot]
+    for each, text in zip_longest(slots, filter(None, left)):
+        state.set_url_value(each, text)
 
 
 def explored(found: Sequence[Member]) -> list[Exploration]:

@@ -14,7 +14,7 @@ from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.charts.memory_bars import aligned_memory
 from dashboard.compare_add import opener, suggestions
 from dashboard.compare_diff import differences
-from dashboard.compare_scenarios import Member, explored, members, remove, told
+from dashboard.compare_scenarios import Member, explored, members, put, remove, told
 from dashboard.controls import choose, segments, show
 from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
@@ -36,6 +36,11 @@ DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logar
 _STATISTICS: Final = (
     "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
 )  # fmt: skip
+
+_LEGEND: Final = (
+    '<div class="ss-legend"><span>★ best of the scenario</span><span><i class="ss-swatch ss-hatch"></i>does not fit; '
+    "GiB over capacity</span><span>· no execution</span></div>"
+)
 
 
 class Side:
@@ -68,7 +73,7 @@ def render() -> None:
     _maps(sides)
     with st.container(border=True, gap="xsmall"):
         _memory(sides)
-    left, right = st.columns([1.2, 1], gap="medium")
+    left, right = st.columns([1.2 if len(sides) < 4 else 1, 1], gap="medium")  # a column of the table per scenario
     with left.container(border=True, gap="xsmall", height="stretch"):
         _difference(sides)
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -87,18 +92,24 @@ def _heads(found: list[Member]) -> None:
             st.caption(literal(more))
             if member.slot:
                 with st.container(horizontal=True, gap="small"):
-                    st.button("Show alone", key=f"compare_open_{member.slot}", type="tertiary", on_click=_open,
-                              args=(member,), icon=":material/open_in_full:",
-                              help="Make it the scenario of all pages, and so A.")  # fmt: skip
-                    st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=remove,
-                              args=(member.slot,), icon=":material/close:")  # fmt: skip
+                    st.button("Make it A", key=f"compare_open_{member.slot}", type="tertiary", on_click=_open,
+                              args=(member, found), icon=":material/swap_horiz:",
+                              help="It becomes the scenario of all pages; what was A takes its place.")  # fmt: skip
+                    st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=_remove,
+                              args=(member,), icon=":material/close:")  # fmt: skip
     if len(found) < 4:
         with columns[-1]:
             opener(found[0].scenario)
 
 
-def _open(member: Member) -> None:
+def _remove(member: Member) -> None:
     remove(member.slot)
+    state.set_url_value("compare_pair", None)  # those that follow move up by a letter
+
+
+def _open(member: Member, found: list[Member]) -> None:
+    """Makes a scenario the current one, A. Those described as changes to A stay what they are."""
+    put([found[0].scenario if other is member else other.scenario for other in found[1:]])
     reset()
     state.set_scenario(member.scenario)
 
@@ -145,7 +156,11 @@ def _diff(sides: list[Side]) -> None:
     st.dataframe(
         table, hide_index=True, height=height_of(len(rows), 330), row_height=ROW, key="compare_diff",
         alt=f"{len(rows)} fields differ: {', '.join(label for _, label, _ in rows[:6])}.",
-        column_config={"Part": st.column_config.TextColumn(width=80), "Field": st.column_config.TextColumn(width=220)},
+        column_config={
+            "Part": st.column_config.TextColumn(width=60), "Field": st.column_config.TextColumn(width=170),
+            # What is not told grows with the others, and names of systems need the room.
+            **{side.letter: st.column_config.TextColumn(width=940 // len(sides)) for side in sides},
+        },
     )  # fmt: skip
 
 
@@ -169,6 +184,7 @@ def _maps(sides: list[Side]) -> None:
                 among=among,
             )  # fmt: skip
             show(chart, f"compare_map_{side.letter}")
+    st.html(_LEGEND)
 
 
 def _metric(sides: list[Side]) -> Metric:
@@ -222,6 +238,7 @@ def _table(sides: list[Side]) -> None:
     table = pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
     told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in known if side.best is not None)
     st.dataframe(table, hide_index=True, height=height_of(len(rows), 470), row_height=ROW, key="compare_best",
+                 column_config={"": st.column_config.TextColumn(width=130)},
                  alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from dashboard.cost_model import in_words
 from dashboard.format import plain
 from dashboard.library import system_name
 from dashboard.runner import Job, Runner
@@ -118,10 +119,11 @@ def name_of(scenario: Scenario) -> str:
 
 
 def sentence_of(scenario: Scenario) -> str:
-    """The rest of a scenario in a few words: "FP16 · batch 512 · 3 limits"."""
+    """The rest of a scenario in a few words: "FP16 · batch 512 · 3 limits · calibrated"."""
     words = [choice_label("datatype", scenario.datatype), f"batch {scenario.max_batch_size:,}"]
     if scenario.limits:
         words.append(f"{len(scenario.limits)} limit{'s' if len(scenario.limits) != 1 else ''}")
+    words.append("exact" if scenario.cost_model == "calculon" else in_words(scenario))
     return " · ".join(words)
 
 

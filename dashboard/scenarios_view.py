@@ -145,7 +145,7 @@ def _detail(scenario: Scenario) -> str:
     edited = [change for thing in (scenario.model, scenario.system) for change in changes_in_words(thing)]
     more = f" and {len(edited) - 2} more" if len(edited) > 2 else ""
     shown = f"{'; '.join(edited[:2])}{more}" if edited else ""
-    return " · ".join(filter(None, (shown, sentence_of(scenario), scenario.cost_model.capitalize())))
+    return " · ".join(filter(None, (shown, sentence_of(scenario))))
 
 
 def _degrees(best: Best | None) -> str | None:

@@ -78,6 +78,18 @@ def test_scenarios_are_compared_and_the_link_shows_the_same_elsewhere(
         expect(each.locator(".st-key-compare_memory .barlayer path").first).to_be_attached(timeout=SLOW)
 
 
+def test_what_adds_a_scenario_stays_shut_once_it_did(page: Page, server: str) -> None:
+    page.goto(f"{server}/compare?{LIMITED}")
+    page.get_by_role("button", name="Add a scenario").click(timeout=SLOW)
+    page.locator(".st-key-compare_add_variant button").click(timeout=SLOW)
+    expect(tile(page, "B · best throughput")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("combobox", name="A with another")).to_have_count(0)
+    page.get_by_text("from zero", exact=True).click()
+    page.wait_for_url("**compare_domain=**")
+    expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
+    expect(page.get_by_role("combobox", name="A with another")).to_have_count(0)
+
+
 def test_scenarios_picked_on_their_page_open_in_compare(page: Page, server: str, direct: Exploration) -> None:
     more = Scenario.of(
         "gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=LIMITS
@@ -210,6 +222,7 @@ def test_hostile_links_end_in_a_sentence_on_every_page(
 ) -> None:
     page.goto(f"{server}/{path}?{LIMITED}&{query}")
     expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first).to_be_visible(timeout=SLOW)
-    expect(page.locator(".ss-tile, .st-key-compare_add, .st-key-results_table").first).to_be_visible(timeout=SLOW)
+    drawn = page.locator(".ss-tile, [class*=st-key-compare_add], .st-key-results_table").first
+    expect(drawn).to_be_visible(timeout=SLOW)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
     assert page.locator("img[src=x]").count() == 0

@@ -114,11 +114,25 @@ def test_a_damaged_link_says_so(text: str) -> None:
 
 def test_removing_one_leaves_the_others() -> None:
     app = page({"compare_b": OTHER, "compare_c": "~procs:8"})
+    app.segmented_control(key="_compare_pair").select("BC")
+    app = again(app, exploration())
     app.button(key="compare_remove_compare_b").click()
     app = again(app, exploration())
-    assert "compare_b" not in app.session_state["_url"]
-    assert app.session_state["_url"]["compare_c"] == "~procs:8"
+    assert app.session_state["_url"]["compare_b"] == "~procs:8"
+    assert "compare_c" not in app.session_state["_url"]
     assert len(figure(app, "compare_map_B")["data"]) > 0
+    assert not app.warning  # nobody is to blame for a pair that is gone
+
+
+def test_another_becomes_a_and_none_is_lost() -> None:
+    base = exploration().scenario
+    app = page({"compare_b": OTHER, "compare_c": "~procs:8"})
+    app.button(key="compare_open_compare_b").click()
+    app = again(app, explored(other().scenario))
+    held = [dict(parse_qsl(app.session_state["_url"][slot])) for slot in ("compare_b", "compare_c")]
+    assert links.read_scenario(app.session_state["_url"]).scenario.key == other().scenario.key
+    assert links.read_scenario(held[0]).scenario.key == base.key
+    assert links.read_scenario(held[1]).scenario.key == whatif.changed(base, {"procs": 8}).key
 
 
 def test_a_variant_is_added() -> None:

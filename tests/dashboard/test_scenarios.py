@@ -270,4 +270,4 @@ def test_ages_and_sizes() -> None:
     assert [size(number) for number in (None, 12, 1_500, 12_300_000, 4_200_000_000)] == [
         "–", "12 B", "1.50 kB", "12.3 MB", "4.20 GB",
     ]  # fmt: skip
-    assert scenarios_data.sentence_of(small()) == "FP16 · batch 32 · 2 limits"
+    assert scenarios_data.sentence_of(small()) == "FP16 · batch 32 · 2 limits · exact"
