@@ -75,6 +75,8 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
         return {}
     where = Condition(statistic, "in", sorted(set(bests["value"].tolist())))
     equal = _exploration.rows.table([*_COLUMNS, statistic], where=[where])
+    if not equal.num_rows:  # what the exploration keeps of its cells and its rows disagree
+        return {}
     groups = np.stack([equal[name].to_numpy() for name in (*_CELL, statistic)])
     order = _from_plain(equal, groups)
     groups = groups[:, order]
