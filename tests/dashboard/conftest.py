@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from streamlit.components.v2 import manifest_scanner
 
 from dashboard.charts import template
 
@@ -30,4 +32,16 @@ def _checked_charts() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(template, "go", SimpleNamespace(Figure=figure))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _components_looked_for_once() -> Iterator[None]:
+    """Has Streamlit read what the installed packages say of themselves once: AppTest does at every run of a page.
+
+    A server does so when it starts. Nothing is installed between two tests.
+    """
+    once = functools.cache(manifest_scanner.scan_component_manifests)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", lambda: list(once()))
         yield
