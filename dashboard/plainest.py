@@ -32,6 +32,9 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""
+_MOST: Final = 50_000
+"""Executions among which those that stand for all cells are looked for at once. Where a time is zero for half of a space
+that would take seconds; then the cells are looked at one by one."""
 _CELL: Final = ("tensor_par", "pipeline_par")
 _COLUMNS: Final = ("id", *_CELL, *_OFFLOADS, *_ORDER)
 
@@ -74,9 +77,9 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
     if not len(bests):
         return {}
     where = Condition(statistic, "in", sorted(set(bests["value"].tolist())))
-    equal = _exploration.rows.table([*_COLUMNS, statistic], where=[where])
-    if not equal.num_rows:  # what the exploration keeps of its cells and its rows disagree
+    if not 0 < _exploration.rows.count([where]) <= _MOST:
         return {}
+    equal = _exploration.rows.table([*_COLUMNS, statistic], where=[where])
     groups = np.stack([equal[name].to_numpy() for name in (*_CELL, statistic)])
     order = _from_plain(equal, groups)
     groups = groups[:, order]
