@@ -33,8 +33,8 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""
 _MOST: Final = 50_000
-"""Executions among which those that stand for all cells are looked for at once. Where a time is zero for half of a space
-that would take seconds; then the cells are looked at one by one."""
+"""Executions among which those that stand for all cells are looked for at once. Where a time is zero for half of a
+space that would take seconds; then the cells are looked at one by one."""
 _CELL: Final = ("tensor_par", "pipeline_par")
 _COLUMNS: Final = ("id", *_CELL, *_OFFLOADS, *_ORDER)
 
