@@ -12,6 +12,7 @@ from dashboard.charts import markup
 from dashboard.charts.calibration import Moved
 from dashboard.charts.template import degrees
 from dashboard.format import format_value, percent, plain, signed_percent
+from dashboard.tables import signed
 from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
 from engine.calibrated import Parameters
 from engine.columns import by_name
@@ -24,7 +25,7 @@ SHORT: Final = 9
 """Rows up to which the table of runs is shown whole."""
 
 
-def _number(label: str, form: str, width: int, help_text: str = "") -> Any:
+def _number(label: str, form: str | None, width: int, help_text: str = "") -> Any:
     return st.column_config.NumberColumn(label, format=form, width=width, help=help_text or None)
 
 
@@ -61,7 +62,8 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
     # Refused runs come first: they are what a person has to mend.
     shown = shown.iloc[np.argsort(accepted, kind="stable")]
     st.dataframe(
-        shown.head(LISTED), hide_index=True, key="calibrate_runs", height="content" if len(shown) <= SHORT else 360,
+        signed(shown.head(LISTED), ("before", "after", "fitted")), hide_index=True,
+        key="calibrate_runs", height="content" if len(shown) <= SHORT else 360,
         placeholder="–",
         alt=f"{many}, {refused:,} of them refused, with the reason of each.",
         column_config={
@@ -71,9 +73,9 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
             "missing": st.column_config.TextColumn("Missing", width=130, help="Needed fields that the run lacks"),
             "model": st.column_config.TextColumn("Model", width=150),
             "measured": _number("Measured, s", "%.3f", 94),
-            "before": _number("Before, %", "%+.1f", 80, "Predicted over measured, before the fit"),
-            "after": _number("Unseen, %", "%+.1f", 84, "Predicted over measured, by a fit that left the run out"),
-            "fitted": _number("Fitted, %", "%+.1f", 80, "Predicted over measured, by the fit to all runs"),
+            "before": _number("Before, %", None, 80, "Predicted over measured, before the fit"),
+            "after": _number("Unseen, %", None, 84, "Predicted over measured, by a fit that left the run out"),
+            "fitted": _number("Fitted, %", None, 80, "Predicted over measured, by the fit to all runs"),
             "assumed": st.column_config.TextColumn("Assumed", width=240, help="What the run does not say"),
         },
     )  # fmt: skip

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 
 from dashboard.format import decimals_for, header, scale_for
 from engine.columns import Column, by_name, choice_label
 
-__all__ = ["ROW", "arranged", "height_of", "table"]
+__all__ = ["ROW", "arranged", "height_of", "signed", "table"]
 
 _WIDTHS: Final = {"id": 90, "selective_recompute": 128, "bool": 72, "str": 92, "int64": 66, "float64": 104}
 
@@ -24,6 +25,21 @@ ROW: Final = 31
 def height_of(rows: int, most: int = 1_000_000) -> int:
     """Height of a table that shows so many rows without a gap below them, at most `most` [px]."""
     return min(most, ROW * (rows + 1) + 2)
+
+
+def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int = 1) -> Styler:
+    """A table whose numbers in `columns` are written with their sign, a minus rather than a hyphen.
+
+    Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
+    """
+
+    def written(value: object) -> str:
+        if not isinstance(value, float) or not np.isfinite(value):
+            return ""
+        text = f"{value:+.{decimals}f}".replace("-", "\u2212")
+        return text if text.strip("+\u22120.") else f"±{text[1:]}"
+
+    return frame.style.format(written, subset=[name for name in columns if name in frame])
 
 
 def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard.charts import markup
 from dashboard.controls import segments, switch
 from dashboard.format import count
+from dashboard.tables import signed
 from dashboard.validation_data import EVERY, Checked, Filters, error_rows, memory_rows
 from dashboard.validation_run import layout
 from engine.validation import REASONS
@@ -21,21 +22,23 @@ WORST: Final = 200
 LISTED: Final = 1_000
 
 COLUMNS: Final = (
-    ("rows", "Runs", "%d", "Runs with a prediction and a measured time"),
+    ("rows", "Runs", "localized", "Runs with a prediction and a measured time"),
     ("mean", "Mean, %", "%.1f", "Mean of |calibrated / measured − 1|"),
     ("median", "Median", "%.1f", "Median of |calibrated / measured − 1|"),
     ("p90", "90th", "%.1f", "90th percentile of |calibrated / measured − 1|"),
-    ("bias", "Bias", "%+.1f", "Median of calibrated / measured − 1; negative: predicted too fast"),
+    ("bias", "Bias", None, "Median of calibrated / measured − 1; negative: predicted too fast"),
     ("within_10", "In 10 %", "%.0f", "Share of runs within 10 %, in percent"),
-    ("calculon_rows", "Calc. runs", "%d", "Runs that Calculon's model can express"),
+    ("calculon_rows", "Calc. runs", "localized", "Runs that Calculon's model can express"),
     ("calculon_mean", "Calc. mean", "%.1f", "Mean error of Calculon's model (modelled, not calibrated) on those"),
-    ("calculon_bias", "Calc. bias", "%+.1f", "Median signed error of Calculon's model"),
+    ("calculon_bias", "Calc. bias", None, "Median signed error of Calculon's model"),
     ("same_rows_mean", "Ours there", "%.1f", "Mean error of the calibrated model on the runs of Calculon's column"),
     ("tau", "Tau", "%.2f", "Kendall's tau of layouts of one workload on one machine; empty without such groups"),
     ("regret", "Regret", "%.1f", "How much slower the layout predicted best was than the measured best"),
     ("unsupported", "Not sup.", "%d", "Counted runs without a prediction"),
     ("largest", "Largest, %", "%.1f", "Largest error"),
 )
+"""Name, header, format and help of each column; those without a format are written with their sign."""
+_SIGNED: Final = [name for name, _, form, _ in COLUMNS if form is None]
 
 
 def _settings(names: list[str], first: str) -> dict[str, Any]:
@@ -64,10 +67,10 @@ def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
         }
     )
     st.dataframe(
-        shown, hide_index=True, height=250, key="validation_worst", on_select=lambda: picked(found),
+        signed(shown, ["error"]), hide_index=True, height=250, key="validation_worst", on_select=lambda: picked(found),
         selection_mode="single-row", alt=f"The {len(shown)} runs with the largest errors, worst first.",
         column_config={
-            "error": st.column_config.NumberColumn("Error, %", format="%+.1f", width=76,
+            "error": st.column_config.NumberColumn("Error, %", width=76,
                                                    help="Calibrated over measured; negative: predicted too fast"),
             "model": st.column_config.TextColumn("Model", width=160),
             "hardware": st.column_config.TextColumn("Accelerator", width=170),
@@ -97,7 +100,8 @@ def errors(checked: Checked, filters: Filters) -> None:
             st.caption("No run here has both a measured and a modelled memory.")
             return
         st.dataframe(
-            table, hide_index=True, key="validation_memory", column_config=_settings(list(table.columns), "Memory"),
+            signed(table, _SIGNED), hide_index=True, key="validation_memory",
+            column_config=_settings(list(table.columns), "Memory"),
             alt=f"Errors of modelled memory for {len(table)} sources.",
         )  # fmt: skip
         st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for what the framework reserves.")
@@ -108,7 +112,7 @@ def errors(checked: Checked, filters: Filters) -> None:
         return
     names = ["name", *(name for name, *_ in COLUMNS if name in table)]
     st.dataframe(
-        table[names], hide_index=True, key="validation_table", placeholder="–",
+        signed(table[names], _SIGNED), hide_index=True, key="validation_table", placeholder="–",
         column_config=_settings(names, "Source, accelerator"), height=min(560, 38 + 35 * len(table)),
         alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
     )  # fmt: skip
