@@ -117,6 +117,9 @@ def described(scenario: Scenario, changes: Mapping[str, float]) -> list[str]:
 
 
 def slider_label(which: Parameter, value: float) -> str:
-    """The label of a slider, in Markdown: the name, stressed when changed, and the base."""
-    name = f":primary[**{which.label}**]" if value != which.value else which.label
-    return f"{name} :gray[· base {literal(told_value(which, which.value))}]"
+    """The label of a slider: the name, stressed when changed, and the base.
+
+    What reads pages aloud gets it as it is written here, so colours are the style sheet's matter.
+    """
+    name = f"**{which.label}**" if value != which.value else which.label
+    return f"{name} · base {told_value(which, which.value)}"

@@ -80,8 +80,8 @@ def _field(
         )  # fmt: skip
         return
     # Typed in one unit, whatever prefix suits the value best.
-    name = f":primary[**{which.label}**]" if value != which.value else which.label
-    label = f"{name} [{literal(which.unit)}] :gray[· base {which.value:,.6g}]"
+    name = f"**{which.label}**" if value != which.value else which.label
+    label = f"{name}, {which.unit} · base {which.value:,.6g}"
     st.session_state[key] = int(value) if which.discrete else value
     low = 0.0 if which.can_be_off else which.lowest
     kind: Any = int if which.discrete else float
