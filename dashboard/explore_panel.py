@@ -258,22 +258,27 @@ def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
 def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None:
     """Why nothing in a cell runs, and the nearest change that would help."""
     scenario = exploration.scenario
-    st.markdown(f"**{literal(str(row['reason_text']))}**" if row["reason_text"] else "**Nothing fits.**")
     nearest = data.least_demanding(exploration, cell)
     capacity = scenario.system.mem1.capacity_gib * 2**30
-    if nearest is not None:
-        execution = evaluated(exploration, exploration.key, nearest[0])
+    execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
+    both = execution is not None and _lacks_both(row, execution, capacity)
+    why = str(row["reason_text"]) or "Nothing fits."
+    if both and why.endswith("too much."):
+        why = f"{why.removesuffix('.')}, and more host memory than there is."
+    st.markdown(f"**{literal(why)}**")
+    if execution is not None:
         first, second = tier_pieces(execution)
-        bars = memory_bar(first, capacity, "The least demanding execution, HBM")
+        least = "Least HBM without more host memory" if both else "The least demanding execution, HBM"
+        bars = memory_bar(first, capacity, least)
         if sum(second.values()) > 0:
             bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
         present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
         st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
-        if _lacks_both(row, execution, capacity):
+        if both:
             need = format_value("proc_mem_tier1_cap_req", execution["proc_mem_tier1_cap_req"])
             st.caption(
-                "Executions that need less HBM exist, but host memory does not hold what they offload. Of those that "
-                f"it does hold, this one needs the least HBM: {need}."
+                "The map counts executions whose offloaded data host memory does not hold. Of those that it does "
+                f"hold, this one needs the least HBM: {need}."
             )
     found = data.reasons_in_cell(exploration, cell)
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
