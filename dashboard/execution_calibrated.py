@@ -27,7 +27,7 @@ _PARTS: Final = {
     "linear": ("Linear layers", "matrix products of all blocks, forward and backward", "gemm"),
     "attention": ("Attention", "scores and values, by the rate of the attention kernel", "attention"),
     "elementwise": ("Element-wise", "norms, activation functions, residuals: memory traffic", "elementwise"),
-    "recompute": ("Recompute", "computed again in the backward pass, with collectives", "recompute"),
+    "recompute": ("Recompute", "what the backward pass needs, computed again", "recompute"),
     "launch": ("Kernel launches", "what of the host's launching no computation hides", "launch"),
     "ends": ("Embedding and head", "vocabulary layers and loss, on the first and last stage", "head"),
     "tensor_exposed": ("TP communication", "exposed collectives of tensor parallelism", "collectives"),

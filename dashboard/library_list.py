@@ -83,9 +83,9 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
 
     now = [names.index(chosen)] if chosen in names else []
     settings: dict[str, Any] = {
-        "Name": st.column_config.TextColumn(width=180),
+        "Name": st.column_config.TextColumn(width=170),
         "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
-        "Kind": st.column_config.TextColumn(width=76, help="Dense, or a mixture of experts."),
+        "Kind": st.column_config.TextColumn(width=72, help="Dense, or a mixture of experts."),
         "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity."),
         "TFLOP/s": st.column_config.NumberColumn(format="%d", width=70, help="Dense 16-bit matrix peak."),
     }

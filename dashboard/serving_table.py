@@ -13,6 +13,7 @@ import streamlit as st
 from dashboard.charts import markup
 from dashboard.controls import choose, switch
 from dashboard.format import count, decimals_for, header, scale_for
+from dashboard.serving_data import title
 from dashboard.serving_inputs import WORDS, Inputs
 from engine.inference import HEADLINE, Found, by_name
 from engine.inference.reasons import by_code
@@ -113,8 +114,8 @@ def rejected(found: Found, *, nearest: bool = True) -> None:
         pd.DataFrame({"reason": [by_code(code).label for code, _ in rows], "count": [number for _, number in rows]}),
         hide_index=True, key="serving_reasons", alt=f"{len(rows)} reasons why deployments do not run.",
         column_config={"reason": st.column_config.TextColumn("Because", width=240),
-                       "count": st.column_config.NumberColumn("Deployments", format="%d", width=100)},
+                       "count": st.column_config.NumberColumn("Deployments", format="localized", width=100)},
     )  # fmt: skip
     for code, number in found.nearest.items() if nearest else ():
-        row = found.evaluate_ids([number]).iloc[0]
-        st.caption(f"{by_code(code).label}, nearest: {row['reason_text']}")
+        row = found.evaluate_ids([number]).iloc[0].to_dict()
+        st.caption(f"{by_code(code).label}, nearest: {title(row)}. {row['reason_text']}")

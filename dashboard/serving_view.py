@@ -183,11 +183,11 @@ def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
     """The reasons in a sentence or two, nearest miss first."""
     late = [code for code in rows if code != "memory"]
     if late:
-        texts = [f"{title(rows[code])}: {rows[code]['reason_text']}" for code in late]
+        texts = [f"{title(rows[code])}. {rows[code]['reason_text']}" for code in late]
         return f"{found.total:,} deployments were tried. Nearest: {' '.join(texts)}"
     if "memory" in rows:
         return (
-            f"None of {found.total:,} deployments fits. The least demanding, {title(rows['memory'])}: "
+            f"None of {found.total:,} deployments fits. The least demanding is {title(rows['memory'])}. "
             f"{rows['memory']['reason_text']}"
         )
     return found.obstacle

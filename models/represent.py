@@ -144,5 +144,5 @@ def _is(number: int) -> str:
 
 
 def _count(number: float) -> str:
-    """A parameter count as people write it: 1.05 B, 124 M."""
-    return f"{number / 1e9:.2f} B" if number >= 1e9 else f"{number / 1e6:.3g} M"
+    """A parameter count as people write it: 1.05 bn, 124 M."""
+    return f"{number / 1e9:.2f} bn" if number >= 1e9 else f"{number / 1e6:.3g} M"

@@ -51,7 +51,7 @@ def test_attention_weights_of_llama_3_8b() -> None:
     [
         ({}, 8192, "8 key/value heads are counted as 32, which adds 11.5 % to the block's weights"),
         ({"kv_heads": 1}, 8192, "Multi-query attention: 1 key/value head is counted as 32"),
-        ({}, 8192, "Embedding and LM head (1.05 B parameters, 13.1 % of the model) are in neither"),
+        ({}, 8192, "Embedding and LM head (1.05 bn parameters, 13.1 % of the model) are in neither"),
         ({"tied_embeddings": True}, 8192, "which is the LM head too (525 M parameters"),
         ({}, 8192, "gated MLP of width 14,336 is counted as two matrices of width 21,504: equal weights"),
         ({"ffn": 5461}, 8192, "width 8,192: 0.01 % more weights"),
@@ -60,7 +60,7 @@ def test_attention_weights_of_llama_3_8b() -> None:
         ({"norm": "RMSNorm"}, 8192, "16,384 instead of 8,192 norm weights"),
         ({"qkv_bias": True}, 8192, "The 6,144 query, key and value biases"),
         ({"rope_theta": 1e4}, 8192, "Rotating queries and keys"),
-        ({"params_published_b": 9.0}, 8192, "10.8 % fewer than the 9.00 B published"),
+        ({"params_published_b": 9.0}, 8192, "10.8 % fewer than the 9.00 bn published"),
     ],
 )
 def test_each_difference_is_said_with_its_numbers(changes: dict[str, Any], seq_size: int, words: str) -> None:
