@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -146,7 +147,9 @@ def test_a_log_is_fitted_once_what_it_lacks_is_given() -> None:
     assert "gives no field of a run" in said(page)
 
 
-def test_examples_are_published_runs_and_say_that_the_library_knows_them() -> None:
+def test_examples_are_published_runs_and_say_that_the_library_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the same file for each of the examples
+    monkeypatch.setattr(calibrate_data, "library_runs", functools.cache(calibrate_data.library_runs))
     examples = calibrate_data.examples()
     assert len(examples) > 10
     page = run()

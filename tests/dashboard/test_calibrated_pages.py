@@ -162,13 +162,9 @@ def test_memory_needs_reach_the_least_demanding_execution(found: Any) -> None:
     scenario = found().scenario
     needs = needs_of(scenario)
     cell = needs.iloc[-1]
-    ids = [
-        number
-        for number in np.linspace(0, scenario.space.total - 1, 3000).astype(int)
-        if tuple(scenario.space.table([number])[["tensor_par", "pipeline_par"]].iloc[0])
-        == (cell["tensor_par"], cell["pipeline_par"])
-    ][:400]
-    table = scenario.evaluate(scenario.space.table(ids))
+    listed = scenario.space.table(np.linspace(0, scenario.space.total - 1, 3000).astype(int))
+    inside = (listed["tensor_par"] == cell["tensor_par"]) & (listed["pipeline_par"] == cell["pipeline_par"])
+    table = scenario.evaluate(listed[inside].head(400))
     there = table["proc_mem_tier1_cap_req"].dropna()
     assert len(there)
     assert there.min() >= cell["need"] * (1 - 1e-9)

@@ -20,14 +20,13 @@ def brute(axes: list[np.ndarray], better: list[str], names: np.ndarray | None = 
     """Positions of the frontier: of equal points the one of the smallest name, along the first axis."""
     names = np.arange(len(axes[0])) if names is None else names
     signed = [axis if way == "lower" else -axis for axis, way in zip(axes, better, strict=True)]
-    points = [tuple(float(axis[row]) for axis in signed) for row in range(len(names))]
+    points = np.column_stack(signed)
     kept: dict[tuple[float, ...], int] = {}
-    for row, point in enumerate(points):
+    for row, values in enumerate(points):
+        point = tuple(values.tolist())
         if any(value != value for value in point):
             continue
-        dominated = any(
-            all(a <= b for a, b in zip(other, point, strict=True)) and other != point for other in points
-        )
+        dominated = ((points <= values).all(axis=1) & (points != values).any(axis=1)).any()
         if not dominated and (point not in kept or names[row] < names[kept[point]]):
             kept[point] = row
     return [kept[point] for point in sorted(kept)]
