@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard.altered import altered
 from dashboard.compare_scenarios import SLOTS, Slots, add, add_changes
+from dashboard.controls import menu_key, shut
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.scenarios_data import entries, name_of, sentence_of
 from dashboard.server import runner, user_files
@@ -22,19 +23,12 @@ from hardware import System
 __all__ = ["adder", "opener", "suggestions"]
 
 _MOST: Final = 200
-_OPEN: Final = "compare_add"
-"""Begins the key of whether what the button opens is open."""
-_ADDED: Final = "_compare_added"
-"""Key of how often it was closed by adding something."""
+_MENU: Final = "compare_add"
 
 
 def opener(first: Scenario) -> None:
     """Draw the button and what it opens."""
-    # It closes once something is added: it would cover the comparison. Each time it is another one, as the browser
-    # remembers of the old one that it was opened, and would open it again with the next click anywhere.
-    added = st.session_state.get(_ADDED, 0)
-    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=f"{_OPEN}_{added}",
-                    on_change="rerun"):  # fmt: skip
+    with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=menu_key(_MENU)):
         adder(first)
 
 
@@ -111,12 +105,7 @@ def _variant(first: Scenario, slots: Slots) -> None:
 
 def _added(how: Callable[[Any, Slots], None], what: Any, slots: Slots) -> None:
     how(what, slots)
-    _close()
-
-
-def _close() -> None:
-    """Closes what the button opened."""
-    st.session_state[_ADDED] = st.session_state.get(_ADDED, 0) + 1
+    shut(_MENU)  # it would cover the comparison
 
 
 def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str | None = None) -> None:
@@ -139,7 +128,7 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str 
             changes = {what: float(value)}
             _ = whatif.changed(first, changes).space
             add_changes(changes, slots)
-        _close()
+        shut(_MENU)
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
 

@@ -1,13 +1,16 @@
 """Widgets whose value is part of the link: they read it from `state.url_value` and write it back when changed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import streamlit as st
 
 from dashboard import state
 
-__all__ = ["choose", "segments", "show", "switch", "whole_number"]
+__all__ = ["choose", "menu_key", "segments", "show", "shut", "switch", "whole_number"]
+
+_SHUT: Final = "_times_shut_"
+"""Begins the key of how often a menu was shut by what was clicked in it."""
 
 
 def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Callable[[], None]]:
@@ -82,6 +85,20 @@ def whole_number(label: str, low: int, high: int, name: str, *, default: int, st
         state.set_url_value(name, None if value == default else str(value))
 
     return int(st.slider(label, low, high, step=step, key=key, on_change=changed, **more))
+
+
+def menu_key(name: str) -> str:
+    """The key for a menu (`streamlit.popover`) that `shut` can close.
+
+    It is another one each time it was shut: the browser remembers of the old one that it was opened, and would open it
+    again with the next click anywhere.
+    """
+    return f"{name}_{st.session_state.get(_SHUT + name, 0)}"
+
+
+def shut(name: str) -> None:
+    """Closes the menu of that name; for callbacks of what is in it."""
+    st.session_state[_SHUT + name] = st.session_state.get(_SHUT + name, 0) + 1
 
 
 def show(chart: Any, key: str, **more: Any) -> Any:

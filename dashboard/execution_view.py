@@ -16,7 +16,7 @@ from dashboard.charts import markup
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces, waterfall
-from dashboard.controls import show
+from dashboard.controls import menu_key, show, shut
 from dashboard.derived import days_for, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
@@ -45,6 +45,9 @@ _OTHERS: Final = {
     "plain": "the best without offload",
     "kept": "the best without recompute",
 }
+_UNTOLD: Final = 0.1
+"""Share of a difference that its account may leave out."""
+_SELF: Final = "B is this one"
 _OTHER: Final = re.compile(r"|best|cell|plain|kept|\d{1,18}")
 
 
@@ -135,31 +138,39 @@ def _other(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
         "compare with", list(options), format_func=lambda value: f"compare with {options[value]}", key=key,
         on_change=changed, label_visibility="collapsed", width=280,
     )  # fmt: skip
-    with st.popover("Keep as B", icon=":material/compare_arrows:", key="execution_keep"):
-        st.caption("Keep this execution as B, then select another one here or on any page to compare the two.")
-        st.button("Keep this one", key="execution_keep_this", on_click=state.set_url_value, args=(name, str(chosen.id)))
+    with st.popover("Keep as B", icon=":material/compare_arrows:", key=menu_key("execution_keep")):
+        st.caption("Keep this execution as B, then select another one on any page to compare the two.")
+        st.button("Keep this one", key="execution_keep_this", on_click=_keep, args=(chosen.id,))
         wanted = st.number_input("or compare with execution id", 0, exploration.total - 1, value=None, step=1,
                                  key="execution_keep_id", placeholder="id")  # fmt: skip
-        st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=state.set_url_value,
-                  args=(name, None if wanted is None else str(int(wanted))))  # fmt: skip
-    found = _wanted(exploration, chosen, str(picked or ""))
-    if picked and found is None:
-        st.caption("there is none")
+        st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=_keep,
+                  args=(None if wanted is None else int(wanted),))  # fmt: skip
+    found, why_not = _wanted(exploration, chosen, str(picked or ""))
+    if why_not:
+        st.caption(why_not)
     return found
 
 
-def _wanted(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
-    """The execution behind a choice; None where it is the one shown, or does not run."""
+def _keep(execution: int | None) -> None:
+    """Makes an execution B."""
+    state.set_url_value("execution_b", None if execution is None else str(execution))
+    shut("execution_keep")  # it would cover the comparison
+
+
+def _wanted(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict[str, Any] | None, str]:
+    """The execution behind a choice, or why there is none to compare with, in a few words."""
     where: list[Condition] = []
     if not which:
-        return None
+        return None, ""
     if which.isdecimal():
         if int(which) >= exploration.total:
             sentence = f"does not exist; ids run from 0 to {exploration.total - 1:,}. None is compared."
             state.complain("execution_b", f"The link's execution B {int(which):,} {sentence}")
-            return None
+            return None, ""
+        if int(which) == chosen.id:
+            return None, _SELF
         found = evaluated(exploration, exploration.key, int(which))
-        return found if found["status"] == "ok" and int(which) != chosen.id else None
+        return (found, "") if found["status"] == "ok" else (None, "B does not run")
     if which == "cell":
         where = [Condition(name, "=", int(chosen.row[name])) for name in ("tensor_par", "pipeline_par")]
     elif which == "plain":
@@ -167,7 +178,9 @@ def _wanted(exploration: Exploration, chosen: Subject, which: str) -> dict[str, 
     elif which == "kept":
         where = [Condition("activation_recompute", "=", "none")]
     best = _best(exploration, exploration.key, tuple(tuple(condition) for condition in where))
-    return None if best is None or best == chosen.id else evaluated(exploration, exploration.key, best)
+    if best is None:
+        return None, "no such one runs"
+    return (None, _SELF) if best == chosen.id else (evaluated(exploration, exploration.key, best), "")
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
@@ -259,12 +272,17 @@ def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
     change = float(row["total_time"]) - float(other["total_time"])
     if change == 0:
         return "A and B take the same time."
-    terms = sorted(((mine[key] - theirs[key], key) for key in mine), key=lambda pair: -abs(pair[0]))
-    terms = [(size, key) for size, key in terms if abs(size) > 1e-3 * abs(change)][:4]
+    every = sorted(((mine[key] - theirs[key], key) for key in mine), key=lambda pair: -abs(pair[0]))
+    terms, left = [], change
+    for size, key in every:  # as many as the account needs to add up, nearly
+        if abs(left) <= _UNTOLD * abs(change) or size == 0:
+            break
+        terms.append((size, key))
+        left -= size
 
     def told(sign: int) -> str:
         parts = [f"{format_value('total_time', abs(size))} of {names[key]}" for size, key in terms if size * sign > 0]
-        return " and ".join(parts)
+        return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
     saves, loses = told(-1), told(1)
     account = ", but ".join(part for part in (saves and f"saves {saves}", loses and f"spends {loses} more") if part)

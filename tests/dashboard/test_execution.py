@@ -14,11 +14,11 @@ from dashboard.charts.networks import partners, placement, traffic
 from dashboard.charts.roofline import STAGES, Roofs, bound, points, roofline
 from dashboard.charts.template import degrees
 from dashboard.execution_detail import _traffic
-from dashboard.execution_view import execution_json
+from dashboard.execution_view import _insight, execution_json
 from dashboard.format import format_value
 from dashboard.layer_view import _WORDS, named
 from dashboard.plainest import best_of
-from engine.columns import FIELDS
+from engine.columns import FIELDS, STATISTICS
 from engine.schedule import schedule
 from tests.dashboard.pages import again, exploration, figure, html, run
 
@@ -79,6 +79,19 @@ def test_keeping_an_execution_to_compare_with() -> None:
     best = best_of(found)
     assert best is not None
     assert page.session_state["_url"]["execution_b"] == str(best["id"])
+    assert "B is this one" in [element.value for element in page.caption]
+
+
+def test_the_account_of_a_difference_adds_up() -> None:
+    pieces = [f"{name}_time" for name in ("fw", "bw", "optim_step", "recompute", "bubble")]
+    same = piped() | dict.fromkeys((column.name for column in STATISTICS if column.unit == "s"), 0.0)
+    one = same | dict(zip(pieces, (0.5, 0.4, 0.3, 0.2, 0.1), strict=True))
+    other = same | dict(zip(pieces, (0.1, 0.2, 0.4, 0.45, 0.25), strict=True))
+    one["total_time"], other["total_time"] = 1.5, 1.4
+    # Four of the five terms would leave 100 ms, which is all of the difference.
+    said = _insight(one, other)
+    assert "saves 250 ms of recompute, 150 ms of pipeline bubble and 100 ms of optimizer step, but" in said
+    assert said.endswith("spends 400 ms of forward and 200 ms of backward more.")
 
 
 def test_the_json_is_the_execution() -> None:
