@@ -2,40 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.pareto import Density, edges
 from dashboard.derived import Metric, metrics
+from dashboard.explore_data import Where
 from dashboard.format import plain, scale_for
+from dashboard.pareto_columns import columns
 from engine import Exploration
-from engine.columns import FIELDS, Column, value_of
+from engine.columns import FIELDS, Column, by_name, statistics_of, value_of
+from engine.recomputed import is_stored
 
-__all__ = ["Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps"]
+__all__ = [
+    "Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps", "undirected",
+]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
 
 BINS: Final = 256
+_AT_ONCE: Final = 1_000_000
 _AIR: Final = 0.15
 """Share of the frontier's extent shown around it when zoomed in."""
 
 
-def axes_of(exploration: Exploration) -> dict[str, Metric]:
-    """Everything that can be an axis: each result that is stored or follows from one, where a direction is better."""
-    return {key: metric for key, metric in metrics(exploration.scenario).items() if metric.column.better is not None}
+def axes_of(exploration: Exploration, upward: tuple[str, ...] = ()) -> dict[str, Metric]:
+    """Everything that can be an axis: each result that is stored or follows from one, then all other statistics.
+
+    upward: keys of statistics of which more is to count as better where the register does not say it; else it is less.
+    """
+    scenario = exploration.scenario
+    known = {key: metric for key, metric in metrics(scenario).items() if metric.column.better is not None}
+    undefined = _undefined(exploration, exploration.key)
+    for column in statistics_of(scenario.cost_model):
+        if column.name not in known and column.name not in undefined:
+            way: Literal["higher", "lower"] = "higher" if column.name in upward else "lower"
+            known[column.name] = Metric(column.name, replace(column, better=column.better or way), column.name)
+    return known
+
+
+def undirected(metric: Metric) -> bool:
+    """Whether the register does not say what is better."""
+    return metric.key == metric.statistic and by_name(metric.statistic).better is None
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def frontier(_exploration: Exploration, key: str, axes: tuple[str, ...]) -> pd.DataFrame:
+def _undefined(_exploration: Exploration, key: str) -> frozenset[str]:
+    """The statistics that the cost model does not have, though its tables do: those of Calculon's layers."""
+    best = None if _exploration.scenario.cost_model == "calculon" else _exploration.best
+    names = (column.name for column in statistics_of(_exploration.scenario.cost_model))
+    return frozenset() if best is None else frozenset(name for name in names if np.isnan(best[name]))
+
+
+def _recomputed(exploration: Exploration, chosen: Sequence[Metric], where: Where, watcher: str) -> dict[str, Floats]:
+    """The statistics behind figures that are not stored, of all rows that meet conditions. Raises `Recomputing`."""
+    names = [metric.statistic for metric in chosen if not is_stored(metric.statistic)]
+    return columns().get(exploration, names, where, watcher) if names else {}
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def frontier(
+    _exploration: Exploration,
+    key: str,
+    axes: tuple[str, ...],
+    where: Where = (),
+    upward: tuple[str, ...] = (),
+    _watcher: str = "",
+) -> pd.DataFrame:
     """The executions that no other beats in all of two or three figures: id, the fields, all statistics, the figures.
 
-    axes: keys of `axes_of`. Sorted along the first from best to worst. key: of the exploration.
+    axes: keys of `axes_of`, which has `upward`. where: what executions have to meet. Sorted along the first from best
+    to worst. key: of the exploration. Raises `pareto_columns.Recomputing` or `TooMany` for figures that are not stored.
     """
-    known = axes_of(_exploration)
+    known = axes_of(_exploration, upward)
     chosen = [known[name] for name in axes]
-    found = _exploration.frontier(*(metric.statistic for metric in chosen))
+    found = _exploration.frontier(
+        *(metric.statistic for metric in chosen), where=where,
+        values=_recomputed(_exploration, chosen, where, _watcher),
+        better={metric.statistic: str(metric.column.better) for metric in chosen if undirected(metric)},
+    )  # fmt: skip
     if not len(found):
         return found.assign(**{name: [] for name in (*(column.name for column in FIELDS), *axes)})
     rows = _exploration.evaluate_ids(found["id"].to_numpy())
@@ -50,33 +101,35 @@ def density(
     axes: tuple[str, str],
     logarithmic: tuple[bool, bool],
     near: tuple[tuple[float, float], tuple[float, float]] | None,
+    where: Where = (),
+    _watcher: str = "",
 ) -> Density | None:
     """Executions per bin over two figures; None where there is nothing to count.
 
     logarithmic: bins in equal ratios, over the positive values. near: bounds (low, high) of both axes, None for all.
+    where: what executions have to meet. Raises as `frontier` does.
     """
     rows, known = _exploration.rows, axes_of(_exploration)
     chosen = [known[name] for name in axes]
-    found_spans = list(near) if near is not None else [_span(_exploration, metric) for metric in chosen]
+    given = _recomputed(_exploration, chosen, where, _watcher)
+    found_spans = list(near) if near is not None else [_span(_exploration, metric, given, where) for metric in chosen]
     spans = [span for span in found_spans if span is not None]
     if len(spans) < len(axes):
         return None
-    if not any(logarithmic) and not any(metric.inverse for metric in chosen):
+    if not given and not any(logarithmic) and not any(metric.inverse for metric in chosen):
         scaled = [
             (span[0] / metric.factor, span[1] / metric.factor) for span, metric in zip(spans, chosen, strict=True)
         ]
         counted = rows.histogram(
-            chosen[0].statistic, chosen[1].statistic, bins=(BINS, BINS), x_range=scaled[0], y_range=scaled[1]
-        )
+            chosen[0].statistic, chosen[1].statistic, bins=(BINS, BINS), x_range=scaled[0], y_range=scaled[1],
+            where=where,
+        )  # fmt: skip
         bounds = [
             (found * metric.factor).tolist()
             for found, metric in zip((counted.x_edges, counted.y_edges), chosen, strict=True)
         ]
         return Density(counted.counts.T, *bounds)
-    table = rows.table(list(dict.fromkeys(metric.statistic for metric in chosen)))
-    values = [
-        metric.of_column(pd.Series(table[metric.statistic].to_numpy())).to_numpy(dtype=np.float64) for metric in chosen
-    ]
+    values = [_values(_exploration, metric, given, where) for metric in chosen]
     bounds = []
     for value, span, log in zip(values, spans, logarithmic, strict=True):
         low, high = span
@@ -85,14 +138,38 @@ def density(
             low = float(positive.min()) if len(positive) else 0.0
             log = bool(len(positive))
         bounds.append(edges(low, high, BINS, log))
-    inside = np.isfinite(values[0]) & np.isfinite(values[1])
-    counts, _, _ = np.histogram2d(values[0][inside], values[1][inside], bins=[np.array(edge) for edge in bounds])
-    return Density(counts.T.astype(np.int64), bounds[0], bounds[1])
+    return Density(_counts(values[0], values[1], bounds).T, bounds[0], bounds[1])
 
 
-def _span(exploration: Exploration, metric: Metric) -> tuple[float, float] | None:
+def _values(exploration: Exploration, metric: Metric, given: Mapping[str, Floats], where: Where) -> Floats:
+    """A figure of every execution that meets conditions."""
+    values = given.get(metric.statistic)
+    if values is None:
+        values = exploration.rows.table([metric.statistic], where=where)[metric.statistic].to_numpy()
+    return values if metric.key == metric.statistic else np.asarray(metric.of_column(pd.Series(values)), np.float64)
+
+
+def _counts(x: Floats, y: Floats, bounds: Sequence[Sequence[float]]) -> npt.NDArray[np.int64]:
+    """Pairs of finite values per bin, a million at a time: numpy copies what it counts several times."""
+    counts = np.zeros([len(bound) - 1 for bound in bounds], np.int64)
+    bins = [np.array(bound) for bound in bounds]
+    for first in range(0, len(x), _AT_ONCE):
+        pair = x[first : first + _AT_ONCE], y[first : first + _AT_ONCE]
+        inside = np.isfinite(pair[0]) & np.isfinite(pair[1])
+        counts += np.histogram2d(pair[0][inside], pair[1][inside], bins=bins)[0].astype(np.int64)
+    return counts
+
+
+def _span(
+    exploration: Exploration, metric: Metric, given: Mapping[str, Floats], where: Where
+) -> tuple[float, float] | None:
     """Lowest and highest finite value of a figure."""
-    found = exploration.rows.value_range(metric.statistic)
+    values = given.get(metric.statistic)
+    if values is None:
+        found = exploration.rows.value_range(metric.statistic, where=where)
+    else:
+        finite = values[np.isfinite(values)]
+        found = (float(finite.min()), float(finite.max())) if len(finite) else None
     if found is None:
         return None
     low, high = sorted(metric.of(end) for end in found)

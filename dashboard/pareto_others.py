@@ -8,13 +8,15 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import compare_scenarios
+from dashboard import compare_scenarios, state
 from dashboard.charts import markup
 from dashboard.charts.pareto import Named
 from dashboard.charts.template import in_sentence
 from dashboard.compare_add import adder
 from dashboard.compare_scenarios import Member, explored, members, remove, told
 from dashboard.derived import Metric
+from dashboard.explore_filter import where_of
+from dashboard.filters import Filter, derived_of, parse, text
 from dashboard.format import ABSENT, format_value, relative
 from dashboard.pareto_data import axes_of, frontier
 from dashboard.tables import ROW, height_of
@@ -53,8 +55,13 @@ def chooser(first: Scenario) -> None:
         adder(first, SLOTS)
 
 
-def frontiers(exploration: Exploration, axes: tuple[str, ...]) -> list[Named]:
-    """The frontiers of the other scenarios, explored if need be; says so where one has none."""
+def frontiers(
+    exploration: Exploration, axes: tuple[str, ...], filters: Sequence[Filter], upward: tuple[str, ...]
+) -> list[Named]:
+    """The frontiers of the other scenarios, explored if need be; says so where one has none.
+
+    Filters hold in them, too. upward: as for `frontier`, which says what is raised.
+    """
     found, problems = members(SLOTS)
     for problem in problems:
         st.warning(literal(problem), icon=":material/link_off:")
@@ -62,11 +69,16 @@ def frontiers(exploration: Exploration, axes: tuple[str, ...]) -> list[Named]:
     for member, other in zip(found[1:], explored(found[1:]), strict=True):
         name = told(member, exploration.scenario)[0]
         missing = set(axes) - set(axes_of(other))
-        if missing or not other.feasible:
-            st.caption(f"{member.letter} · {literal(name)} is left out: {_why_not(exploration, member, missing)}")
-            continue
-        others.append(Named(member.letter, name, frontier(other, other.key, axes)))
-    return others
+        # The same words, but a figure may follow by another factor there.
+        theirs, unread = parse(text(filters), derived_of(other.scenario))
+        why = _why_not(exploration, member, missing) if missing or not other.feasible else " ".join(unread)
+        if not why:
+            ours = frontier(other, other.key, axes, where_of(theirs), upward, state.watcher())
+            why = "" if len(ours) else "none of its executions meets the filters."
+            others.append(Named(member.letter, name, ours))
+        if why:
+            st.caption(f"{member.letter} · {literal(name)} is left out: {literal(why)}")
+    return [one for one in others if len(one.frontier)]
 
 
 def _why_not(exploration: Exploration, member: Member, missing: set[str]) -> str:
@@ -74,7 +86,7 @@ def _why_not(exploration: Exploration, member: Member, missing: set[str]) -> str
         return "none of its executions runs."
     known = axes_of(exploration)
     names = ", ".join(in_sentence(known[key].column.label) for key in sorted(missing))
-    return literal(f"{member.scenario.system.name} has no {names}.")
+    return f"{member.scenario.system.name} has no {names}."
 
 
 def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[Named], chosen: int | None) -> None:

@@ -15,8 +15,9 @@ from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces
 from dashboard.derived import Metric
+from dashboard.filters import Filter
 from dashboard.format import counted, decimals_for, format_delta, format_value, percent, scale_for
-from dashboard.pareto_data import prices, rate_words, steps
+from dashboard.pareto_data import prices, rate_words, steps, undirected
 from dashboard.tables import ROW, arranged, height_of
 from dashboard.text import literal
 from dashboard.wording import choices, differences, title
@@ -118,7 +119,9 @@ def _stretches(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str
     )
 
 
-def table_of(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> None:
+def table_of(
+    exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter] = ()
+) -> None:
     """The frontier as a table, with what the way to the next execution costs, and its download."""
     stored = [axis.key for axis in axes if axis.key == axis.statistic]
     names = [*stored, *(column.name for column in HEADLINE if column.name not in stored)]
@@ -127,7 +130,8 @@ def table_of(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metri
     whole = found[["id", *stored, *fields, *names[len(stored) :]]]
     number = counted(len(found), "execution")
     scope = f"{number}, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
-    selection = f"the frontier of {', '.join(axis.key for axis in axes)}"
+    selection = "; ".join([f"the frontier of {', '.join(_directed(axis) for axis in axes)}",
+                           *(one.words for one in filters)])  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.html(markup.head("The frontier as a table", scope))
         for kind in ("csv", "parquet", "json"):
@@ -152,6 +156,12 @@ def table_of(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metri
         key="pareto_table", on_select=picked, selection_mode="single-row",
         alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
     )  # fmt: skip
+
+
+def _directed(axis: Metric) -> str:
+    """An axis by name, and what is better where the register does not say: "useful_flops (more is better)"."""
+    way = "more" if axis.column.better == "higher" else "less"
+    return f"{axis.key} ({way} is better)" if undirected(axis) else axis.key
 
 
 def _leading(found: pd.DataFrame, axes: Sequence[Metric]) -> list[tuple[str, Any, Any]]:

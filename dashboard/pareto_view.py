@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import accuracy, state
 from dashboard.charts import markup
-from dashboard.charts.pareto import Named, pareto
+from dashboard.charts.pareto import Density, Named, pareto
 from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import Metric
 from dashboard.evaluated import evaluated
-from dashboard.format import counted, format_value
+from dashboard.explore_filter import bar, clear, drop, matching, relaxations, where_of
+from dashboard.filters import Filter
+from dashboard.format import count, counted, format_value
 from dashboard.nothing_runs import nothing_runs
-from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis
+from dashboard.pareto_columns import Recomputing, TooMany
+from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pareto_others import chooser, frontiers, side_by_side
 from dashboard.pareto_panel import panel, table_of
+from dashboard.pareto_waiting import too_many, wait_for
+from dashboard.results_filter import in_link
 from dashboard.scenarios_data import name_of
+from dashboard.text import literal
 from engine import Exploration
+from engine.recomputed import is_stored
 
 __all__ = ["render"]
 
 _NO_AXIS: Final = "none"
 _SCALES: Final = {"linear": "linear", "log": "log"}
+_BETTER: Final = {"lower": "less", "higher": "more"}
+"""Less is the default: what the register leaves open are operations, which take time."""
+_ABOUT: Final = (
+    "Every result there is. Those with a group behind their name are not stored: all executions are evaluated again "
+    "for them, some seconds for a few million."
+)
 
 
 def render(exploration: Exploration, mode: str) -> None:
@@ -34,7 +47,14 @@ def render(exploration: Exploration, mode: str) -> None:
     if exploration.feasible == 0:
         nothing_runs(exploration, "pareto")
         return
-    axes, logarithmic, around = _pickers(exploration)
+    filters = in_link()
+    picked = _pickers(exploration, filters)
+    axes, where = picked.axes, where_of(filters)
+    left = matching(exploration, exploration.key, where) if filters else exploration.feasible
+    _chips(filters, left, exploration.feasible)
+    if left == 0:
+        relaxations(exploration, filters)
+        return
     if len({axis.statistic for axis in axes}) < len(axes):
         st.info(
             "Choose different figures for the axes: a frontier weighs one against another, and these all follow from "
@@ -44,35 +64,94 @@ def render(exploration: Exploration, mode: str) -> None:
             icon=":material/info:",
         )
         return
-    keys = tuple(axis.key for axis in axes)
-    found = frontier(exploration, exploration.key, keys)
-    others = frontiers(exploration, keys)
+    keys, watcher = tuple(axis.key for axis in axes), state.watcher()
+    try:
+        found = frontier(exploration, exploration.key, keys, where, picked.upward, watcher)
+        both = (keys[1], keys[0])
+        around = near(found, both) if picked.around else None
+        behind = density(exploration, exploration.key, both, picked.logarithmic, around, where, watcher)
+        others = frontiers(exploration, keys, filters, picked.upward)
+    except Recomputing as pending:
+        wait_for(pending.job, watcher)
+        return
+    except TooMany as problem:
+        too_many(problem, filtered=bool(filters))
+        return
+    if not len(found):
+        st.info("No execution has a value of all of these figures; choose others.", icon=":material/info:")
+        return
     chosen = _chosen(found)
-    _strip(exploration, found, axes)
-    left, right = st.columns([1.86, 1], gap="medium")
-    with left:
-        _plot(exploration, found, axes, logarithmic, around, chosen, mode, others)
+    _strip(exploration, found, axes, left)
+    beside, right = st.columns([1.86, 1], gap="medium")
+    with beside:
+        _plot(exploration, found, picked, behind, chosen, mode, others)
         side_by_side(found, axes, others, chosen)
     with right.container(border=True, gap="xsmall", key="pareto_panel"):
         panel(exploration, found, axes, chosen)
-    table_of(exploration, found, axes)
+    table_of(exploration, found, axes, filters)
 
 
-def _pickers(exploration: Exploration) -> tuple[tuple[Metric, ...], tuple[bool, bool], bool]:
-    """The row of axis pickers: figures, which axes are logarithmic, whether to look closely."""
+class _Picked(NamedTuple):
+    """What the row of pickers says."""
+
+    axes: tuple[Metric, ...]
+    """Vertical, horizontal and perhaps a third."""
+    logarithmic: tuple[bool, bool]
+    """Of the horizontal and of the vertical axis."""
+    around: bool
+    """Whether to look closely."""
+    upward: tuple[str, ...]
+    """Figures of which more is to be better although the register does not say so."""
+
+
+def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
+    """The row of axis pickers, and below it what is better where that has to be chosen."""
     known = axes_of(exploration)
-    words = {key: metric.column.label for key, metric in known.items()}
-    about = "Every result that is stored for all executions, and what follows from one of them."
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=about, width=190)
+    words = {key: _named(metric) for key, metric in known.items()}
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="pareto_pickers"):
+        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=_ABOUT, width=190)
         y_scale = segments("Vertical scale", _SCALES, "pareto_yscale")
-        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", width=190)
+        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", help=_ABOUT, width=190)
         x_scale = segments("Horizontal scale", _SCALES, "pareto_xscale")
-        z = choose("Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help="Colours the marks.", width=150)
-        around = switch("Close to the frontier", "pareto_close", help="Leave out executions far from the frontier.")
+        z = choose("Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help=f"Colours the marks. {_ABOUT}",
+                   width=150)  # fmt: skip
+        around = switch("Close up", "pareto_close", help="Leave out executions far from the frontier.")
+        bar(exploration, filters)
         chooser(exploration.scenario)
-    axes = (known[y], known[x]) if z == _NO_AXIS else (known[y], known[x], known[z])
-    return axes, (x_scale == "log", y_scale == "log"), around
+    picked = {"y": y, "x": x} | ({} if z == _NO_AXIS else {"z": z})
+    open_ones = {place: key for place, key in picked.items() if undirected(known[key])}
+    upward = []
+    if open_ones:
+        with st.container(horizontal=True, gap="small", vertical_alignment="center", key="pareto_directions"):
+            for place, key in open_ones.items():
+                label = known[key].column.label
+                st.markdown(f"{literal(label)}: neither way is better in itself. Better here is", width="content")
+                if segments(f"What is better of {in_sentence(label)}", _BETTER, f"pareto_{place}better") == "higher":
+                    upward.append(key)
+    directed = axes_of(exploration, tuple(upward)) if upward else known
+    axes = tuple(directed[key] for key in picked.values())
+    return _Picked(axes, (x_scale == "log", y_scale == "log"), around, tuple(upward))
+
+
+def _named(metric: Metric) -> str:
+    """A figure as the pickers list it: those that are not stored with their group behind, "Weights · Memory"."""
+    stored = is_stored(metric.statistic)
+    return metric.column.label if stored else f"{metric.column.label} · {metric.column.group}"
+
+
+def _chips(filters: Sequence[Filter], left: int, feasible: int) -> None:
+    """The filters as a sentence whose words are buttons that take them back; nothing without filters."""
+    if not filters:
+        return
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="pareto_filters"):
+        for number, one in enumerate(filters):
+            st.markdown("and" if number else "Of executions with", width="content")
+            st.button(
+                literal(one.words), key=f"pareto_drop_{one.column.name}", icon=":material/close:", on_click=drop,
+                args=(one.column.name,), help="Remove this filter",
+            )  # fmt: skip
+        st.button("Clear", key="pareto_clear", type="tertiary", on_click=clear, help="Remove every filter")
+        st.markdown(f":gray[{count(left)} of {count(feasible)} that run]", width="content")
 
 
 def _chosen(found: pd.DataFrame) -> int | None:
@@ -83,10 +162,10 @@ def _chosen(found: pd.DataFrame) -> int | None:
     return int(found["id"].iloc[0]) if len(found) else None
 
 
-def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> None:
-    tiles = [
-        markup.Tile("On the frontier", f"{len(found):,}", f"of {counted(exploration.feasible, 'feasible execution')}")
-    ]
+def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], left: int) -> None:
+    """Draws the figures above the plot. left: number of executions that run and meet the filters."""
+    among = "feasible execution" if left == exploration.feasible else "filtered execution"
+    tiles = [markup.Tile("On the frontier", f"{len(found):,}", f"of {counted(left, among)}")]
     for axis in axes:
         column = axis.column
         values = found[axis.key]
@@ -104,12 +183,12 @@ def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]
 
 
 def _plot(
-    exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], logarithmic: tuple[bool, bool], around: bool,
-    chosen: int | None, mode: str, others: Sequence[Named],
+    exploration: Exploration, found: pd.DataFrame, picked: _Picked, behind: Density | None, chosen: int | None,
+    mode: str, others: Sequence[Named],
 ) -> None:  # fmt: skip
+    axes, logarithmic = picked.axes, picked.logarithmic
     y, x = axes[0], axes[1]
     both = (x.key, y.key)
-    behind = density(exploration, exploration.key, both, logarithmic, near(found, both) if around else None)
     positive = [name for name, log in zip(both, logarithmic, strict=True) if log]
     marks = on_log_axis(found, positive)
     chart = pareto(

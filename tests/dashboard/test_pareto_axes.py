@@ -1,0 +1,327 @@
+"""Any statistic can be an axis of the Pareto page: evaluated again off the page, bounded, shared, stopped."""
+
+import json
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import engine
+from dashboard import pareto_columns
+from dashboard.format import format_value
+from dashboard.pareto_columns import Columns, Job, Recomputing, TooMany
+from dashboard.pareto_data import axes_of, density, frontier
+from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
+from engine.columns import STATISTICS, by_name, statistics_of
+from engine.recomputed import is_stored
+from engine.store import Condition
+from tests.dashboard.pages import SMALL, again, exploration, figure, html, run
+
+LONG = 60.0
+ME, OTHER = "me", "somebody else"
+SOME = (Condition("tensor_par", "<=", 8), Condition("microbatch_size", "=", 1))
+"""Few executions, so that evaluating them in the tests takes little."""
+
+
+@pytest.fixture(autouse=True)
+def _patient() -> Iterator[None]:
+    """Waits for every evaluation, however busy the machine."""
+    with patch.object(pareto_columns, "PATIENCE", LONG):
+        yield
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[Columns]:
+    made = Columns(most=3 * exploration("tight").feasible)
+    yield made
+    made.close()
+
+
+class Slow:
+    """An evaluation that goes on until it is let go or stopped."""
+
+    def __init__(self) -> None:
+        self.go, self.calls = threading.Event(), 0
+
+    def __call__(
+        self, found: Exploration, names: Any, *, where: Any, progress: Callable[[Progress], None],
+        cancel: Callable[[], bool],
+    ) -> dict[str, Any]:  # fmt: skip
+        self.calls += 1
+        progress(Progress(10, 40, 10, 2.0))
+        while not self.go.wait(0.005):
+            if cancel():
+                raise ExplorationCancelled("stopped")
+        return {name: np.zeros(found.feasible) for name in names}
+
+
+def every(found: Exploration, name: str, where: tuple[Condition, ...] = ()) -> dict[int, float]:
+    """A statistic by id, evaluated from the stored fields in one go."""
+    table = found.rows.table(where=where).to_pandas()
+    values = found.scenario.evaluate(table)[name]
+    return dict(zip(table["id"].tolist(), values.tolist(), strict=True))
+
+
+def brute(x: dict[int, float], y: dict[int, float]) -> set[tuple[float, float]]:
+    """The points of which none is lower in both."""
+    left: set[tuple[float, float]] = set()
+    best = np.inf
+    for point in sorted({(x[number], y[number]) for number in x}):
+        if point[1] < best:
+            left.add(point)
+            best = point[1]
+    return left
+
+
+def test_every_statistic_of_the_cost_model_is_offered_once() -> None:
+    known = axes_of(exploration())
+    assert {column.name for column in STATISTICS} <= set(known)
+    for column in STATISTICS:
+        assert known[column.name].column.better == (column.better or "lower")
+    upward = axes_of(exploration(), ("useful_flops", "act_space"))
+    assert upward["useful_flops"].column.better == "higher"
+    assert upward["act_space"].column.better == "lower"  # the register says so, whoever asks
+
+
+def test_what_the_calibrated_cost_model_does_not_have_is_not_offered() -> None:
+    found = engine.explore("gpt3-13B", "h100_80g_sxm", **SMALL)
+    assert found.scenario.cost_model == "calibrated"
+    offered = [column.name for column in statistics_of("calibrated") if column.name in axes_of(found)]
+    assert {"act_space", "logit_space", "cp_comm_exposed_time", "block_fw_time"} <= set(offered)
+    assert "block_fw_flops" not in offered
+    rows = found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy()[::50])
+    for column in statistics_of("calibrated"):
+        assert rows[column.name].isna().all() == (column.name not in offered), column.name
+    page = run("pareto", found, {"pareto_x": "act_space"})
+    assert "Activations" in html(page)
+
+
+@pytest.mark.parametrize("where", [(), SOME])
+def test_the_frontier_of_statistics_that_are_not_stored_is_that_of_all_executions(where: Any) -> None:
+    found = exploration() if where else exploration("tight")
+    axes = ("block_fw_time", "tp_comm_link_time")
+    assert not any(map(is_stored, axes))
+    front = frontier(found, found.key, axes, where)
+    x, y = (every(found, name, where) for name in axes)
+    assert {tuple(point) for point in front[list(axes)].to_numpy().tolist()} == brute(x, y)
+    assert len(front) == len(brute(x, y)) > 1
+    for number, one, two in front[["id", *axes]].itertuples(index=False):
+        assert (one, two) == (x[number], y[number])
+
+
+def test_what_is_better_can_be_chosen_where_the_register_does_not_say() -> None:
+    found = exploration()
+    axes = ("sample_rate", "block_optim_flops")
+    rates, values = (every(found, name, SOME) for name in axes)
+    for upward, sign in (((), 1.0), (("block_optim_flops",), -1.0)):
+        front = frontier(found, found.key, axes, SOME, upward)
+        expected = brute({n: -rates[n] for n in rates}, {n: sign * values[n] for n in rates})
+        assert {(-a, sign * b) for a, b in front[list(axes)].to_numpy().tolist()} == expected
+    page = run("pareto", found, {"pareto_x": "block_optim_flops"})
+    assert "lower optimizer operations" in page.caption[0].value
+    assert "Lowest optimizer operations" in html(page)
+    link = {"pareto_x": "block_optim_flops", "pareto_xbetter": "higher"}
+    assert "Highest optimizer operations" in html(run("pareto", found, link))
+
+
+def test_the_density_counts_every_execution_by_a_statistic_that_is_not_stored() -> None:
+    found = exploration()
+    values = np.array(list(every(found, "act_checkpoint_size", SOME).values()))
+    for logarithmic, expected in (((False, False), len(values)), ((True, False), int((values > 0).sum()))):
+        drawn = density(found, found.key, ("act_checkpoint_size", "sample_rate"), logarithmic, None, SOME)
+        assert drawn is not None
+        assert np.asarray(drawn.counts).sum() == expected
+    assert 0 < (values > 0).sum() < len(values)
+    drawn = density(found, found.key, ("act_space", "sample_rate"), (False, False), None, SOME)
+    assert drawn is not None
+    acts = np.array(list(every(found, "act_space", SOME).values()))
+    columns, _ = np.histogram(acts, bins=np.array(drawn.x_edges))
+    assert np.asarray(drawn.counts).sum(axis=0).tolist() == columns.tolist()
+
+
+def test_the_page_shows_prices_and_table_of_any_statistic() -> None:
+    from dashboard import export
+
+    found = exploration()
+    link = {"pareto_x": "act_space", "pareto_xscale": "log", "pareto_close": "on"}
+    page = run("pareto", found, link)
+    front = frontier(found, found.key, ("sample_rate", "act_space"))
+    drawn = figure(page, "pareto_plot")
+    assert drawn["layout"]["xaxis"]["title"]["text"].startswith("Activations")
+    marks = next(trace for trace in drawn["data"] if trace["type"] == "scatter")
+    assert {point[0] for point in marks["customdata"]} == set(front["id"])
+    table = page.dataframe[0].value
+    assert table["id"].tolist() == front["id"].tolist()
+    assert table.columns.tolist()[:6] == ["id", "sample_rate", "act_space", "change_y", "change_x", "price"]
+    scale = front["act_space"].iloc[0] / table["act_space"].iloc[0]
+    assert np.allclose(table["act_space"] * scale, front["act_space"], rtol=1e-12)
+    assert format_value("act_space", front["act_space"].iloc[0]) in html(page)
+    page.button(key="pareto_go_act_space").click()
+    assert f"execution {int(front['id'].iloc[1]):,}" in html(again(page, found))
+    data = export.of_frame(found, front[["id", "act_space"]], "csv", "the frontier")()
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        assert archive.read("executions.csv").decode().splitlines()[0] == "id,act_space [bytes]"
+        assert json.loads(archive.read("about.json"))["columns"][1]["label"] == "Activations"
+
+
+def test_filters_of_other_pages_hold_here_too() -> None:
+    found = exploration()
+    link = {"results_where": "activation_recompute:full;tensor_par:..4", "pareto_x": "act_space"}
+    page = run("pareto", found, link)
+    where = (Condition("activation_recompute", "=", "full"), Condition("tensor_par", "<=", 4.0))
+    front = frontier(found, found.key, ("sample_rate", "act_space"), where)
+    assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
+    assert f"of {found.rows.count(where):,} filtered executions" in html(page)
+    page.button(key="pareto_drop_tensor_par").click()
+    page = again(page, found)
+    assert f"of {found.rows.count(where[:1]):,} filtered executions" in html(page)
+    nothing = run("pareto", found, {"results_where": "sample_rate:1e9.."})
+    assert any("No execution meets" in part.value for part in nothing.markdown)
+
+
+def test_another_scenario_has_the_same_filters_and_figures() -> None:
+    found = exploration()
+    other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
+    link = {"pareto_b": "~hbm_bandwidth:6144", "pareto_x": "act_space", "results_where": "tensor_par:1,2"}
+    with (
+        patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: other),
+        patch("dashboard.waiting.runner"),
+    ):
+        page = run("pareto", found, link)
+    line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))
+    where = (Condition("tensor_par", "in", (1, 2)),)
+    front = frontier(other, other.key, ("sample_rate", "act_space"), where)
+    assert line["y"] == pytest.approx(front.sort_values("act_space")["sample_rate"].tolist())
+
+
+def test_an_axis_that_there_is_not_is_answered_as_any_other() -> None:
+    from dashboard import state
+
+    told: dict[str, str | None] = {}
+    with patch.object(state, "complain", lambda name, sentence: told.update({name: sentence})):
+        page = run("pareto", exploration(), {"pareto_x": "act_spac"})
+    assert "did you mean act_space" in str(told["pareto_x"])
+    assert figure(page, "pareto_plot")["data"]
+
+
+def test_what_is_remembered_is_bounded_and_the_oldest_gives_way(server: Columns) -> None:
+    found = exploration("tight")
+    one = server.get(found, ["act_space", "weight_space"], (), ME)
+    assert server.values == 2 * found.feasible
+    server.get(found, ["optimizer_space"], (), ME)
+    assert server.get(found, ["act_space"], (), ME)["act_space"] is one["act_space"]
+    server.get(found, ["act_grad_space"], (), ME)  # in place of weight_space, which was not asked for again
+    assert server.values == 3 * found.feasible
+    assert server.get(found, ["act_space"], (), ME)["act_space"] is one["act_space"]
+    assert server.get(found, ["weight_space"], (), ME)["weight_space"] is not one["weight_space"]
+    with pytest.raises(TooMany) as refused:
+        server.get(found, ["act_space", "weight_space", "act_grad_space", "optimizer_space"], (), ME)
+    assert refused.value.rows == found.feasible
+    few = (Condition("tensor_par", "=", 1),)
+    assert len(server.get(found, ["act_space", "weight_space", "act_grad_space", "useful_flops"], few, ME)) == 4
+
+
+def waiting(server: Columns, found: Exploration, watcher: str, name: str = "act_space") -> Job:
+    with patch.object(pareto_columns, "PATIENCE", 0.0), pytest.raises(Recomputing) as pending:
+        server.get(found, [name], (), watcher)
+    return pending.value.job
+
+
+def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: Columns) -> None:
+    found, slow = exploration("tight"), Slow()
+    with patch.object(pareto_columns, "recomputed", slow):
+        mine, theirs = waiting(server, found, ME), waiting(server, found, OTHER)
+        assert mine is theirs
+        assert not server.cancel(mine, ME)
+        later = waiting(server, found, ME, "weight_space")
+        assert server.ahead(later) == 1
+        slow.go.set()
+        assert mine.done.wait(LONG)
+        assert later.done.wait(LONG)
+        assert slow.calls == 2
+    assert set(server.get(found, ["act_space", "weight_space"], (), ME)) == {"act_space", "weight_space"}
+
+
+def test_it_can_be_stopped_and_started_again(server: Columns) -> None:
+    found, slow = exploration("tight"), Slow()
+    with patch.object(pareto_columns, "recomputed", slow):
+        job = waiting(server, found, ME)
+        assert server.cancel(job, ME)
+        assert waiting(server, found, ME) is job
+        assert job.cancelled
+        server.forget(job)
+        slow.go.set()
+        assert server.get(found, ["act_space"], (), ME)
+        assert server.values == found.feasible
+
+
+def test_what_nobody_looks_at_is_given_up(server: Columns) -> None:
+    found, slow = exploration("tight"), Slow()
+    with patch.object(pareto_columns, "recomputed", slow), patch.object(pareto_columns, "UNWATCHED", 0.05):
+        job = waiting(server, found, ME)
+        assert job.done.wait(LONG)
+        assert job.cancelled
+        assert waiting(server, found, ME) is not job
+    assert server.values == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "said", "name"),  # names that no other test has had the page remember
+    [(ValueError("No shard."), "No shard.", "block_re_mem_time"), (MemoryError(), "not enough memory", "block_fw_time"),
+     (KeyError("x"), "a reason of our own", "block_optim_time")],
+)  # fmt: skip
+def test_a_failure_is_told_and_can_be_tried_again(server: Columns, problem: Exception, said: str, name: str) -> None:
+    found = exploration("tight")
+    with (
+        patch("dashboard.pareto_data.columns", return_value=server),
+        patch("dashboard.pareto_waiting.columns", return_value=server),
+    ):
+        with patch.object(pareto_columns, "recomputed", side_effect=problem):
+            page = run("pareto", found, {"pareto_x": name})
+        told = page.error[0].value.replace("\\", "")
+        assert f"{by_name(name).label} cannot be shown" in told
+        assert said in told
+        assert not page.dataframe
+        page.button(key="pareto_again").click()
+        page = again(page, found)
+    assert not page.error
+    assert page.dataframe[0].value["id"].tolist() == frontier(found, found.key, ("sample_rate", name))["id"].tolist()
+
+
+def test_the_page_tells_progress_and_stops(server: Columns) -> None:
+    found, slow = exploration("tight"), Slow()
+    link = {"pareto_x": "block_dp_size"}
+    with (
+        patch.object(pareto_columns, "recomputed", slow), patch.object(pareto_columns, "PATIENCE", 0.2),
+        patch("dashboard.pareto_data.columns", return_value=server),
+        patch("dashboard.pareto_waiting.columns", return_value=server),
+    ):  # fmt: skip
+        page = run("pareto", found, link)
+        assert "Evaluating DP bytes of a block" in html(page)
+        assert not page.dataframe
+        page.button(key="pareto_stop").click()
+        stopped = again(page, found)
+        assert "Stopped before DP bytes of a block" in stopped.info[0].value
+        slow.go.set()
+        with patch.object(pareto_columns, "PATIENCE", LONG):
+            stopped.button(key="pareto_again").click()
+            assert "Evaluating" not in html(again(stopped, found))
+
+
+def test_too_many_are_refused_with_what_would_do() -> None:
+    found = exploration("tight")
+    small = Columns(most=found.feasible // 2)
+    with patch("dashboard.pareto_data.columns", return_value=small):
+        page = run("pareto", found, {"pareto_x": "block_bw_pp_size"})
+        said = page.info[0].value
+        assert "This figure is not stored" in said
+        assert "filter them" in said
+        narrow = run("pareto", found, {"pareto_x": "block_bw_pp_size", "results_where": "tensor_par:1"})
+        assert not narrow.info
+        assert figure(narrow, "pareto_plot")["data"]
+    small.close()
