@@ -39,7 +39,7 @@ from dashboard.explore_sentence import sentence
 from dashboard.explore_tables import cells_table, pairs_table
 from dashboard.explore_terms import terms
 from dashboard.filters import Filter
-from dashboard.format import count, counted, days, format_value, percent, plain
+from dashboard.format import count, counted, days, format_value, percent, plain, share_of
 from dashboard.later import all_at_once
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
@@ -101,7 +101,7 @@ def headline(
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures",
              formula="10¹² ÷ (throughput · sequence length)"),
         Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory),
-             f"{percent(memory / capacity, 0)} of {format_value('proc_mem_tier1_cap_req', capacity)}",
+             share_of(memory, capacity),
              formula=by_name("proc_mem_tier1_cap_req").description),
         Tile("Meet the filters", count(left),
              f"{percent(left / exploration.feasible)} of {count(exploration.feasible)}",

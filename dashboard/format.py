@@ -221,9 +221,25 @@ def days(seconds: Any) -> str:
     return f"{known / 86_400:,.1f} days"
 
 
+UNLIMITED: Final = 2.0**60
+"""Capacity of a memory from which on it counts as unlimited [bytes]; descriptions of machines that do have such memory
+write numbers such as 80,000,000,000 GiB."""
+
+
 def gibibytes(number: Any) -> str:
-    """Return bytes as the reader of a capacity expects them: "80 GiB", "1.5 TiB", "95.2 GiB"."""
-    return format_value("proc_mem_tier1_cap_req", number)
+    """Return bytes as the reader of a capacity expects them: "80 GiB", "1.5 TiB", "95.2 GiB", "unlimited"."""
+    known = _as_float(number)
+    return "unlimited" if known is not None and known >= UNLIMITED else format_value("proc_mem_tier1_cap_req", number)
+
+
+def capacity_words(gib: float) -> str:
+    """Return a capacity given in GiB: "79.6 GiB", "unlimited"."""
+    return "unlimited" if gib * 2**30 >= UNLIMITED else f"{plain(gib)} GiB"
+
+
+def share_of(need: float, capacity: float) -> str:
+    """Return how much of a memory is taken, both in bytes: "41 % of 80 GiB"."""
+    return f"{percent(need / capacity, 0)} of {gibibytes(capacity)}" if capacity < UNLIMITED else "of unlimited memory"
 
 
 def header(column: Column | str, scale: Scale) -> str:

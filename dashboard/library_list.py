@@ -13,6 +13,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard import state
+from dashboard.format import UNLIMITED
 from dashboard.server import user_files
 from hardware import System
 from models import Model
@@ -86,7 +87,7 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
         "Name": st.column_config.TextColumn(width=170),
         "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
         "Kind": st.column_config.TextColumn(width=72, help="Dense, or a mixture of experts."),
-        "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity."),
+        "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; – where it is unlimited."),
         "TFLOP/s": st.column_config.NumberColumn(format="%d", width=70, help="Dense 16-bit matrix peak."),
     }
     st.dataframe(
@@ -120,7 +121,8 @@ def _system_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:
     for item in shown:
         system = item.thing
         assert isinstance(system, System)
-        capacities.append(system.mem1.capacity_gib)
+        capacity = system.mem1.capacity_gib
+        capacities.append(capacity if capacity * 2**30 < UNLIMITED else None)
         half = next((system.matrix[name] for name in ("bfloat16", "float16") if name in system.matrix), None)
         rates.append(None if half is None else half.tflops)
     return {"Name": [_label(item) for item in shown], "GiB": capacities, "TFLOP/s": rates}

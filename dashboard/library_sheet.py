@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import Any, Final
 
-from dashboard.format import ABSENT, MINUS, plain
+from dashboard.format import ABSENT, MINUS, UNLIMITED, plain
 from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
 from hardware import System
 from models import Model
@@ -66,6 +66,8 @@ def _row(field: Field, value: Any, notes: str) -> str:
     tooltip = f' title="{escape(field.help)}"' if field.help else ""
     label = f"{field.label} [{field.unit}]" if field.kind == "table" else field.label
     text = escape(shown_value(field, value))
+    if field.unit == "GiB" and isinstance(value, int | float) and value * 2**30 >= UNLIMITED:
+        text, unit = "unlimited", ""
     return f"<tr><th{tooltip}>{escape(label)}</th><td>{text}{unit}</td><td>{notes}</td></tr>"
 
 

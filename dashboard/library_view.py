@@ -15,7 +15,7 @@ import models
 from dashboard import frame, library_list, state
 from dashboard.charts.markup import facts, head
 from dashboard.controls import segments
-from dashboard.format import count, plain
+from dashboard.format import capacity_words, count, plain
 from dashboard.library_curves import curves
 from dashboard.library_edit import editor
 from dashboard.library_list import Item
@@ -110,11 +110,11 @@ def _key_facts(thing: Model | System) -> list[tuple[str, str]]:
     if isinstance(thing, System):
         first = next(iter(thing.matrix))
         name = "float16" if "float16" in thing.matrix else first
-        host = f"{plain(thing.mem2.capacity_gib)} GiB" if thing.mem2.capacity_gib else "none"
+        host = capacity_words(thing.mem2.capacity_gib) if thing.mem2.capacity_gib else "none"
         inner = thing.networks[0]
         return [
             (f"matrix peak, {name}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
-            ("HBM", f"{plain(thing.mem1.capacity_gib)} GiB at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
+            ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
             ("host memory", host),
             ("inner network", f"{inner.size:,} at {plain(inner.bandwidth_gb_per_s)} GB/s"),
         ]

@@ -14,7 +14,7 @@ from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.controls import segments, show, whole_number
 from dashboard.evaluated import evaluated
-from dashboard.format import count, counted, format_value, gibibytes, percent, plain, relative
+from dashboard.format import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, kinds_of
@@ -96,7 +96,7 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
     least = needs.sort_values("need", kind="stable").iloc[0]
     fits = int(needs["fits"].sum())
     tiles = [
-        markup.Tile("HBM needed", gibibytes(need), f"{percent(need / capacity, 0)} of {gibibytes(capacity)}",
+        markup.Tile("HBM needed", gibibytes(need), share_of(need, capacity),
                     formula=by_name(HBM).description),
         markup.Tile("Free" if need <= capacity else "Too much", gibibytes(abs(capacity - need)),
                     "of HBM, per GPU", "worse" if need > capacity else ""),
@@ -150,9 +150,11 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     capacity = exploration.scenario.system.mem1.capacity_gib
     st.html(markup.head("What would fit if", "a GPU had another amount of HBM"))
     largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
-    most = max(2, math.ceil(max(2 * capacity, min(largest, 8 * capacity))))
+    limit = 8 * capacity if capacity * GIB < UNLIMITED else largest
+    most = max(2, math.ceil(max(min(2 * capacity, limit), min(largest, limit))))
+    told = plain(capacity) if capacity * GIB < UNLIMITED else "no limit"
     wanted = whole_number(
-        f"HBM capacity [GiB] · this system has {plain(capacity)}", 1, most, "memory_hbm",
+        f"HBM capacity [GiB] · this system has {told}", 1, most, "memory_hbm",
         default=max(1, min(most, round(capacity / 2))), format="%d GiB",
     )  # fmt: skip
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
@@ -161,7 +163,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
             [
                 ("cells with an execution", f"{then} of {len(needs)}"),
                 ("now", f"{now} of {len(needs)}"),
-                ("HBM against now", relative(wanted, capacity)),
+                ("HBM against now", relative(wanted, capacity) if capacity * GIB < UNLIMITED else "no limit now"),
             ]
         )
     )

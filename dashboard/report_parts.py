@@ -20,7 +20,7 @@ from dashboard.charts.reasons import reasons
 from dashboard.charts.template import Chart
 from dashboard.charts.time_bar import waterfall
 from dashboard.derived import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
-from dashboard.format import count, counted, days, decimals_for, format_value, header, percent, scale_for
+from dashboard.format import count, counted, days, decimals_for, format_value, header, percent, scale_for, share_of
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.wording import choices, recomputed, title
 from engine import Exploration, Scenario
@@ -69,8 +69,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
         Tile("MFU", percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
         Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence")),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
-        Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory),
-             f"{percent(memory / capacity, 0)} of {format_value('proc_mem_tier1_cap_req', capacity)}"),
+        Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory), share_of(memory, capacity)),
         space,
     ]  # fmt: skip
     return accuracy.marked(tiles, scenario, best)

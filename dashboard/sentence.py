@@ -12,7 +12,7 @@ import hardware
 import models
 from dashboard import cost_model, limits_editor, share, state
 from dashboard.altered import altered
-from dashboard.format import counted, plain
+from dashboard.format import capacity_words, counted, plain
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
 from dashboard.text import literal
@@ -104,8 +104,8 @@ def _model_line(model: models.Model) -> str:
 
 def _system_line(system: hardware.System) -> str:
     tiers = " · ".join(f"{net.size:,} at {plain(net.bandwidth_gb_per_s)} GB/s" for net in system.networks)
-    host = f", {plain(system.mem2.capacity_gib)} GiB host memory" if system.mem2.capacity_gib else ""
-    return literal(f"{plain(system.mem1.capacity_gib)} GiB HBM{host} · networks: {tiers}")
+    host = f", {capacity_words(system.mem2.capacity_gib)} host memory" if system.mem2.capacity_gib else ""
+    return literal(f"{capacity_words(system.mem1.capacity_gib)} HBM{host} · networks: {tiers}")
 
 
 def _choose(name: str, label: str, options: list[str], value: str, shown: Callable[[str], str]) -> None:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dashboard.format import format_value, gibibytes, percent
+from dashboard.format import UNLIMITED, format_value, gibibytes, percent
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from engine.columns import by_name
 
@@ -86,6 +86,8 @@ def memory_bar(pieces: Mapping[str, float], capacity: float, label: str = "Memor
     What exceeds the capacity is drawn beyond a mark at the capacity.
     """
     total = sum(pieces.values())
+    if capacity >= UNLIMITED:
+        return _mini(label, gibibytes(total), pieces, MEMORY_KINDS, total, None, "proc_mem_tier1_cap_req")
     value = f"{gibibytes(total)} of {gibibytes(capacity)}"
     return _mini(label, value, pieces, MEMORY_KINDS, max(total, capacity), capacity, "proc_mem_tier1_cap_req")
 

@@ -3,7 +3,6 @@
 Bars that need more than the capacity are drawn past the line, so that the overshoot can be seen.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.template import Chart, base, degrees, empty, in_sentence, note, style_axes, unfading
-from dashboard.format import Scale, format_value, gibibytes, percent, scale_for
+from dashboard.format import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, Kind, Palette, palette
 
 _UNIT: Final = "proc_mem_tier1_cap_req"
@@ -205,7 +204,7 @@ def _draw_panel(
 ) -> None:
     """Draw the bars, totals and capacity line of one tier."""
     totals = [sum(bar.pieces.values()) for bar in bars]
-    bounded = math.isfinite(capacity) and capacity > 0
+    bounded = 0 < capacity < UNLIMITED
     longest = max(*totals, capacity * 0.98 if bounded else 0.0, 1.0)
     scale = scale_for(_UNIT, [capacity if bounded else longest])
     reach = max(capacity * 1.06 if bounded else 0.0, max(totals) * 1.02, 1.0)
@@ -302,7 +301,7 @@ def _piece(
 
 def _finding(name: str, capacity: float, bars: list[MemoryBar]) -> str:
     totals = [sum(bar.pieces.values()) for bar in bars]
-    bounded = math.isfinite(capacity) and capacity > 0
+    bounded = 0 < capacity < UNLIMITED
     if len(bars) > 4:
         over = sum(total > capacity for total in totals) if bounded else 0
         return (

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.template import Chart, base, degrees, empty, note, unfading
-from dashboard.format import gibibytes, scale_for
+from dashboard.format import UNLIMITED, gibibytes, scale_for
 from dashboard.palette import Palette, palette
 
 _NEED: Final = "proc_mem_tier1_cap_req"
@@ -29,9 +29,10 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
     if not len(cells):
         return empty(colours, 120, "No amount of memory would let an execution run.")
     needs = [float(value) for value in cells["need"]]
-    scale = scale_for(_NEED, [capacity])
+    bounded = capacity < UNLIMITED
+    scale = scale_for(_NEED, [capacity if bounded else max(needs)])
     # Cut bars differ in nothing; the nearest to fitting are the ones to tell apart.
-    reach = min(max(*needs, capacity), max(_FAR * capacity, _BEYOND * min(needs)))
+    reach = min(max(*needs, capacity), max(_FAR * capacity, _BEYOND * min(needs))) if bounded else max(needs)
     rows = list(range(len(needs) - 1, -1, -1))
     over = [need > capacity for need in needs]
     figure = base(colours, 34 + _ROW * len(needs) + 26)
@@ -53,11 +54,12 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
             **unfading(),
         )
     )  # fmt: skip
-    place = capacity / scale.factor
-    figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(needs) - 0.5, layer="above",
-                     line={"color": colours.worse, "width": 2})  # fmt: skip
-    note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(needs) - 0.5, yanchor="bottom", yshift=1,
-         xanchor="right" if place > 0.25 * reach / scale.factor else "left", colour=colours.worse)  # fmt: skip
+    if bounded:
+        place = capacity / scale.factor
+        figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(needs) - 0.5, layer="above",
+                         line={"color": colours.worse, "width": 2})  # fmt: skip
+        note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(needs) - 0.5, yanchor="bottom", yshift=1,
+             xanchor="right" if place > 0.25 * reach / scale.factor else "left", colour=colours.worse)  # fmt: skip
     _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
     right = 250 if any(over) else 74
     figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})
@@ -97,7 +99,7 @@ def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
             lines.append(f"{gibibytes(need - capacity)} too much")
             lines += [str(row["remedy"])] if row["remedy"] else []
         else:
-            lines.append(f"{gibibytes(capacity - need)} to spare")
+            lines.append("memory is unlimited" if capacity >= UNLIMITED else f"{gibibytes(capacity - need)} to spare")
         found.append("<br>".join(lines))
     return found
 
@@ -105,8 +107,9 @@ def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
 def _finding(cells: pd.DataFrame, needs: list[float], over: list[bool], capacity: float, name: str) -> str:
     low, high = min(needs), max(needs)
     fits = len(needs) - sum(over)
+    within = f"{gibibytes(capacity)} of {name}" if capacity < UNLIMITED else f"unlimited {name}"
     sentence = (
-        f"{fits} of {len(needs)} cells have an execution that fits in {gibibytes(capacity)} of {name}. The least "
+        f"{fits} of {len(needs)} cells have an execution that fits in {within}. The least "
         f"demanding cell needs {gibibytes(low)}, the most demanding {gibibytes(high)}."
     )
     if any(over):

@@ -400,6 +400,9 @@ def test_mini_bars_and_tiles_escape_and_state_their_numbers() -> None:
     assert "left:80.000%" in html
     assert "a&lt;b" in html
     assert "<b style" not in markup.memory_bar({"weights": 8 * GIB}, 80 * GIB)
+    unlimited = markup.memory_bar({"weights": 8 * GIB}, 80e9 * GIB)
+    assert "width:100.000%" in unlimited  # the bar is its own scale
+    assert "PiB" not in unlimited
     strip = markup.figure_strip([markup.Tile("Step <time>", "1.87 s", "▲ 3 % sooner", "better")])
     assert '<div class="ss-tile-value">1.87 <span class="ss-unit">s</span>' in strip
     assert "Step &lt;time&gt;" in strip

@@ -152,3 +152,11 @@ def test_plain_numbers_keep_three_digits(value: float) -> None:
     shown = float(text.plain(value).replace(",", ""))
     assert shown == pytest.approx(value, rel=5.01e-3)
     assert len(text.plain(value)) <= 8
+
+
+def test_a_memory_beyond_all_needs_is_called_unlimited() -> None:
+    # The capacity that Calculon's a100_80e has, and the largest that a machine of the library has.
+    assert text.gibibytes(80e9 * GIB) == text.capacity_words(80e9) == "unlimited"
+    assert text.share_of(102 * GIB, 80e9 * GIB) == "of unlimited memory"
+    assert text.gibibytes(288 * GIB) == text.capacity_words(288) == "288 GiB"
+    assert text.share_of(33.2 * GIB, 80 * GIB) == "42 % of 80 GiB"

@@ -100,6 +100,20 @@ def test_what_a_smaller_memory_leaves_is_what_an_exploration_of_it_finds() -> No
     assert with_hbm(needs_of(found.scenario), 40) == int((cells["feasible"] > 0).sum())
 
 
+def test_unlimited_memory_is_called_so_and_leaves_the_scale_to_the_bars() -> None:
+    limits = {**exploration("tight").scenario.limits, "pipeline_par": [1, 2]}
+    scenario = Scenario.of("gpt3-13B", "a100_80e", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
+    found = explore_scenario(scenario)
+    page = run("memory", found)
+    shown = html(page)
+    assert "of unlimited memory" in shown
+    assert "PiB" not in shown
+    needs = needs_of(scenario)
+    chart = memory_needs(needs, scenario.system.mem1.capacity_gib * GIB)
+    assert chart.figure.layout.xaxis.range[1] == pytest.approx(1.02 * needs["need"].max() / GIB)
+    assert not chart.figure.layout.shapes
+
+
 @pytest.mark.parametrize("needs", [[577, 583, 798], [90, 120, 5000], [20, 40, 60]])
 def test_the_cells_nearest_to_fitting_differ_in_length(needs: list[float]) -> None:
     """Bars far beyond the capacity are cut, but never all to one length."""
