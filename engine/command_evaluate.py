@@ -90,8 +90,9 @@ def evaluate(
             for results in by.evaluated(read_executions(executions), counts):
                 writer.write(results)
     total, seconds = sum(counts.values()), time.perf_counter() - start
+    listed = "1 execution" if total == 1 else f"{total:,} executions"
     write(
-        f"{total:,} executions in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
+        f"{listed} in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
         f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model, by.calibration_name)}).",
         stream=sys.stderr,
     )

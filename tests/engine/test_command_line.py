@@ -153,9 +153,10 @@ def test_evaluate_files(shardscape, tmp_path, golden, given, wanted):
 
 
 def test_evaluate_one_of_calculons_files(shardscape, one_execution):
-    code, out, _ = shardscape("evaluate", "gpt3-13B", "h100_80g_nvl8", one_execution)
+    code, out, err = shardscape("evaluate", "gpt3-13B", "h100_80g_nvl8", one_execution)
     expected = engine.evaluate("gpt3-13B", "h100_80g_nvl8", pd.DataFrame([_running_execution()])).iloc[0]
     assert code == 0
+    assert err.startswith("1 execution in ")
     for column in STATISTICS:
         assert column.label in out
         assert quantity(column, expected[column.name]) in out
@@ -176,6 +177,7 @@ def test_a_wrong_cell_spoils_its_own_row_only(shardscape, tmp_path):
     assert "four" in found["reason_text"][2]
     assert "datatype has no value" in found["reason_text"][3]
     assert pd.isna(found["weight_offload"][1])
+    assert err.startswith("4 executions in ")
     assert "1 run, 0 are infeasible, 3 are invalid" in err
 
 
