@@ -8,7 +8,7 @@ from typing import Any, Final
 from dashboard.derived import BILLION, Metric, metrics, token_flops
 from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
 from engine import Scenario
-from engine.columns import SHARES, UnknownColumn, by_name, parts_of
+from engine.columns import SHARES, by_name, parts_of
 from engine.derived import RunInputs
 
 __all__ = ["derived_formula", "derived_metrics"]
@@ -41,7 +41,8 @@ def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) 
     else:
         text, module = _EXPRESSIONS[metric.key]
         source = f"{metric.formula.rstrip('.')}; engine.derived.{module}"
-    symbols = {name: _symbol(name, row, scenario) for name in symbols_in(text)}
+    facts = _facts(scenario)
+    symbols = {name: facts.get(name) or _statistic(name, row) for name in symbols_in(text)}
     return Formula(
         column=metric.column,
         expression=written(text, {}),
@@ -52,11 +53,8 @@ def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) 
     )
 
 
-def _symbol(name: str, row: Mapping[Any, Any], scenario: Scenario) -> Symbol:
-    try:
-        column = by_name(name)
-    except UnknownColumn:
-        return _facts(scenario)[name]
+def _statistic(name: str, row: Mapping[Any, Any]) -> Symbol:
+    column = by_name(name)
     return Symbol(float(row[name]), column.label, column)
 
 
