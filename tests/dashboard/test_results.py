@@ -211,9 +211,8 @@ def test_json_holds_exactly_what_the_filter_selects() -> None:
 def test_excel_holds_exactly_what_the_filter_selects() -> None:
     space = {"m": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
     with build("excel", NAMES) as file, zipfile.ZipFile(file) as archive:
-        for name in archive.namelist():
-            ElementTree.fromstring(archive.read(name))
-        sheet = ElementTree.fromstring(archive.read("xl/worksheets/sheet1.xml"))
+        parts = {name: ElementTree.fromstring(archive.read(name)) for name in archive.namelist()}
+        sheet = parts["xl/worksheets/sheet1.xml"]
         second = archive.read("xl/worksheets/sheet2.xml").decode()
     rows = [["".join(cell.itertext()) for cell in row] for row in sheet.iterfind(".//m:row", space)]
     assert rows[0][4] == "sample_rate [samples/s]"
