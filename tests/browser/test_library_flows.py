@@ -123,6 +123,8 @@ def test_script_in_names_stays_text(page: Page, server: str) -> None:
     sent = folded(complete(model=model, num_procs=16, max_batch_size=16, limits=limits))
     for path in ("", "library", "scenarios"):
         page.goto(f"{server}/{path}?scenario={sent}")
-        page.wait_for_timeout(2_500)
+        expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_attached(timeout=30_000)
+        expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached(timeout=30_000)
+        page.wait_for_timeout(300)  # what is drawn late
         assert page.locator("img[src=x]").count() == 0
         assert page.locator('a[href^="javascript"]').count() == 0
