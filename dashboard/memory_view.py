@@ -27,6 +27,8 @@ from engine.store import Condition
 
 HBM: Final = "proc_mem_tier1_cap_req"
 HOST: Final = "proc_mem_tier2_cap_req"
+_MOST_GIB: Final = 65_536
+"""End of the slider of capacities: a description may claim any number, and each step of the slider takes room."""
 _SORTS: Final = {"rate": "Fastest first", "need": "Most memory first", "degrees": "By TP and PP"}
 _TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
@@ -151,7 +153,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     st.html(markup.head("What would fit if", "a GPU had another amount of HBM"))
     largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
     limit = 8 * capacity if capacity * GIB < UNLIMITED else largest
-    most = max(2, math.ceil(max(min(2 * capacity, limit), min(largest, limit))))
+    most = min(max(2, math.ceil(max(min(2 * capacity, limit), min(largest, limit)))), _MOST_GIB)
     told = plain(capacity) if capacity * GIB < UNLIMITED else "no limit"
     wanted = whole_number(
         f"HBM capacity [GiB] · this system has {told}", 1, most, "memory_hbm",

@@ -1,5 +1,7 @@
 """The Memory page shows what the engine computes, and says what would make things fit."""
 
+import dataclasses
+
 import pandas as pd
 import pytest
 
@@ -112,6 +114,17 @@ def test_unlimited_memory_is_called_so_and_leaves_the_scale_to_the_bars() -> Non
     chart = memory_needs(needs, scenario.system.mem1.capacity_gib * GIB)
     assert chart.figure.layout.xaxis.range[1] == pytest.approx(1.02 * needs["need"].max() / GIB)
     assert not chart.figure.layout.shapes
+
+
+@pytest.mark.parametrize("gib", [5e5, 5e8])
+def test_a_description_that_claims_huge_memory_takes_no_room_of_the_server(gib: float) -> None:
+    limits = {**exploration("tight").scenario.limits, "pipeline_par": [1, 2]}
+    scenario = Scenario.of("gpt3-13B", "a100_80g", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
+    memory = scenario.system.mem1.model_copy(update={"capacity_gib": gib})
+    huge = dataclasses.replace(scenario, system=scenario.system.model_copy(update={"mem1": memory}))
+    page = run("memory", explore_scenario(huge))
+    (slider,) = page.slider
+    assert slider.max <= 65_536
 
 
 @pytest.mark.parametrize("needs", [[577, 583, 798], [90, 120, 5000], [20, 40, 60]])
