@@ -99,7 +99,8 @@ def _account(exploration: Exploration) -> str:
     memory = sum(number for code, number in found.items() if code.startswith("memory_"))
     sentences = []
     if memory:
-        sentences.append(f"{percent(memory / missing, 0)} of them need more memory than there is.")
+        share = "All" if memory == missing else percent(memory / missing, 0 if memory < 0.99 * missing else 1)
+        sentences.append(f"{share} of them need more memory than there is.")
     cells = exploration.by_cell()
     pairs = cells.groupby(["tensor_par", "pipeline_par"])
     none = pairs["feasible"].sum() == 0

@@ -125,9 +125,9 @@ def _table(here: Sequence[Entry]) -> None:
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
         height=height_of(len(here), 738), row_height=ROW, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=238, help="Given by whoever saved it, else model and system."),
+            "Title": st.column_config.TextColumn(width=286, help="Given by whoever saved it, else model and system."),
             "Scenario": st.column_config.TextColumn(
-                width=216, help="What was edited in model and system, datatype, largest batch, limits, cost model."
+                width=168, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
             "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
             "TP·PP·DP": st.column_config.TextColumn(

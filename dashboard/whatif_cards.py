@@ -222,7 +222,8 @@ def _sweep(board: Board) -> None:
     progress(run, board.answer.seconds)
     aside = [other for other in board.changes if other != name]
     tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
-    st.caption(f"Bands: TP·PP·DP of the best. Click a point to try its value.{tail}")
+    if any(math.isfinite(stop.best) for stop in stops):
+        st.caption(f"Bands: TP·PP·DP of the best. Click a point to try its value.{tail}")
 
 
 def _pick_value(board: Board, name: str) -> None:

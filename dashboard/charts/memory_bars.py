@@ -240,7 +240,8 @@ def _draw_panel(
              xanchor=side, colour=colours.worse, **axis)  # fmt: skip
     figure.update_layout(
         {
-            f"xaxis{suffix}": {"range": [0, reach / scale.factor], "ticksuffix": scale.suffix, "nticks": 6},
+            f"xaxis{suffix}": {"range": [0, reach / scale.factor], "ticksuffix": scale.suffix, "nticks": 6,
+                                "tickformat": ",~g"},
             f"yaxis{suffix}": {
                 "range": [-0.5, len(bars) - 0.5],
                 "tickvals": rows,

@@ -63,7 +63,8 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
     _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
     right = 250 if any(over) else 74
     figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})
-    figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6)
+    figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6,
+                        tickformat=",~g")  # fmt: skip
     figure.update_yaxes(
         range=[-0.5, len(needs) - 0.5], tickvals=rows,
         ticktext=[degrees(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],

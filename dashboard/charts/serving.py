@@ -181,7 +181,7 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
     note(figure, f"HBM {gibibytes(capacity)}", colours, x=edge, y=len(rows) - 0.5, yanchor="bottom", yshift=1,
          xanchor="right", colour=colours.worse)  # fmt: skip
     figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116})
-    figure.update_xaxes(range=[0, reach / scale.factor], ticksuffix=scale.suffix, nticks=6)
+    figure.update_xaxes(range=[0, reach / scale.factor], ticksuffix=scale.suffix, nticks=6, tickformat=",~g")
     figure.update_yaxes(range=[-0.5, len(rows) - 0.5], tickvals=places, ticktext=rows["label"].tolist(),
                         tickfont={"size": 12, "color": colours.text})  # fmt: skip
     over = int((rows["memory_total"] > capacity).sum())
