@@ -20,7 +20,7 @@ from dashboard.controls import menu_key, show, shut
 from dashboard.derived import days_for, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
-from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative
+from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, offload_sentence
 from dashboard.nothing_runs import nothing_runs
@@ -239,7 +239,7 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
         beside("MFU", used, f"total efficiency {percent(row['total_efficiency'])}"),
         beside("Bubble", share("bubble_time"), "of the step"),
         beside("Comm. exposed", share(*_EXPOSED), on_links),
-        beside("HBM", lambda one: gibibytes(one[_HBM]), f"{percent(need / capacity, 0)} of {gibibytes(capacity)}",
+        beside("HBM", lambda one: gibibytes(one[_HBM]), share_of(need, capacity),
                "worse" if need > capacity else ""),
         beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),
         beside("1 T tokens take", lambda one: days(days_for(scenario, float(one["sample_rate"]))), "without failures"),
@@ -266,8 +266,8 @@ def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
         worst = max(losses, key=lambda key: losses[key])
         if losses[worst] <= 0:
             return "All of the step is forward and backward work."
-        share, size = percent(losses[worst] / float(row["total_time"])), format_value("total_time", losses[worst])
-        return f"The largest loss is **{names[worst]}**: {size}, {share} of the step."
+        share, lost = percent(losses[worst] / float(row["total_time"])), format_value("total_time", losses[worst])
+        return f"The largest loss is **{names[worst]}**: {lost}, {share} of the step."
     theirs = time_pieces(other)
     change = float(row["total_time"]) - float(other["total_time"])
     if change == 0:
