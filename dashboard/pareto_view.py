@@ -38,7 +38,7 @@ _BETTER: Final = {"lower": "less", "higher": "more"}
 """Less is the default: what the register leaves open are operations, which take time."""
 _ABOUT: Final = (
     "Every result there is. Those with a group behind their name are not stored: all executions are evaluated again "
-    "for them, some seconds for a few million."
+    "for them, some seconds per million."
 )
 
 

@@ -37,7 +37,7 @@ def recomputed(
     """Any statistics of all feasible executions that meet conditions, each an array [rows] in its column's unit.
 
     The order is that of `exploration.rows.table` under the same conditions, so that they go with stored columns. Takes
-    two seconds or so per million rows on one core; what is kept are 8 bytes per row and name.
+    two to four seconds per million rows on one core; what is kept are 8 bytes per row and name.
 
     Args:
         names: of statistics of the exploration's cost model; those that it leaves undefined are not a number.
