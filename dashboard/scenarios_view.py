@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import compare_scenarios, frame, report, scenarios_data, share, state
 from dashboard.charts.markup import chips, facts, head
 from dashboard.charts.template import degrees
-from dashboard.controls import segments
+from dashboard.controls import menu_key, segments, shut
 from dashboard.derived import utilisation
 from dashboard.format import counted, format_value, percent
 from dashboard.library_sheet import changes_in_words
@@ -255,7 +255,8 @@ def _several(picked: Sequence[Entry]) -> None:
 
 
 def _rename(entry: Entry) -> None:
-    with st.popover("Rename" if entry.saved is not None else "Save", icon=":material/edit:"):
+    label = "Rename" if entry.saved is not None else "Save"
+    with st.popover(label, icon=":material/edit:", key=menu_key("scenarios_title")):
         key = f"scenarios_title_{entry.ident}"
         st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
         st.button("Keep this title", key="scenarios_rename", on_click=_safely, args=(lambda: _title(entry, key),))
@@ -267,6 +268,7 @@ def _title(entry: Entry, key: str) -> None:
         user_files().rename(entry.ident, title)
     elif entry.scenario is not None:
         _pick([user_files().keep(title, entry.scenario)])
+    shut("scenarios_title")
 
 
 def _duplicate(entry: Entry) -> None:

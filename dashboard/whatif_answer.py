@@ -193,9 +193,11 @@ def sentences(found: Answer) -> list[str]:
         why = str(kept["reason_text"] or "") if kept is not None else ""
         lines.append(f"**The old best does not run any more.** {literal(why)}")
     else:
+        after, before = (format_value("total_time", one["total_time"]) for one in (kept, base))
+        terms = _terms(base, kept)
         lines.append(
-            f"**The change by itself** makes the old best take {format_value('total_time', kept['total_time'])} a step "
-            f"instead of {format_value('total_time', base['total_time'])}: {_terms(base, kept)}."
+            f"**The change by itself** leaves the old best at {after} a step: {terms}." if after == before else
+            f"**The change by itself** makes the old best take {after} a step instead of {before}: {terms}."
         )
         if not differences(base, best):
             lines.append("**The same execution stays best**: nothing of the whole space is faster.")
