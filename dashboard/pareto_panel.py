@@ -28,6 +28,8 @@ __all__ = ["panel", "table_of"]
 
 _GIB = 2.0**30
 _MOST_ROWS = 1_000
+_APART = 1e-9
+"""Share of the largest value above which two values differ by more than rounding."""
 
 
 def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], chosen: int | None) -> None:
@@ -103,7 +105,9 @@ def _stretches(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str
     """Where moving along a frontier of two figures costs least and most."""
     y, x = axes[0], axes[1]
     cost = prices(found, y.key, x.key)["price"].to_numpy()
-    known = np.flatnonzero(np.isfinite(cost))
+    # Where two figures differ by rounding alone, their ratio means nothing.
+    apart = [np.abs(np.diff(found[axis.key].to_numpy())) > _APART * extents[axis.key] for axis in axes]
+    known = np.flatnonzero(np.isfinite(cost) & np.append(apart[0] & apart[1], False))
     if len(known) < 2:
         return ""
 

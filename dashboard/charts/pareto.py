@@ -69,7 +69,9 @@ def pareto(
     x_column, y_column, colours = column_of(x), column_of(y), palette(mode)
     z_column = None if z is None else column_of(z)
     used = [column.name for column in (x_column, y_column, z_column) if column is not None]
-    known = np.isfinite(frontier[used].to_numpy(dtype=float)).all(axis=1) if len(frontier) else []
+    if not len(frontier) and any(logarithmic):
+        return empty(colours, height, "All of the frontier is at 0, which a logarithmic axis does not have.")
+    known = np.isfinite(frontier[used].to_numpy(dtype=float)).all(axis=1) if len(frontier) else np.zeros(0, bool)
     shown = thinned(frontier[known].sort_values(x_column.name, kind="stable"))
     if not len(shown):
         return empty(colours, height, "No execution fits, so there is no frontier.")

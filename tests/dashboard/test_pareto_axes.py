@@ -169,6 +169,13 @@ def test_the_page_shows_prices_and_table_of_any_statistic() -> None:
         assert json.loads(archive.read("about.json"))["columns"][1]["label"] == "Activations"
 
 
+def test_a_frontier_at_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    link = {"pareto_x": "act_checkpoint_size", "pareto_xscale": "log", "pareto_y": "edgeblock_recomm_time"}
+    page = run("pareto", exploration(), link)
+    told = figure(page, "pareto_plot")["layout"]["annotations"][0]["text"]
+    assert told == "All of the frontier is at 0, which a logarithmic axis does not have."
+
+
 def test_filters_of_other_pages_hold_here_too() -> None:
     found = exploration()
     link = {"results_where": "activation_recompute:full;tensor_par:..4", "pareto_x": "act_space"}
