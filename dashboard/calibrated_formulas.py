@@ -89,8 +89,8 @@ _MEANING: Final = {
 _ELSEWHERE: Final = {
     "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "
     "third of embedding and head; see engine.calibrated.block.",
-    "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; see "
-    "engine.calibrated.pipeline.",
+    "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; with "
+    "interleaving, also the waiting of a last group of fewer microbatches than stages; see engine.calibrated.pipeline.",
 }
 
 

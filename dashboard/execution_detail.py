@@ -63,14 +63,6 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         notes.append("Fainter is a later chunk.")
     if exploration.scenario.cost_model != "calculon":
         notes.append("Every stage is drawn like the slowest; the end of the step waits for stragglers and the host.")
-        if facts["chunks"] > 1 and facts["microbatches"] % facts["stages"]:
-            charged = percent(float(row["bubble_time"]) / float(row["total_time"]))
-            few = counted(facts["microbatches"], "microbatch")
-            notes.append(
-                ":orange[Interleaving takes microbatches in groups of as many as there are stages, "
-                f"{facts['stages']:,}. The calibrated cost model charges a bubble of {charged}, as if its groups were "
-                f"full; with {few} they are not. It takes longer than it says, and chunks are drawn too short.]"
-            )
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")

@@ -15,6 +15,7 @@ import numpy as np
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.offload import Exposed
 from engine.calibrated.parameters import Parameters
+from engine.calibrated.pipeline import passes
 from engine.calibrated.sharding import exposed_exchange
 from engine.calibrated.step import PipelineLevel, Update
 
@@ -79,18 +80,12 @@ class StepPart:
 
 def offload_repeats(case: Case, blocks: Floats) -> Floats:
     """Blocks x microbatches on the critical path of a step: those of a stage, and of others as the pipeline fills."""
-    return np.asarray(blocks * _passes(case))
+    return np.asarray(blocks * passes(case))
 
 
 def offload_share(case: Case) -> Floats:
     """Share of a step's exposed offloading that falls into the window of the exchange: one chunk's of them all."""
-    return np.asarray(1.0 / (_passes(case) * case.layout.pipeline_interleaving))
-
-
-def _passes(case: Case) -> Floats:
-    """Microbatches through a stage on the critical path, those that fill the pipeline among them."""
-    layout = case.layout
-    return np.asarray(case.microbatches + (layout.pipeline_par - 1.0) / layout.pipeline_interleaving)
+    return np.asarray(1.0 / (passes(case) * case.layout.pipeline_interleaving))
 
 
 def step_part(flow: FlowPart, once: Update, moved: Exposed | None, share: Floats, perfect: Floats) -> StepPart:

@@ -10,7 +10,7 @@ from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
-__all__ = ["Blocks", "blocks_per_stage", "dense_blocks_per_stage", "message_time", "pipeline_time"]
+__all__ = ["Blocks", "blocks_per_stage", "bubble", "dense_blocks_per_stage", "message_time", "passes", "pipeline_time"]
 
 
 class Blocks(NamedTuple):
@@ -60,14 +60,35 @@ def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
 
 
 def pipeline_time(case: Case, slowest: Floats, total: Floats, message: Floats) -> Floats:
-    """Seconds of all microbatches through the pipeline [s].
-
-    t = n max_i x_i + (sum_i x_i - max_i x_i) / v + 2 (p - 1) message.
+    """Seconds of all microbatches through the pipeline [s]: t = n max_i x_i + `bubble` + 2 (p - 1) message.
 
     Args:
         slowest: seconds per microbatch of the slowest stage, forward and backward. total: the sum over stages [s].
         message: seconds of one message between stages [s].
     """
-    layout = case.layout
-    fill = (total - slowest) / layout.pipeline_interleaving
-    return case.microbatches * slowest + fill + (layout.pipeline_par - 1.0) * 2.0 * message
+    hops = case.layout.pipeline_par - 1.0
+    return case.microbatches * slowest + bubble(case, slowest, total) + hops * 2.0 * message
+
+
+def bubble(case: Case, slowest: Floats, total: Floats) -> Floats:
+    """Seconds for which the slowest stage waits for others [s]: (sum_i x_i - max_i x_i) / v + r max_i x_i (v - 1) / v.
+
+    The first part fills and drains the pipeline. In the second r microbatches are missing for n to be whole groups of
+    p: an interleaved schedule sends a group through all stages before its next chunk, and a group that lacks some
+    waits as if they were there, at every chunk but the last (Narayanan et al., arXiv:2104.04473, section 2.2, ask for
+    whole groups; Calculon charges the same). Arguments as of `pipeline_time`.
+    """
+    chunks = case.layout.pipeline_interleaving
+    return np.asarray((total - slowest) / chunks + _missing(case) * slowest * (1.0 - 1.0 / chunks))
+
+
+def passes(case: Case) -> Floats:
+    """Microbatches through a stage on the critical path, with those that filling and `bubble` stand for."""
+    layout, chunks = case.layout, case.layout.pipeline_interleaving
+    fill = (layout.pipeline_par - 1.0) / chunks
+    return np.asarray(case.microbatches + fill + _missing(case) * (1.0 - 1.0 / chunks))
+
+
+def _missing(case: Case) -> Floats:
+    """Microbatches that the last group of as many as there are stages lacks."""
+    return np.asarray(np.mod(-case.microbatches, case.layout.pipeline_par))

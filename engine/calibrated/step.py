@@ -19,7 +19,14 @@ from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.launch import launch_time
 from engine.calibrated.optimizer import optimizer_time, shares
 from engine.calibrated.parameters import Parameters
-from engine.calibrated.pipeline import Blocks, blocks_per_stage, dense_blocks_per_stage, message_time, pipeline_time
+from engine.calibrated.pipeline import (
+    Blocks,
+    blocks_per_stage,
+    bubble,
+    dense_blocks_per_stage,
+    message_time,
+    pipeline_time,
+)
 from engine.calibrated.rates import Rates, sustained_rates
 from engine.calibrated.sharding import (
     EMBEDDING_GATHERS,
@@ -268,7 +275,7 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters) -> PipelineLeve
         "ends": micro * (edge - at_edge),
         "gather_exposed": micro * (gathered + at_edge),
         "pipeline_exposed": micro * slow(flow.waits) + (layout.pipeline_par - 1.0) * 2.0 * flow.message,
-        "bubble": (flow.total - flow.slowest) / layout.pipeline_interleaving,
+        "bubble": bubble(case, flow.slowest, flow.total),
         "running": flow.running,
         "window": flow.slowest / layout.pipeline_interleaving,
         "block_forward": of_a_block("forward"),

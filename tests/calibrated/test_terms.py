@@ -18,7 +18,7 @@ from engine.calibrated.gemm import MatrixUnit, gemm, linear
 from engine.calibrated.head import ends
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
 from engine.calibrated.launch import block_launches, launch_time
-from engine.calibrated.pipeline import blocks_per_stage, message_time, pipeline_time
+from engine.calibrated.pipeline import blocks_per_stage, message_time, passes, pipeline_time
 from engine.calibrated.rates import maturity, power_factor, sustained_rates
 from engine.calibrated.recompute import recomputed
 from engine.calibrated.sharding import exposed_exchange, gradient_exchange, layer_gathers, tied_exchange
@@ -228,6 +228,45 @@ def test_pipeline_time_by_hand() -> None:
     c = case(pipeline_par=4.0, pipeline_interleaving=2.0, data_par=1.0, microbatch_size=1.0, batch_size=16.0)
     found = pipeline_time(c, np.asarray(2.0), np.asarray(7.0), np.asarray(0.1))
     assert found == close(16 * 2 + (7 - 2) / 2 + 3 * 2 * 0.1)
+
+
+def interleaved(stages: int, chunks: int, microbatches: int) -> int:
+    """Chunk times until a group-wise interleaved schedule is through, simulated: every chunk waits for the one before
+    it in the model, and for its stage, which takes groups of as many microbatches as stages chunk by chunk."""
+    order = [
+        (chunk, number)
+        for first in range(0, microbatches, stages)
+        for chunk in range(chunks)
+        for number in range(first, min(first + stages, microbatches))
+    ]
+    free = [0] * stages
+    done: dict[tuple[int, int], int] = {}
+    waiting = [list(order) for _ in range(stages)]
+    while any(waiting):
+        for stage in range(stages):
+            while waiting[stage]:
+                chunk, number = waiting[stage][0]
+                place = chunk * stages + stage
+                before = 0 if place == 0 else done.get((place - 1, number))
+                if before is None:
+                    break
+                free[stage] = done[place, number] = max(free[stage], before) + 1
+                waiting[stage].pop(0)
+    return max(free)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4, 6])
+@pytest.mark.parametrize("chunks", [1, 2, 5])
+@pytest.mark.parametrize("microbatches", [1, 2, 3, 4, 7, 12, 13])
+def test_a_group_that_is_not_full_waits_at_every_chunk(stages: int, chunks: int, microbatches: int) -> None:
+    c = case(
+        pipeline_par=float(stages), pipeline_interleaving=float(chunks), data_par=1.0, microbatch_size=1.0,
+        batch_size=float(microbatches),
+    )  # fmt: skip
+    once = np.asarray(1.0)  # of a stage that is as fast as the others
+    found = pipeline_time(c, once, stages * once, np.asarray(0.0))
+    assert found * chunks == close(interleaved(stages, chunks, microbatches))
+    assert passes(c) == close(found)
 
 
 def test_messages_split_over_the_tensor_parallel_group() -> None:

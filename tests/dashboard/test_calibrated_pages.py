@@ -194,14 +194,3 @@ def test_the_file_of_an_execution_has_every_field() -> None:
     row = rows(dense(), 1)[0]
     assert list(json.loads(execution_json(row, "calibrated"))) == [column.name for column in ALL_FIELDS]
     assert len(json.loads(execution_json(row))) == 23
-
-
-@pytest.mark.parametrize(("batch", "told"), [(8, False), (6, True)], ids=["whole groups", "part of a group"])
-def test_a_schedule_says_where_interleaving_is_charged_too_little(batch: int, told: bool) -> None:
-    found = engine.explore(
-        "llama-3.1-70B", "h100_80g_sxm", num_procs=16, max_batch_size=batch, datatype="bfloat16",
-        limits={"pipeline_par": [4], "tensor_par": [4], "microbatch_size": [1]},
-    )  # fmt: skip
-    chunked = found.rows.top(1, where=[("pipeline_interleaving", ">", 1)], names=["id"])["id"].to_pylist()
-    app = run("execution", found, {"id": str(chunked[0])})
-    assert ("as if its groups were full" in words(app)) == told
