@@ -10,6 +10,7 @@ from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, writt
 from engine import Scenario
 from engine.columns import SHARES, by_name, parts_of
 from engine.derived import RunInputs
+from engine.derived.quantities import HOUR, JOULES_PER_KWH
 
 __all__ = ["derived_formula", "derived_metrics"]
 
@@ -67,8 +68,8 @@ def _facts(scenario: Scenario) -> dict[str, Symbol]:
         "token_flops": Symbol(flops.model("full"), "model FLOP of a token, attention in full"),
         "token_flops_causal": Symbol(flops.model("causal"), "model FLOP of a token without what the mask discards"),
         "matrix_peak": Symbol(scenario.system.matrix[scenario.datatype].tflops * 1e12, "peak of a GPU [FLOP/s]"),
-        "hour": Symbol(3600.0, "seconds of an hour"),
-        "kilowatt_hour": Symbol(3.6e6, "joules of a kilowatt-hour"),
+        "hour": Symbol(HOUR, "seconds of an hour"),
+        "kilowatt_hour": Symbol(JOULES_PER_KWH, "joules of a kilowatt-hour"),
     }
     if inputs.usd_low is not None and inputs.usd_high is not None:
         price = (inputs.usd_low + inputs.usd_high) / 2

@@ -14,7 +14,7 @@ from dashboard.derived import Metric
 from dashboard.explore_axes import Axes, without_facet
 from dashboard.explore_filter import clear, drop
 from dashboard.filters import FILTERABLE, Filter
-from dashboard.format import count
+from dashboard.results_filter import words_of
 from dashboard.text import literal
 from engine import Exploration
 
@@ -37,15 +37,7 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
                 literal(in_sentence(FILTERABLE[axes.facet].label)), key="explore_drop_facet", icon=":material/close:",
                 on_click=without_facet, help="One map for all",
             )  # fmt: skip
-        for number, one in enumerate(filters):
-            _words("and" if number else "of those with")
-            st.button(
-                literal(one.words), key=f"explore_drop_{one.column.name}", icon=":material/close:", on_click=drop,
-                args=(one.column.name,), help="Remove this filter",
-            )  # fmt: skip
-        if filters:
-            st.button("Clear", key="explore_clear", type="tertiary", on_click=clear, help="Remove every filter")
-            _words(f":gray[{count(left)} of {count(exploration.feasible)} that run]")
+        words_of(filters, "of those with", "explore", drop, clear, (left, exploration.feasible))
 
 
 def _words(text: str) -> None:

@@ -17,14 +17,14 @@ from dashboard.derived import Metric
 from dashboard.evaluated import evaluated
 from dashboard.explore_filter import bar, clear, drop, matching, relaxations, where_of
 from dashboard.filters import Filter
-from dashboard.format import count, counted, format_value
+from dashboard.format import counted, format_value
 from dashboard.nothing_runs import nothing_runs
 from dashboard.pareto_columns import Recomputing, TooMany
 from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pareto_others import chooser, frontiers, side_by_side
 from dashboard.pareto_panel import panel, table_of
 from dashboard.pareto_waiting import too_many, wait_for
-from dashboard.results_filter import in_link
+from dashboard.results_filter import in_link, words_of
 from dashboard.scenarios_data import name_of
 from dashboard.text import literal
 from engine import Exploration
@@ -140,18 +140,11 @@ def _named(metric: Metric) -> str:
 
 
 def _chips(filters: Sequence[Filter], left: int, feasible: int) -> None:
-    """The filters as a sentence whose words are buttons that take them back; nothing without filters."""
+    """The filters as a sentence; nothing without filters."""
     if not filters:
         return
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="pareto_filters"):
-        for number, one in enumerate(filters):
-            st.markdown("and" if number else "Of executions with", width="content")
-            st.button(
-                literal(one.words), key=f"pareto_drop_{one.column.name}", icon=":material/close:", on_click=drop,
-                args=(one.column.name,), help="Remove this filter",
-            )  # fmt: skip
-        st.button("Clear", key="pareto_clear", type="tertiary", on_click=clear, help="Remove every filter")
-        st.markdown(f":gray[{count(left)} of {count(feasible)} that run]", width="content")
+        words_of(filters, "Of executions with", "pareto", drop, clear, (left, feasible))
 
 
 def _chosen(found: pd.DataFrame) -> int | None:

@@ -8,9 +8,10 @@ import streamlit as st
 
 from dashboard.charts.markup import head
 from dashboard.charts.template import in_sentence
-from dashboard.format import count, counted, format_value
+from dashboard.format import count, counted
 from dashboard.pareto_columns import Job, TooMany, columns
 from dashboard.text import literal
+from dashboard.waiting import progress_words
 from engine.columns import by_name
 
 __all__ = ["too_many", "wait_for"]
@@ -86,11 +87,7 @@ def _watch(job: Job, watcher: str) -> None:
 
 def _account(job: Job, ahead: int) -> str:
     """How far a job is, in words."""
-    progress = job.progress
-    if progress is None or progress.rate <= 0:
-        return f"Waiting for {ahead} asked for before" if ahead else "Starting"
-    left = format_value("total_time", progress.seconds_left, digits=2)
-    return f"{count(progress.done)} of {count(progress.total)} · {count(progress.rate)} per second · {left} left"
+    return f"Waiting for {ahead} asked for before" if ahead and job.progress is None else progress_words(job.progress)
 
 
 def _what(job: Job, *, first: bool = True) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from dashboard.text import literal
 from engine import Exploration
 from engine.columns import choice_label, stored_of
 
-__all__ = ["NAME", "active", "bar", "cell_in_force", "chips", "ignore_cell", "in_link", "relax"]
+__all__ = ["NAME", "active", "bar", "cell_in_force", "chips", "ignore_cell", "in_link", "relax", "words_of"]
 
 NAME: Final = "results_where"
 """Parameter of the link that holds the filters."""
@@ -72,17 +72,36 @@ def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
 
 
 def chips(filters: Sequence[Filter]) -> None:
-    """What is in force as a sentence whose words are buttons that take them back; nothing without filters."""
+    """What is in force as a sentence; nothing without filters."""
     if not filters:
         return
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="results_filters"):
-        for number, one in enumerate(filters):
-            st.markdown("and" if number else "Executions with", width="content")
-            st.button(
-                literal(one.words), key=f"results_drop_{one.column.name}", icon=":material/close:", on_click=_drop,
-                args=(one.column.name,), help="Remove this filter",
-            )  # fmt: skip
-        st.button("Clear", key="results_clear", type="tertiary", on_click=_clear, help="Remove every filter")
+        words_of(filters, "Executions with", "results", _drop, _clear)
+
+
+def words_of(
+    filters: Sequence[Filter],
+    beginning: str,
+    page: str,
+    drop: Callable[[str], None],
+    clear: Callable[[], None],
+    left: tuple[int, int] | None = None,
+) -> None:
+    """Filters as the end of a sentence whose words are buttons that take them back; nothing without filters.
+
+    beginning: what stands before the first. page: begins the keys of the buttons. drop, clear: take back the filter on
+    a column, and all. left: (executions that meet them, executions that run), to be told at the end.
+    """
+    for number, one in enumerate(filters):
+        st.markdown("and" if number else beginning, width="content")
+        st.button(
+            literal(one.words), key=f"{page}_drop_{one.column.name}", icon=":material/close:", on_click=drop,
+            args=(one.column.name,), help="Remove this filter",
+        )  # fmt: skip
+    if filters:
+        st.button("Clear", key=f"{page}_clear", type="tertiary", on_click=clear, help="Remove every filter")
+        if left is not None:
+            st.markdown(f":gray[{count(left[0])} of {count(left[1])} that run]", width="content")
 
 
 def relax(exploration: Exploration, filters: Sequence[Filter]) -> None:

@@ -13,10 +13,10 @@ from dashboard.format import count, counted, format_value
 from dashboard.runner import Job, QueueFull, Runner
 from dashboard.server import runner
 from dashboard.text import literal
-from engine import Exploration, Scenario
+from engine import Exploration, Progress, Scenario
 from engine.calibrated import model_shapes
 
-__all__ = ["exploration_of", "explorations_of", "seen_with"]
+__all__ = ["exploration_of", "explorations_of", "progress_words", "seen_with"]
 
 PATIENCE = 1.0
 """How long a page waits before it shows progress [s]."""
@@ -127,7 +127,11 @@ def _account(server: Runner, job: Job) -> str:
     if job.state == "waiting":
         ahead = server.position(job)
         return f"Waiting for {ahead} exploration{'s' if ahead != 1 else ''} asked for before"
-    progress = job.progress
+    return progress_words(job.progress)
+
+
+def progress_words(progress: Progress | None) -> str:
+    """How far executions are evaluated, how fast, and how long the rest takes."""
     if progress is None or progress.rate <= 0:
         return "Starting"
     left = format_value("total_time", progress.seconds_left, digits=2)
