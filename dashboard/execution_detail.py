@@ -36,6 +36,12 @@ _NEEDS: Final = (
     ("act_offload_bw_req", "activations_offload"), ("weight_offload_bw_req", "weight_offload"),
     ("optim_offload_bw_req", "optimizer_offload"),
 )  # fmt: skip
+_EXPOSED_PARTS: Final = {
+    "communication": ("tp_comm_exposed_time", "pp_comm_exposed_time", "cp_comm_exposed_time", "ep_comm_exposed_time"),
+    "offload": ("fw_offload_exposed_time", "bw_offload_exposed_time"),
+    "recompute": ("recompute_time", "recomm_exposed_time"),
+}
+"""What a chunk's bar may contain besides the model's own work, and the times that say whether it does."""
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
@@ -55,10 +61,8 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     parts += [counted(facts["microbatches"], "microbatch"), f"idle {percent(facts['idle'])}"]
     st.html(markup.head("Pipeline schedule", " · ".join(parts)))
     show(gantt(found, mode), "execution_gantt")
-    words = {"forward": "forward", "backward": "backward with recompute", "data": "gradient exchange, exposed",
-             "optimizer": "optimizer step", "bubble": "idle"}  # fmt: skip
-    st.html(markup.legend(replace(_KINDS[key], name=word) for key, word in words.items()))
-    notes = ["A bar is a chunk with everything of it that is exposed: communication, offload, recompute."]
+    st.html(markup.legend(replace(_KINDS[key], name=word) for key, word in _bars(found, row).items()))
+    notes = [_inside_bars(row)]
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if exploration.scenario.cost_model != "calculon":
@@ -67,6 +71,32 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
     st.caption(" ".join(notes))
+
+
+def _bars(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
+    """What the bars of a schedule are called, by kind of time; only of kinds that there are."""
+    again = " with recompute" if _takes(row, "recompute_time", "recomm_exposed_time") else ""
+    words = {
+        "forward": ("forward", "forward"), "backward": ("backward", f"backward{again}"),
+        "exchange": ("data", "gradient exchange, exposed"), "optimizer": ("optimizer", "optimizer step"),
+    }  # fmt: skip
+    there = set(found.tasks["kind"])
+    named = {key: word for task, (key, word) in words.items() if task in there}
+    return named | ({"bubble": "idle"} if len(found.idle()) else {})
+
+
+def _inside_bars(row: Mapping[Any, Any]) -> str:
+    """What a chunk's bar contains besides the model's own work, in a sentence."""
+    parts = [word for word, names in _EXPOSED_PARTS.items() if _takes(row, *names)]
+    if not parts:
+        return "A bar is a chunk of one microbatch; nothing else of it is exposed."
+    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"A bar is a chunk of one microbatch with what of it is exposed: {listed}."
+
+
+def _takes(row: Mapping[Any, Any], *names: str) -> bool:
+    """Whether any of these takes time; a figure that the cost model does not have takes none."""
+    return any(float(row.get(name, 0.0)) > 0 for name in names)
 
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:

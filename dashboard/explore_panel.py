@@ -100,7 +100,7 @@ def _fits(
     rate = float(execution["sample_rate"])
     value = metric.of(float(value_of(metric.statistic, execution)))
     pairs = [
-        ("samples/s", format_value("sample_rate", rate).partition(" ")[0]),
+        ("samples/s", format_value("sample_rate", rate).split()[0]),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
         ("step", format_value("total_time", execution["total_time"])),
         ("of best", _share(value, group.best, metric.column.better == "lower")),
@@ -261,37 +261,27 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
     nearest = data.least_demanding(exploration, cell)
     capacity = scenario.system.mem1.capacity_gib * 2**30
     execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
-    both = execution is not None and _lacks_both(row, execution, capacity)
-    why = str(row["reason_text"]) or "Nothing fits."
-    if both and why.endswith("too much."):
-        why = f"{why.removesuffix('.')}, and more host memory than there is."
-    st.markdown(f"**{literal(why)}**")
+    other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution of all is another than the one shown
+    st.markdown(f"**{literal(str(row['reason_text']) or 'Nothing fits.')}**")
     if execution is not None:
         first, second = tier_pieces(execution)
-        least = "Least HBM without more host memory" if both else "The least demanding execution, HBM"
+        least = "Least HBM without more host memory" if other else "The least demanding execution, HBM"
         bars = memory_bar(first, capacity, least)
         if sum(second.values()) > 0:
             bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
         present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
         st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
-        if both:
+        if other:
             need = format_value("proc_mem_tier1_cap_req", execution["proc_mem_tier1_cap_req"])
             st.caption(
-                "The map counts executions whose offloaded data host memory does not hold. Of those that it does "
-                f"hold, this one needs the least HBM: {need}."
+                "The nearest execution lacks host memory. Of those whose offloaded data host memory holds, this one "
+                f"needs the least HBM: {need}."
             )
     found = data.reasons_in_cell(exploration, cell)
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
     with st.container(gap=None):
         st.html(head("What would make it fit"))
         _remedies(exploration, row, cell, nearest)
-
-
-def _lacks_both(row: Any, nearest: Mapping[str, Any], capacity: float) -> bool:
-    """Whether the execution nearest to fitting HBM does not fit host memory, so that more HBM alone helps another."""
-    if row["reason"] != "memory_tier1" or pd.isna(row["shortfall_bytes"]):
-        return False
-    return float(nearest["proc_mem_tier1_cap_req"]) > 1.001 * (capacity + float(row["shortfall_bytes"]))
 
 
 def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
@@ -311,14 +301,17 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             )  # fmt: skip
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
-        on_host = row["reason"] == "memory_tier2"
-        have, kind = (system.mem2, "host memory") if on_host else (system.mem1, "HBM")
-        need = format_value("proc_mem_tier1_cap_req", have.capacity_gib * 2**30 + float(row["shortfall_bytes"]))
-        least = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
-        if least is not None and _lacks_both(row, least, have.capacity_gib * 2**30):
+        tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
+        needs = [
+            f"{format_value('proc_mem_tier1_cap_req', have.capacity_gib * 2**30 + float(row[name]))} of {kind}"
+            for kind, have, name in tiers
+            if float(row[name]) > 0
+        ]
+        if nearest is not None and float(row["shortfall_host_bytes"]) > 0:
+            least = evaluated(exploration, exploration.key, nearest[0])
             alone = format_value("proc_mem_tier1_cap_req", least["proc_mem_tier1_cap_req"])
-            kind += f" and more host memory, or with {alone} of HBM alone"
-        st.markdown(f":small[:material/arrow_forward: GPUs with at least {need} of {kind}]")
+            needs[-1] += f", or with {alone} of HBM alone"
+        st.markdown(f":small[:material/arrow_forward: GPUs with at least {' and '.join(needs)}]")
         ways += 1
     for word in (nearest[1] if nearest is not None else "").split(" or "):
         fields = _LIFTED.get(word)

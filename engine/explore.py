@@ -157,7 +157,16 @@ def from_store(scenario: Scenario, store: Store) -> Exploration | None:
     if record is None:
         return None
     reductions = Reductions.from_tables(scenario.space, store.reductions(scenario.key))
+    _measure(reductions)
     return Exploration(scenario, reductions, record.timings, lambda: store.rows(scenario.key))
+
+
+def _measure(reductions: Reductions) -> None:
+    """Finds out again what an older store did not keep of the cells in which nothing runs."""
+    unknown = reductions.unmeasured
+    for numbers in slabs(reductions.space) if unknown.any() else ():
+        if unknown[numbers.start : numbers.stop].any():
+            reductions.measure(prepare(reductions.space, numbers, rows=False))
 
 
 class _Clock:

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine import reasons
 from engine.batch import StepBlock, StepOptimizer, step_block, step_optimizer
 from engine.block import BlockTable, BlockWork, block_times, block_work
 from engine.block_keys import FULL, BlockKeys, distinct
@@ -176,10 +175,7 @@ def lay_out(space: Space, cell_numbers: range) -> Layout:
     """Rejects by network and shape what cannot run among these cells, and lays out the rest."""
     modes = step_modes(space.modes)
     cells = cell_columns(space, cell_numbers)
-    rejected = Rejected(
-        np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
-        (np.full(len(cells.number), np.inf), np.full(len(cells.number), np.inf)),
-    )
+    rejected = Rejected.nothing(len(cells.number))
     assignments = reject_by_network(space, network_rates(space.system), cells, rejected)
     alive = reject_by_shape(space, cells, modes, rejected)
     sites, pairs = sites_of(space, cells, alive)

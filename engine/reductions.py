@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,9 @@ class Reductions:
 
     `value` [metrics, cells] is the best of each headline metric in each cell (NaN where nothing is feasible) and `id`
     an execution that reaches it; for the sample rate it is the first enumerated of equal ones. `feasible` [cells];
-    `rejected` [cells, reasons + 1]; `excess` the smallest overshoot of each memory tier [cells] ([bytes], inf without).
-    `spread` counts executions by step time, in sixteenths of an octave.
+    `rejected` [cells, reasons + 1]. `lacking` is what the nearest execution of a cell that does not fit lacks of each
+    memory tier [cells] ([bytes], inf where something runs or memory rejects nothing; NaN where it is not known, see
+    `from_tables`). `spread` counts executions by step time, in sixteenths of an octave.
     """
 
     space: Space
@@ -44,7 +46,7 @@ class Reductions:
     id: Ints
     feasible: Ints
     rejected: Ints
-    excess: tuple[Floats, Floats]
+    lacking: tuple[Floats, Floats]
     spread: Ints
 
     @classmethod
@@ -57,7 +59,7 @@ class Reductions:
             id=np.full((metrics, cells), NO_ID),
             feasible=np.zeros(cells, np.int64),
             rejected=np.zeros((cells, len(reasons.REASONS) + 1), np.int64),
-            excess=(np.full(cells, np.inf), np.full(cells, np.inf)),
+            lacking=(np.full(cells, np.inf), np.full(cells, np.inf)),
             spread=np.zeros(2 * _OCTAVES * BINS_PER_OCTAVE, np.int64),
         )
 
@@ -65,8 +67,17 @@ class Reductions:
         """Counts what a plan rejected."""
         numbers = plan.cells.number
         self.rejected[numbers] += plan.rejected.counts
-        for kept, new in zip(self.excess, plan.rejected.excess, strict=True):
-            kept[numbers] = np.minimum(kept[numbers], new)
+        self.measure(plan)
+
+    def measure(self, plan: AnyPlan) -> None:
+        """Takes over what the nearest executions of a plan's cells lack."""
+        for kept, new in zip(self.lacking, plan.rejected.lacking, strict=True):
+            kept[plan.cells.number] = new
+
+    @property
+    def unmeasured(self) -> npt.NDArray[np.bool_]:
+        """Cells of which it is not known what their nearest execution lacks [cells]; an older store did not keep it."""
+        return np.isnan(self.lacking[0])
 
     def add(self, plan: AnyPlan, rows: RowChunk) -> None:
         """Takes in the executions of evaluated rows."""
@@ -95,8 +106,8 @@ class Reductions:
         self.feasible += other.feasible
         self.rejected += other.rejected
         self.spread += other.spread
-        for kept, new in zip(self.excess, other.excess, strict=True):
-            np.minimum(kept, new, out=kept)
+        for kept, new in zip(self.lacking, other.lacking, strict=True):
+            np.minimum(kept, new, out=kept)  # at least one of the two is inf
 
     def _any_id(self, rows: RowChunk) -> Ints:
         """An id for each row: of the first variant that it has."""
@@ -156,13 +167,14 @@ class Reductions:
 
         `reason` is, for a cell without feasible executions, the obstacle nearest to being overcome: memory if any
         execution got as far as the memory check, otherwise the most frequent one. `shortfall_bytes` is then how much
-        memory its least demanding execution lacks.
+        memory the nearest execution lacks, in both tiers together; `shortfall_hbm_bytes` and `shortfall_host_bytes` are
+        its parts. With that much more of either, that execution runs; with less in all, none does.
         """
         if metric not in self.metrics:
             by_name(metric)
             raise ValueError(f"{metric} is not a headline metric; choose one of {', '.join(self.metrics)}.")
         cells, column = self.space.cells, _POSITION[metric]
-        position, shortfall = self._obstacles()
+        position, (first, second) = self._obstacles()
         codes = [reasons.code_of(number) for number in position.tolist()]
         totals = self.feasible + self.rejected.sum(axis=1)
         return pd.DataFrame(
@@ -176,36 +188,32 @@ class Reductions:
                 "value": self.value[column],
                 "id": self.id[column],
                 "reason": pd.array(codes, dtype="str"),
-                "reason_text": pd.array(self._obstacle_texts(codes, shortfall), dtype="str"),
-                "shortfall_bytes": shortfall,
+                "reason_text": pd.array(self._obstacle_texts(codes, first, second), dtype="str"),
+                "shortfall_bytes": first + second,
+                "shortfall_hbm_bytes": first,
+                "shortfall_host_bytes": second,
             }
         )
 
-    def _obstacles(self) -> tuple[npt.NDArray[np.int64], Floats]:
-        """(reason number, memory lacking [bytes] or NaN) per cell; 0 where something is feasible."""
+    def _obstacles(self) -> tuple[npt.NDArray[np.int64], tuple[Floats, Floats]]:
+        """(reason number, memory lacking of either tier [bytes] or NaN) per cell; 0 where something is feasible."""
         number = np.where(self.feasible > 0, 0, np.argmax(self.rejected[:, 1:], axis=1) + 1)
-        shortfall = np.full(len(number), np.nan)
-        # A tier-2 overshoot got past tier 1, so it is nearer.
-        for code, excess in (("memory_tier1", self.excess[0]), ("memory_tier2", self.excess[1])):
-            reached = (self.feasible == 0) & np.isfinite(excess)
-            number[reached] = reasons.number_of(code)
-            shortfall[reached] = excess[reached]
-        return number, shortfall
+        first, second = (np.where((self.feasible == 0) & np.isfinite(part), part, np.nan) for part in self.lacking)
+        number[first + second > 0] = reasons.number_of("memory_tier2")
+        number[first > 0] = reasons.number_of("memory_tier1")  # as where an execution overflows both
+        return number, (first, second)
 
-    def _obstacle_texts(self, codes: list[str], shortfall: Floats) -> list[str]:
+    def _obstacle_texts(self, codes: list[str], first: Floats, second: Floats) -> list[str]:
         texts = []
-        capacity = {"memory_tier1": self.space.system.mem1, "memory_tier2": self.space.system.mem2}
-        for code, lacking, rejected in zip(codes, shortfall.tolist(), self.rejected.tolist(), strict=True):
+        system = self.space.system
+        lacking = zip(first.tolist(), second.tolist(), strict=True)
+        for code, (hbm, host), rejected in zip(codes, lacking, self.rejected.tolist(), strict=True):
             if not code:
                 texts.append("")
-            elif code in capacity:
-                have, short = capacity[code].capacity_gib, lacking / 2**30
-                kind = "HBM" if code == "memory_tier1" else "host memory"
-                texts.append(
-                    f"None of {sum(rejected):,} executions runs: the nearest needs {have + short:,.1f} GiB of the "
-                    f"{f'{have:,.1f}'.removesuffix('.0')} GiB of {kind}, "
-                    f"{f'{short:,.1f}' if short >= 0.05 else 'under 0.1'} GiB too much."
-                )
+            elif hbm + host > 0:
+                tiers = (("HBM", system.mem1.capacity_gib, hbm), ("host memory", system.mem2.capacity_gib, host))
+                needs = " and ".join(_too_much(*tier) for tier in tiers if tier[2] > 0)
+                texts.append(f"None of {sum(rejected):,} executions runs: the nearest needs {needs}.")
             else:
                 count = rejected[reasons.number_of(code)]
                 texts.append(f"{reasons.BY_CODE[code].label}: {count:,} of {sum(rejected):,} executions.")
@@ -223,7 +231,7 @@ class Reductions:
         """As Arrow tables, for the store."""
         cells = {name: self.value[position] for position, name in enumerate(self.metrics)}
         cells |= {f"{name}_id": self.id[position] for position, name in enumerate(self.metrics)}
-        cells |= {"feasible": self.feasible, "excess_tier1": self.excess[0], "excess_tier2": self.excess[1]}
+        cells |= {"feasible": self.feasible, "lacking_tier1": self.lacking[0], "lacking_tier2": self.lacking[1]}
         cell, number = np.nonzero(self.rejected)
         return {
             "cells": pa.table(cells),
@@ -239,15 +247,18 @@ class Reductions:
 
     @classmethod
     def from_tables(cls, space: Space, tables: dict[str, pa.Table]) -> Reductions:
-        """From what `to_tables` gave."""
+        """From what `to_tables` gave, now or when it kept the smallest overshoot of each tier by itself: of other
+        executions, which tells nothing of what would let one run. What is lacking is then not known.
+        """
         result = cls.empty(space)
         cells = tables["cells"]
         for position, name in enumerate(result.metrics):
             result.value[position] = cells[name].to_numpy()
             result.id[position] = cells[f"{name}_id"].to_numpy()
         result.feasible[:] = cells["feasible"].to_numpy()
-        for kept, name in zip(result.excess, ("excess_tier1", "excess_tier2"), strict=True):
-            kept[:] = cells[name].to_numpy()
+        for kept, name in zip(result.lacking, ("lacking_tier1", "lacking_tier2"), strict=True):
+            kept[:] = cells[name].to_numpy() if name in cells.column_names else math.nan
+            kept[result.feasible > 0] = np.inf
         rejected = tables["rejected"]
         numbers = [reasons.number_of(code) for code in rejected["reason"].to_pylist()]
         result.rejected[rejected["cell"].to_numpy(), np.array(numbers, np.int64)] = rejected["count"].to_numpy()
@@ -260,6 +271,18 @@ _POSITION = {name: position for position, name in enumerate(_EVERY)}
 _HIGHER = [by_name(name).better == "higher" for name in _EVERY]
 _SIGN = np.where(_HIGHER, -1.0, 1.0)  # with it, lower is better for every metric
 _REDUCE = {name: np.maximum if higher else np.minimum for name, higher in zip(_EVERY, _HIGHER, strict=True)}
+
+
+def _too_much(kind: str, have: float, lacking: float) -> str:
+    """What an execution needs of a kind of memory, such as "80.6 GiB of the 80 GiB of HBM, 0.6 GiB too much".
+
+    have: capacity [GiB]. lacking [bytes].
+    """
+    short = lacking / 2**30
+    return (
+        f"{have + short:,.1f} GiB of the {f'{have:,.1f}'.removesuffix('.0')} GiB of {kind}, "
+        f"{f'{short:,.1f}' if short >= 0.05 else 'under 0.1'} GiB too much"
+    )
 
 
 def _cuts(cell: Ints) -> npt.NDArray[np.intp]:

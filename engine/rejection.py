@@ -6,7 +6,7 @@ memory on (site, memory mode). Counts say how many executions each rejected (cel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -36,11 +36,38 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Rejected:
-    """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and the smallest
-    excess over the capacity of either memory tier among a cell's executions [cells] ([bytes], inf without any)."""
+    """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and for cells in which
+    memory leaves nothing what the nearest execution lacks of either memory tier [cells] ([bytes], inf elsewhere)."""
 
     counts: Ints
-    excess: tuple[Floats, Floats]
+    lacking: tuple[Floats, Floats]
+
+    @classmethod
+    def nothing(cls, cells: int) -> Rejected:
+        """Before anything was rejected."""
+        counts = np.zeros((cells, len(reasons.REASONS) + 1), np.int64)
+        return cls(counts, (np.full(cells, np.inf), np.full(cells, np.inf)))
+
+    def nearest_miss(self, cell: Ints, listed: Flags, fits: Flags, tiers: Sequence[tuple[Floats, float]]) -> None:
+        """Notes what the execution nearest to fitting lacks: the one that both tiers together lack least for.
+
+        cell: of each site [sites]. listed, fits [memory modes, sites]: what there is, and what of it fits in memory.
+        tiers: what executions need of either tier [memory modes, sites], and its capacity [bytes]. Giving a system just
+        what is noted lets one more execution of the cell run.
+        """
+        left = np.zeros(len(self.counts), bool)
+        left[cell[fits.any(axis=0)]] = True
+        sites = np.flatnonzero(~left[cell] & listed.any(axis=0))
+        if not len(sites):
+            return
+        first, second = (np.maximum(need[:, sites] - capacity, 0.0) for need, capacity in tiers)
+        both = np.where(listed[:, sites], first + second, np.inf)
+        mode, place = both.argmin(axis=0), np.arange(len(sites))
+        lacking = first[mode, place], second[mode, place]
+        order = np.lexsort((lacking[0], both[mode, place], cell[sites]))
+        cells, nearest = np.unique(cell[sites[order]], return_index=True)
+        for kept, found in zip(self.lacking, lacking, strict=True):
+            kept[cells] = found[order[nearest]]
 
 
 @dataclass(slots=True)
@@ -155,17 +182,17 @@ def reject_by_memory(
 ) -> Flags:
     """Which (memory mode, site) pairs fit in memory; counts what does not."""
     count = mode_counts(space, modes)
-    fits = listed(space, cells, sites, modes)
-    tiers_of = (("memory_tier1", rate.capacity), ("memory_tier2", rate.second_capacity))
-    for tier, ((code, capacity), need) in enumerate(zip(tiers_of, needs, strict=True)):
+    every = listed(space, cells, sites, modes)
+    fits = every.copy()
+    tiers_of = tuple(zip(needs, (rate.capacity, rate.second_capacity), strict=True))
+    for code, (need, capacity) in zip(("memory_tier1", "memory_tier2"), tiers_of, strict=True):
         over = fits & (need > capacity)
         if not over.any():
             continue
         fits &= ~over
-        least = np.where(over, need, np.inf).min(axis=0, initial=np.inf)
         failing = executions(over, count, cells, sites)
         np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failing)
-        np.minimum.at(rejected.excess[tier], sites.cell, least - capacity)
+    rejected.nearest_miss(sites.cell, every, fits, tiers_of)
     return fits
 
 

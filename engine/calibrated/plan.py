@@ -124,10 +124,7 @@ def plan_calibrated(
     wanted: pipelines [sites, time modes] apart from which none are prepared.
     """
     p, cells, sites, modes = space.parameters, layout.cells, layout.sites, layout.modes
-    rejected = Rejected(
-        np.zeros((len(cells.number), len(reasons.REASONS) + 1), np.int64),
-        (np.full(len(cells.number), np.inf), np.full(len(cells.number), np.inf)),
-    )
+    rejected = Rejected.nothing(len(cells.number))
     fits = _reject(space, cells, sites, modes, layout.needs, rejected)
     levels, flow_row = _levels(space, p, layout, fits, wanted)
     chunks = [
@@ -191,18 +188,17 @@ def _reject(
     fits: Flags = (count > 0).T[:, sites.kind]
     few = without_room_to_offload(space, modes, cells.pipeline_par[sites.cell])
     capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
-    checks: list[tuple[str, Flags, int | None]] = [("offload_needs_three_blocks", few, None)]
-    checks += [(code, needs[tier] > capacity[tier], tier) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
-    for code, failing, tier in checks:
+    possible = fits & ~few
+    checks = [("offload_needs_three_blocks", few)]
+    checks += [(code, needs[tier] > capacity[tier]) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
+    for code, failing in checks:
         over = fits & failing
         if not over.any():
             continue
         fits &= ~over
         failed = executions(over, count, cells, sites)
         np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failed)
-        if tier is not None:
-            least = np.where(over, needs[tier], np.inf).min(axis=0, initial=np.inf)
-            np.minimum.at(rejected.excess[tier], sites.cell, least - capacity[tier])
+    rejected.nearest_miss(sites.cell, possible, fits, tuple(zip(needs, capacity, strict=True)))
     return fits
 
 

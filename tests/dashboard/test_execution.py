@@ -116,6 +116,24 @@ def test_an_execution_that_does_not_fit_is_still_explained() -> None:
     assert not page.get("plotly_chart")
 
 
+def test_the_schedule_names_only_what_is_in_it() -> None:
+    found = exploration()
+    for recompute, words in (("none", ">backward<"), ("full", ">backward with recompute<")):
+        where = [("activation_recompute", "=", recompute), ("pipeline_par", "=", 2), ("data_par", "=", 8)]
+        row = found.evaluate_ids(found.rows.top(1, where=where, names=["id"])["id"]).iloc[0]
+        assert (row["recompute_time"] > 0) == (recompute == "full")
+        page = run("execution", found, {"id": str(int(row["id"]))})
+        legends = [each.value for each in page.html if "gradient exchange, exposed" in str(each.value)]
+        assert len(legends) == 1
+        assert words in legends[0].replace("</i>", ">").replace("</span>", "<")
+        said = next(each.value for each in page.caption if each.value.startswith("A bar is a chunk"))
+        assert ("recompute" in said) == (recompute == "full")
+        assert ("offload" in said) == (row["fw_offload_exposed_time"] + row["bw_offload_exposed_time"] > 0)
+    alone = found.rows.top(1, where=[("data_par", "=", 1)], names=["id"])["id"]
+    page = run("execution", found, {"id": str(alone[0].as_py())})
+    assert "gradient exchange, exposed" not in html(page)
+
+
 def test_a_formula_leads_to_the_next() -> None:
     found = exploration()
     page = run("execution", found)

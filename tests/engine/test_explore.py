@@ -103,15 +103,24 @@ def assert_cells(found: Exploration, executions: pd.DataFrame, drawn: Drawn, ran
 
 
 def assert_obstacle(row: dict[str, Any], inside: pd.DataFrame, drawn: Drawn) -> None:
-    """The reason nearest to being overcome, and exactly what the least demanding execution lacks."""
+    """The reason nearest to being overcome, and exactly what the execution nearest to fitting lacks."""
     by_reason = Counter(inside["reason"].astype(str))
-    for code, memory in (("memory_tier2", "mem2"), ("memory_tier1", "mem1")):
-        if by_reason[code]:
-            needed = needs(drawn, inside[inside["reason"] == code])[f"proc_mem_{code[7:]}_cap_req"].min()
-            assert row["reason"] == code
-            assert row["shortfall_bytes"] == needed - drawn.machine[memory]["GiB"] * 2**30
-            assert f"{needed / 2**30:,.1f} GiB" in row["reason_text"]
-            return
+    memory = inside[inside["reason"].isin(["memory_tier1", "memory_tier2"])]
+    if len(memory):
+        needed = needs(drawn, memory)
+        parts = [
+            (needed[f"proc_mem_{tier}_cap_req"] - drawn.machine[kind]["GiB"] * 2**30).clip(lower=0.0)
+            for tier, kind in (("tier1", "mem1"), ("tier2", "mem2"))
+        ]
+        in_all = parts[0] + parts[1]
+        lacking = row["shortfall_hbm_bytes"], row["shortfall_host_bytes"]
+        assert row["shortfall_bytes"] == sum(lacking) == in_all.min()
+        assert ((parts[0] == lacking[0]) & (parts[1] == lacking[1])).any()
+        assert row["reason"] == ("memory_tier1" if lacking[0] else "memory_tier2")
+        for short, kind in zip(lacking, ("mem1", "mem2"), strict=True):
+            have = drawn.machine[kind]["GiB"]
+            assert not short or f"{have + short / 2**30:,.1f} GiB of the " in row["reason_text"]
+        return
     most = max(by_reason.values())
     assert row["reason"] == next(reason.code for reason in reasons.REASONS if by_reason[reason.code] == most)
     assert row["shortfall_bytes"] != row["shortfall_bytes"]
