@@ -14,6 +14,7 @@ from dashboard.charts.cell_map import cell_map
 from dashboard.charts.markup import Tile, figure_strip, head, map_legend
 from dashboard.charts.pair_map import pair_map
 from dashboard.charts.ramp import Domain
+from dashboard.charts.still import is_drawable, still
 from dashboard.charts.template import degrees
 from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, metrics, utilisation
@@ -190,7 +191,10 @@ def _whole(
             cells_table(cells, metric)
         else:
             chart = cell_map(cells, metric.column, state.theme_mode(), selected=cell, domain=domain)
-            show(chart, "explore_map", on_select=_clicked, selection_mode="points")
+            with st.container(key="map_place"):
+                show(chart, "explore_map", on_select=_clicked, selection_mode="points")
+                if short and is_drawable(chart.figure):
+                    st.html(still(chart.figure))
             st.html(map_legend(exploration.scenario.num_procs, fastest=metric.of_fastest))
     with right, st.container(border=True, gap="xsmall", key="panel"):
         panel(exploration, metric, cells, cell, short=short)

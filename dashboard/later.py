@@ -45,7 +45,7 @@ def all_at_once() -> bool:
     chart or table is drawn. Should a browser not ask for it, the rest comes with the next run for any reason. What
     reads pages without drawing them, a test or a program, gets everything at once.
     """
-    place = st.container()  # there every time: what follows would be drawn anew if it moved up by one
+    place = st.container(key="first_drawn")  # there every time: what follows would be drawn anew if it moved up by one
     draws = "Sec-Websocket-Key" in st.context.headers
     if not draws or st.session_state.get(_KNOWN):
         return True

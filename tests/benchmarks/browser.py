@@ -32,6 +32,7 @@ LONGEST: Final = {"page": 100.0, "sweep": 20.0, "sessions": 25.0, "memory": 85.0
 
 ROWS: Final = (
     ("warm page", "warm page to drawn map", 2.0),
+    ("warm page, chart", "warm page to the map that answers clicks", None),
     ("metric, first time", "metric to redrawn map, first time", 0.5),
     ("metric, again", "metric to redrawn map, again", 0.5),
     ("cell, first time", "click on a cell to its panel, first time", 0.4),

@@ -56,12 +56,14 @@ window.watch = (event, selectors, quiet, longest) => {
 };
 """
 _DRAWN: Final = """
-new MutationObserver((_, observer) => {
-  if (document.querySelector('.st-key-explore_map .barlayer path')) {
+window.painted = (name, selector) => new MutationObserver((_, observer) => {
+  if (document.querySelector(selector)) {
     observer.disconnect();
-    requestAnimationFrame(() => setTimeout(() => { window.drawn = performance.now(); }));
+    requestAnimationFrame(() => setTimeout(() => { window[name] ??= performance.now(); }));
   }
 }).observe(document, {subtree: true, childList: true});
+painted('seen', '.ss-still i, .st-key-explore_map .barlayer path');
+painted('drawn', '.st-key-explore_map .barlayer path');
 """
 
 
@@ -147,7 +149,10 @@ def _settle(page: Page) -> None:
 
 
 def _pages(context: BrowserContext, address: str, repeats: int, found: Measured) -> None:
-    """From the start of navigation to the painted map, scripts cached and the exploration stored."""
+    """From the start of navigation to the painted map, scripts cached and the exploration stored.
+
+    Seen is its picture, whose every cell has its colour and value; drawn is the chart that answers the pointer.
+    """
 
     def visit() -> list[float]:
         page = context.new_page()
@@ -155,14 +160,14 @@ def _pages(context: BrowserContext, address: str, repeats: int, found: Measured)
             page.goto(f"{address}/")
             page.wait_for_function("window.drawn", timeout=40_000)
             page.wait_for_selector(f"{PANEL} .ss-head")
-            return [float(page.evaluate("window.drawn")) / 1000]
+            return [float(page.evaluate(f"window.{moment}")) / 1000 for moment in ("seen", "drawn")]
         finally:
             page.close()
 
     for _ in range(2):  # the first explores and fills the caches
         visit()
     for _ in range(repeats):
-        found.take("warm page", action=visit)
+        found.take("warm page", "warm page, chart", action=visit)
 
 
 def _timed(page: Page, event: str, selectors: Sequence[str], press: Callable[[], None]) -> list[float]:

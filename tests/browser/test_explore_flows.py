@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboard.format import format_value
 from engine import Exploration, explore
@@ -74,6 +74,31 @@ def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
         expect(elsewhere.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
     finally:
         context.close()
+
+
+def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
+    held: list[Route] = []
+    page.route("**/PlotlyChart*.js", lambda route: held.append(route))
+    page.goto(f"{server}/?{SMALL}")
+    page.wait_for_selector(".ss-still span", timeout=30_000)
+    page.wait_for_selector(".st-key-panel .ss-facts")  # nothing above moves any more
+    shape = "box => { const b = box.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; }"
+    every = f"boxes => boxes.map({shape})"
+    boxes = page.locator(".ss-still i[style*='%;height']").evaluate_all(every)
+    said = page.locator(".ss-still span").all_inner_texts()
+    place = page.locator(".st-key-map_place").evaluate(shape)
+    assert held
+    assert not page.locator(".main-svg").count()
+    for route in held:
+        route.continue_()
+    page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=30_000)
+    cells = page.locator(".st-key-explore_map .barlayer path")
+    assert page.locator(".st-key-map_place").evaluate(shape) == place
+    assert not page.locator(".ss-still").is_visible()
+    for cell in cells.evaluate_all(every):
+        assert any(all(abs(a - b) < 1.5 for a, b in zip(cell, box, strict=True)) for box in boxes)
+    drawn = page.locator(".st-key-explore_map text").all_text_contents()
+    assert sorted(said) == sorted(text for text in drawn if text)
 
 
 def test_another_metric_changes_the_map_and_the_link(visit: Visit, direct: Exploration) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.pareto import MAX_MARKS, Density, edges, pareto, thinned
 from dashboard.charts.ramp import Domain, ramp_for
 from dashboard.charts.reasons import reasons
+from dashboard.charts.still import is_drawable, still
 from dashboard.charts.template import in_sentence, nice_steps, wrapped
 from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of, palette
@@ -66,6 +68,8 @@ def labels(figure: go.Figure) -> dict[tuple[int, int], tuple[str, str]]:
     }
 
 
+LEVELS = ("≤ 40", "50", "60", "70", "80", "90", "100")
+TITLES = ("Pipeline parallel (PP)", "Tensor parallel (TP)")
 MAP = [[math.nan, 305.0, 473.0], [500.0, 612.0, 703.0], [527.0, 820.0, 54.9]]
 
 
@@ -166,6 +170,34 @@ def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
     drawn = np.array(heat.z, dtype=float)
     assert np.isnan(drawn).sum() == side
     assert np.nanargmax(drawn) == side * side - 2  # the last cell is on the diagonal and does not fit
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
+    table = cells(MAP).iloc[:-1]
+    figure = cell_map(table, "sample_rate", mode, selected=(2, 4)).figure
+    assert is_drawable(figure)
+    picture = still(figure)
+    trace = bars(figure)
+    plain = [colour for colour, shape in zip(trace.marker.color, trace.marker.pattern.shape, strict=True) if not shape]
+    assert re.findall(r"background:(#\w{6})\"", picture) == plain
+    assert picture.count("ss-hatch") == 1
+    written = re.findall(r"<span [^>]*>([^<]*)</span>", picture)
+    values = [label for label, _ in labels(figure).values()]
+    assert sorted(written) == sorted([*values, *"124124", "★", *LEVELS, "% of best", *TITLES])
+    # The hatched cell is the lower left one of three by three: 0.95 of a place, with 0.02 around all of them.
+    place = re.findall(r"ss-hatch\" style=\"left:(.*?)%;bottom:(.*?)%;width:(.*?)%;height:(.*?)%", picture)
+    assert [float(share) for share in place[0]] == pytest.approx(2 * [4.5 / 3.04] + 2 * [95 / 3.04], abs=1e-3)
+
+
+def test_a_picture_is_of_small_maps_and_its_words_are_not_markup() -> None:
+    assert not is_drawable(cell_map(cells([[1.0]]).iloc[:0], "sample_rate").figure)
+    side = math.isqrt(MAX_BARS) + 1
+    assert not is_drawable(cell_map(cells([[1.0] * side] * side), "sample_rate").figure)
+    figure = cell_map(cells(MAP), "sample_rate").figure
+    figure.update_xaxes(title_text="<script>")
+    assert "<script>" not in still(figure)
+    assert "&lt;script&gt;" in still(figure)
 
 
 def test_maps_without_any_value_say_so() -> None:
