@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from dashboard.growing_file import Abandoned, GrowingFile
 
-__all__ = ["Offer", "button", "offer", "routes"]
+__all__ = ["Offer", "button", "offer", "reached", "routes", "teller"]
 
 LOG: Final = logging.getLogger("shardscape.downloads")
 MOST: Final = 256
@@ -54,6 +54,8 @@ class Offer(NamedTuple):
 
 
 _offers: OrderedDict[str, Offer] = OrderedDict()
+_reached: Final[dict[str, float]] = {}
+"""Which share of every file that is being made is written, as far as it is told."""
 _lock: Final = threading.Lock()
 _makers: Final = threading.BoundedSemaphore(AT_ONCE)
 _served = False
@@ -66,16 +68,18 @@ def routes() -> list[Route]:
     return [Route("/download/{token}", _answer), Route("/{above:path}/download/{token}", _answer)]
 
 
-def button(label: str, given: Offer, content: str, *, key: str, disabled: bool = False, **more: Any) -> None:
+def button(
+    label: str, given: Offer, content: str, *, key: str, disabled: bool = False, note: str = "", **more: Any
+) -> None:
     """Draws a button that downloads a file.
 
-    content: says what is in the file, whatever else the page shows; equal contents have the same link. more: as
-    `st.download_button` takes it.
+    content: says what is in the file, whatever else the page shows; equal contents have the same link. note: a few
+    words on the button, fainter. more: as `st.download_button` takes it.
     """
     if _served and not disabled:
         with st.container(key=key):
-            link = f'<a class="ss-download" href="download/{offer(given, content)}" download>{escape(label)}</a>'
-            st.html(link)
+            words = escape(label) + (f"<small>{escape(note)}</small>" if note else "")
+            st.html(f'<a class="ss-download" href="download/{offer(given, content)}" download>{words}</a>')
         return
     st.download_button(
         label, cast("Any", lambda: _whole(given)), given.name, given.mime, key=key, on_click="ignore",
@@ -85,7 +89,7 @@ def button(label: str, given: Offer, content: str, *, key: str, disabled: bool =
 
 def offer(given: Offer, content: str) -> str:
     """Offers a file; returns the name it is asked for by, which cannot be guessed from its content."""
-    token = hmac.new(_SECRET, f"{given.name}\n{content}".encode(), hashlib.sha256).hexdigest()
+    token = _token(given.name, content)
     with _lock:
         _offers[token] = given
         _offers.move_to_end(token)
@@ -94,10 +98,33 @@ def offer(given: Offer, content: str) -> str:
     return token
 
 
+def _token(name: str, content: str) -> str:
+    return hmac.new(_SECRET, f"{name}\n{content}".encode(), hashlib.sha256).hexdigest()
+
+
+def teller(name: str, content: str) -> Callable[[float], None]:
+    """What hears which share of the file of that name and content is written, while it is being made."""
+    token = _token(name, content)
+
+    def tell(share: float) -> None:
+        with _lock:
+            if token in _reached:
+                _reached[token] = share
+
+    return tell
+
+
+def reached(name: str, content: str) -> float | None:
+    """Which share of a file is written; None while nobody makes it. What is not told stays at 0."""
+    with _lock:
+        return _reached.get(_token(name, content))
+
+
 def _answer(request: Request) -> Response:
     """Makes and sends a file. Starlette calls it in a thread of its own."""
+    token = str(request.path_params["token"])
     with _lock:
-        found = _offers.get(str(request.path_params["token"]))
+        found = _offers.get(token)
     if found is None:
         return PlainTextResponse(_GONE, 404)
     heads = {
@@ -109,15 +136,17 @@ def _answer(request: Request) -> Response:
         return Response(headers=heads, media_type=found.mime)
     if not _makers.acquire(blocking=False):
         return PlainTextResponse(_BUSY, 503)
-    file = GrowingFile(lambda target: _make(found, target))
+    file = GrowingFile(lambda target: _make(token, found, target))
     if file.begun(PATIENCE) is not None:
         file.leave()
         return PlainTextResponse(_FAILED, 500)
     return StreamingResponse(file.pieces(), headers=heads, media_type=found.mime)
 
 
-def _make(found: Offer, target: IO[bytes]) -> None:
+def _make(token: str, found: Offer, target: IO[bytes]) -> None:
     """Writes a file and makes room for the next one; what goes wrong is logged."""
+    with _lock:
+        _reached[token] = 0.0
     try:
         found.write(target)
     except Abandoned:
@@ -126,6 +155,8 @@ def _make(found: Offer, target: IO[bytes]) -> None:
         LOG.exception("download of %s failed", found.name)
         raise
     finally:
+        with _lock:
+            _reached.pop(token, None)
         _makers.release()
 
 

@@ -33,11 +33,16 @@ from engine import Exploration, Scenario
 from engine.columns import Column, by_name, stored_of
 from engine.store import Condition
 
-__all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "of_frame", "of_rows", "too_many"]
+__all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "is_large", "of_frame", "of_rows",
+           "too_many"]  # fmt: skip
 
 _BATCH: Final = 32_768
-_WIDEST: Final = 26
-"""Bytes that a value takes in a CSV file at most, its comma included: a number of 17 digits with sign and exponent."""
+_WIDEST: Final = {
+    "csv": {"float64": 26, "int64": 26, "bool": 26, "str": 26},
+    "excel": {"float64": 64, "int64": 40, "bool": 24, "str": 96},
+}
+"""Bytes that a value takes at most before it is packed, by format and type: with its comma a number of 17 digits with
+sign and exponent, in a sheet with what stands around it."""
 
 
 class Format(NamedTuple):
@@ -46,18 +51,21 @@ class Format(NamedTuple):
     label: str
     mime: str
     suffix: str
+    note: str
+    """What the file is beside its name, and where its account of itself stands, in a few words."""
     most: float = math.inf
     """Rows it can hold."""
 
 
 FORMATS: Final[dict[str, Format]] = {
-    "csv": Format("CSV", "application/zip", ".csv.zip"),
-    "parquet": Format("Parquet", "application/vnd.apache.parquet", ".parquet"),
-    "json": Format("JSON", "application/gzip", ".json.gz"),
+    "csv": Format("CSV", "application/zip", ".csv.zip", "zip archive; scenario in about.json"),
+    "parquet": Format("Parquet", "application/vnd.apache.parquet", ".parquet", "scenario in the metadata"),
+    "json": Format("JSON", "application/gzip", ".json.gz", "packed with gzip; scenario first"),
     "excel": Format(
-        "Excel", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx", MOST_ROWS
+        "Excel", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx",
+        "scenario on the second sheet", MOST_ROWS,
     ),
-}
+}  # fmt: skip
 
 
 def heading(column: Column) -> str:
@@ -127,19 +135,38 @@ def of_rows(
     where: Sequence[Condition] = (),
     order_by: Sequence[tuple[str, Any]] = (),
     selection: Sequence[str] = (),
+    tell: Callable[[float], None] | None = None,
 ) -> Callable[[IO[bytes]], None]:
     """The feasible executions that meet all conditions as a file, written when it is asked for.
 
     names: of any columns; those that are not stored are computed again, batch by batch. The result writes to what need
-    not be able to seek, and begins before the rows are at hand, which takes a while where millions are sorted.
+    not be able to seek, and begins before the rows are at hand, which takes a while where millions are sorted. tell:
+    hears after every batch which share of the rows is written.
     """
 
     def write(target: IO[bytes]) -> None:
-        large = exploration.rows.count(where) * len(names) * _WIDEST > zipfile.ZIP64_LIMIT
-        tables = _rows(exploration, names, where, order_by)
+        number = exploration.rows.count(where)
+        tables = _told(_rows(exploration, names, where, order_by), number, tell)
+        large = is_large(kind, number, names)
         _write(target, kind, tables, list(names), about(exploration, names, selection), large=large)
 
     return write
+
+
+def is_large(kind: str, rows: int, names: Sequence[str]) -> bool:
+    """Whether the rows, before they are packed, may need more than a plain zip archive can hold."""
+    widths = _WIDEST.get(kind, {})
+    return rows * sum(widths.get(by_name(name).dtype, 0) for name in names) > zipfile.ZIP64_LIMIT
+
+
+def _told(tables: Iterator[pa.Table], number: int, tell: Callable[[float], None] | None) -> Iterator[pa.Table]:
+    """The tables; once one is taken care of, which share of a number of rows that makes is told."""
+    done = 0
+    for table in tables:
+        yield table
+        done += len(table)
+        if tell is not None:
+            tell(done / number)
 
 
 def _rows(
@@ -171,10 +198,12 @@ def _write(
         _write_parquet(target, tables, columns, account)
     elif kind == "json":
         _write_json(target, tables, account)
+    elif kind == "excel" and not large:
+        write_excel(target, tables, [heading(c) for c in columns], account)
     elif kind == "excel":
-        # Spreadsheets are particular about archives that were written without seeking.
+        # What says its size only at its end, and in a large archive's way, is not a sheet to every spreadsheet.
         with tempfile.TemporaryFile() as file:
-            write_excel(file, tables, [heading(c) for c in columns], account)
+            write_excel(file, tables, [heading(c) for c in columns], account, large=True)
             file.seek(0)
             shutil.copyfileobj(file, target)
     else:

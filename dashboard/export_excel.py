@@ -56,18 +56,20 @@ _PARTS: Final = {
 
 
 def write_excel(
-    target: IO[bytes], tables: Iterable[pa.Table], header: Sequence[str], account: dict[str, Any]
-) -> None:
+    target: IO[bytes], tables: Iterable[pa.Table], header: Sequence[str], account: dict[str, Any], *,
+    large: bool = False,
+) -> None:  # fmt: skip
     """Write a workbook: the rows of all tables under a header that stays in view, the account on a second sheet.
 
-    Raises ValueError beyond `MOST_ROWS` rows.
+    target: need not be able to seek. large: whether the sheet may pass 2 GiB before it is packed; the target should
+    then be able to. Raises ValueError beyond `MOST_ROWS` rows.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, text in _PARTS.items():
             archive.writestr(name, _HEAD + text)
         frozen = '<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" state="frozen"/>' \
                  "</sheetView></sheetViews>"  # fmt: skip
-        with archive.open("xl/worksheets/sheet1.xml", "w", force_zip64=True) as sheet:
+        with archive.open("xl/worksheets/sheet1.xml", "w", force_zip64=large) as sheet:
             sheet.write(f'{_HEAD}<worksheet xmlns="{_MAIN}">{frozen}<sheetData>{_row(header)}'.encode())
             written = 0
             for table in tables:

@@ -27,6 +27,9 @@ from engine.store import Condition
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
+_OF_NUMBERS: Final = {"best": "Lowest first", "worst": "Highest first"}
+_OF_WORDS: Final = {"best": "In order", "worst": "Reversed"}
+"""What the two directions are called where neither end of a column is better by itself."""
 _DEFAULT: Final = (
     "id", "tensor_par", "pipeline_par", "data_par", "sample_rate", "total_time", "total_efficiency",
     "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req", "bubble_time", "microbatch_size", "pipeline_interleaving",
@@ -34,6 +37,8 @@ _DEFAULT: Final = (
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
 """Columns shown at first, most telling first."""
+_BEFORE_SORTED: Final = 4
+"""Of the columns shown, those before the one that the table is sorted by where it is none of them: id and degrees."""
 _AFTER: Final = {
     "data_par": ("context_par", "expert_par"), "activation_recompute": ("selective_recompute",),
     "optimizer_sharding": ("zero_stage",),
@@ -68,9 +73,10 @@ def render(exploration: Exploration, mode: str) -> None:
     names = _columns_in_link(register, first)
     with toolbar:
         by = choose("Sort by", _sortable(register), "results_sort", default="sample_rate", width=300)
-        order = segments("Direction", _ORDERS, "results_order")
+        order = segments("Direction", _orders(by_name(by)), "results_order")
         size = int(segments("Rows per page", _SIZES, "results_size"))
         _column_chooser(names, register, first)
+        names = _with_sorted(names, by)
         _export_menu(exploration, names, filters, left, by, order)
     st.html(markup.head(_sentence(exploration, left, by, order)))
     view = (tuple(_frozen(where)), by, order, size)
@@ -96,7 +102,19 @@ def _sentence(exploration: Exploration, left: int, by: str, order: str) -> str:
     share = percent(left / exploration.feasible)
     whole = "The one feasible execution" if exploration.feasible == 1 else f"All {every}"
     of = whole if left == exploration.feasible else f"{count(left)} of {every}, {share}"
-    return f"{of} · {_ORDERS[order].lower()} by {in_sentence(by_name(by).label)}"
+    return f"{of} · {_orders(by_name(by))[order].lower()} by {in_sentence(by_name(by).label)}"
+
+
+def _orders(column: Column) -> dict[str, str]:
+    """What the directions of sorting by a column are called."""
+    if column.better is not None:
+        return _ORDERS
+    return _OF_NUMBERS if column.dtype in ("int64", "float64") else _OF_WORDS
+
+
+def _with_sorted(names: list[str], by: str) -> list[str]:
+    """The columns shown, and the one that the table is sorted by behind the first of them where it is not shown."""
+    return names if by in names or by == "id" else [*names[:_BEFORE_SORTED], by, *names[_BEFORE_SORTED:]]
 
 
 class _Register(NamedTuple):
@@ -139,7 +157,7 @@ def _page(
 
 
 def _direction(by: str, order: str) -> Any:
-    lower = by_name(by).better == "lower" or by == "id"
+    lower = by_name(by).better != "higher"
     return "ascending" if lower == (order == "best") else "descending"
 
 
@@ -207,31 +225,52 @@ def _export_menu(
     exploration: Exploration, names: list[str], filters: list[Filter], left: int, by: str, order: str
 ) -> None:
     """Download exactly what the filters select, in the order shown, with the columns shown."""
-    sort = f"{_ORDERS[order].lower()} by {by}"
+    sort = f"{_orders(by_name(by))[order].lower()} by {by}"
     selection = [*(one.words for one in filters), "every feasible execution" if not filters else "", sort]
     columns, where = list(dict.fromkeys(("id", *names))), conditions(filters)
-    with st.popover("Export", icon=":material/download:", key="results_export_open", width="content"):
+    content = repr((exploration.key, columns, where, selection))
+    menu = st.popover("Export", icon=":material/download:", key="results_export_open", width="content",
+                      on_change="rerun")  # fmt: skip
+    with menu:
+        every = "All" if not filters else "The"
+        those = " that the filters select" if filters else ""
         st.caption(
-            f"{'The one execution' if left == 1 else f'All {left:,} executions'} that the filters select, in this "
-            "order, with the columns shown. Units, scenario and version are inside."
-            + (" The file is sent while it is made; the browser shows how much has come." if left > _LARGE else "")
+            f"{'The one execution' if left == 1 else f'{every} {left:,} executions'}{those}, in this order, with the "
+            f"{counted(len(columns), 'column')} shown. Units, scenario and version are inside."
         )
+        offered = {}
         for kind, form in export.FORMATS.items():
             full = export.too_many(kind, left)
-            downloads.button(
-                form.label,
-                downloads.Offer(
-                    export.of_rows(
-                        exploration, kind, names=columns, where=where, order_by=((by, _direction(by, order)),),
-                        selection=[part for part in selection if part],
-                    ),
-                    export.file_name(exploration, "executions", kind), form.mime,
-                ),
-                repr((exploration.key, columns, where, selection)),
-                disabled=full, key=f"results_export_{kind}", width="stretch", icon=":material/download:",
-                help=f"A sheet holds {export.MOST_ROWS:,} rows; filter further or choose another format."
-                if full else None,
+            offered[form.label] = name = export.file_name(exploration, "executions", kind)
+            write = export.of_rows(
+                exploration, kind, names=columns, where=where, order_by=((by, _direction(by, order)),),
+                selection=[part for part in selection if part], tell=downloads.teller(name, content),
             )  # fmt: skip
+            downloads.button(
+                form.label, downloads.Offer(write, name, form.mime), content, note=form.note, disabled=full,
+                key=f"results_export_{kind}", width="stretch", icon=":material/download:",
+            )  # fmt: skip
+            if full:
+                st.caption(
+                    f"An Excel sheet ends after {export.MOST_ROWS:,} rows under its header: filter further, or choose "
+                    "another format."
+                )
+            elif kind == "excel" and export.is_large(kind, left, columns):
+                st.caption("So large a workbook comes once it is whole: the browser shows nothing of it until then.")
+        if menu.open:
+            _files_being_made(offered, content, left)
+
+
+@st.fragment(run_every=1.0)
+def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
+    """How far the files of the menu are, while they are being made. offered: names of the files by format."""
+    for label, name in offered.items():
+        share = downloads.reached(name, content)
+        if share is not None:
+            told = f"{count(share * left)} of {count(left)} rows" if share else "collecting the rows"
+            st.progress(share, text=f"{label} · {told}")
+    if left > _LARGE:
+        st.caption("A file is sent while it is made; the browser shows how much of it has come.")
 
 
 def _page_number(pages: int) -> int:

@@ -64,6 +64,31 @@ def test_a_file_comes_whole_in_pieces() -> None:
     assert len(got) == -(-len(content) // PIECE)
 
 
+def test_how_far_a_file_is_can_be_asked_while_it_is_made() -> None:
+    steps = {"half": threading.Event(), "end": threading.Event()}
+    told = threading.Event()
+    tell = downloads.teller("a.csv", "x")
+    tell(0.3)  # nobody makes it
+    assert downloads.reached("a.csv", "x") is None
+
+    def write(target: IO[bytes]) -> None:
+        target.write(b"first")
+        assert steps["half"].wait(20)
+        tell(0.5)
+        told.set()
+        assert steps["end"].wait(20)
+
+    response = answer(downloads.offer(Offer(write, "a.csv", "text/csv"), "x"))
+    assert downloads.reached("a.csv", "x") == 0.0
+    assert downloads.reached("a.csv", "y") is None
+    steps["half"].set()
+    assert told.wait(20)
+    assert downloads.reached("a.csv", "x") == 0.5
+    steps["end"].set()
+    assert b"".join(pieces(response)) == b"first"
+    assert downloads.reached("a.csv", "x") is None
+
+
 def test_what_is_written_is_sent_before_the_rest_is() -> None:
     go = threading.Event()
 

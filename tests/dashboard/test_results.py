@@ -6,6 +6,7 @@ import json
 import math
 import zipfile
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 from xml.etree import ElementTree
@@ -25,7 +26,7 @@ from dashboard.export_excel import write_excel
 from dashboard.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.format import count
 from dashboard.growing_file import GrowingFile
-from engine.columns import STATISTICS, STORED, by_name
+from engine.columns import FIELDS, STATISTICS, STORED, by_name
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, run
 
@@ -188,7 +189,7 @@ def test_parquet_holds_exactly_what_the_filter_selects(names: list[str]) -> None
 
 @pytest.mark.parametrize("large", [False, True])
 def test_csv_holds_exactly_what_the_filter_selects(large: bool) -> None:
-    with patch("dashboard.export._WIDEST", 2**31 if large else 26):
+    with patch("dashboard.export.is_large", return_value=large):
         file = build("csv", NAMES)
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
@@ -208,9 +209,15 @@ def test_json_holds_exactly_what_the_filter_selects() -> None:
     assert document["about"]["format"] == "shardscape-executions/1"
 
 
-def test_excel_holds_exactly_what_the_filter_selects() -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_excel_holds_exactly_what_the_filter_selects(large: bool) -> None:
     space = {"m": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
-    with build("excel", NAMES) as file, zipfile.ZipFile(file) as archive:
+    with patch("dashboard.export.is_large", return_value=large):
+        file = build("excel", NAMES)
+    with zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None
+        # A sheet that grows says its size after its content; one that was written whole, before it.
+        assert bool(archive.getinfo("xl/worksheets/sheet1.xml").flag_bits & 8) != large
         parts = {name: ElementTree.fromstring(archive.read(name)) for name in archive.namelist()}
         sheet = parts["xl/worksheets/sheet1.xml"]
         second = archive.read("xl/worksheets/sheet2.xml").decode()
@@ -221,6 +228,40 @@ def test_excel_holds_exactly_what_the_filter_selects() -> None:
     assert float(rows[1][4]) == expected["sample_rate"].iloc[0]
     assert rows[1][2] == "none"
     assert "gpt3-13B" in second
+
+
+def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
+    """The bound is never below what rows take: here of the widest that there are."""
+    found = exploration()
+    names = [column.name for column in (*FIELDS, *STATISTICS)]
+    for kind, inside in (("csv", "executions.csv"), ("excel", "xl/worksheets/sheet1.xml")):
+        with zipfile.ZipFile(build(kind, names)) as archive:
+            size = archive.getinfo(inside).file_size
+        rows = found.rows.count(WHERE)
+        most = zipfile.ZIP64_LIMIT * rows // size + 1  # so many rows like these pass the limit
+        assert export.is_large(kind, most, names)
+        assert not export.is_large(kind, most // 5, names)
+    assert not export.is_large("parquet", 10**12, names)
+
+
+def test_the_share_that_is_written_is_told() -> None:
+    found = exploration()
+    heard: list[float] = []
+    with patch("dashboard.export._BATCH", 1000):
+        export.of_rows(found, "parquet", names=NAMES, where=WHERE, tell=heard.append)(io.BytesIO())
+    number = found.rows.count(WHERE)
+    assert len(heard) >= number / 1000 > 3
+    assert all(0 < later - earlier <= 1000.5 / number for earlier, later in pairwise([0.0, *heard]))
+    assert heard[-1] == 1.0
+
+
+def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
+    full = export.FORMATS["excel"]._replace(most=100)
+    with patch.dict("dashboard.export.FORMATS", {"excel": full}):
+        page = run("results", exploration())
+    assert any("An Excel sheet ends after 1,048,575 rows" in each.value for each in page.caption)
+    page = run("results", exploration())
+    assert not any("An Excel sheet ends" in each.value for each in page.caption)
 
 
 def test_excel_texts_are_never_formulas(tmp_path: Any) -> None:
@@ -242,6 +283,31 @@ def test_every_stored_column_can_be_filtered_by() -> None:
         word = column.dtype in ("bool", "str")
         one = Filter(column, (value,)) if word else Filter(column, low=float(value), high=float(value))
         assert found.rows.count(conditions([one])) >= 1, column.name
+
+
+def test_neither_end_of_a_field_is_called_best() -> None:
+    found = exploration()
+    for by, words, ids in (
+        ("tensor_par", "lowest first by tensor parallel", found.rows.page(
+            0, 100, order_by=(("tensor_par", "ascending"),), names=["id"])),
+        ("activation_recompute", "in order by recompute", None),
+        ("total_time", "best first by step time", None),
+    ):  # fmt: skip
+        page = run("results", found, {"results_sort": by})
+        assert words in html(page)
+        if ids is not None:
+            assert page.dataframe[0].value["id"].tolist() == ids["id"].to_pylist()
+    page = run("results", found, {"results_sort": "pipeline_par", "results_order": "worst"})
+    assert "highest first by pipeline parallel" in html(page)
+    assert page.dataframe[0].value["pipeline_par"].tolist() == [8] * 100
+
+
+def test_what_the_table_is_sorted_by_is_shown() -> None:
+    page = run("results", exploration(), {"results_sort": "offload_mem_bw_req"})
+    columns = list(page.dataframe[0].value.columns)
+    assert columns[:5] == ["id", "tensor_par", "pipeline_par", "data_par", "offload_mem_bw_req"]
+    page = run("results", exploration(), {"results_sort": "total_time"})
+    assert "offload_mem_bw_req" not in page.dataframe[0].value.columns
 
 
 def test_several_ranges_of_another_page_are_carried_over_and_can_be_added_to() -> None:
