@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from engine.columns_fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
-from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS
+from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, OF_LAYERS, SHARE_ROWS, STATISTIC_ROWS
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
 """Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""
@@ -163,6 +163,12 @@ def fields_of(cost_model: str) -> tuple[Column, ...]:
 def statistics_of(cost_model: str) -> tuple[Column, ...]:
     """The results of an execution under a cost model; some are undefined (not a number) in `calibrated`."""
     return STATISTICS if cost_model == "calculon" else (*STATISTICS, *EXTENSION_STATISTICS)
+
+
+def defined_of(cost_model: str) -> tuple[Column, ...]:
+    """The results that are a number in executions that run: `calibrated` has none of Calculon's layers."""
+    every = statistics_of(cost_model)
+    return every if cost_model == "calculon" else tuple(column for column in every if column.name not in OF_LAYERS)
 
 
 def headline_of(cost_model: str) -> tuple[Column, ...]:

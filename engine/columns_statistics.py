@@ -287,3 +287,22 @@ SHARE_ROWS: Final[tuple[tuple[str, str, str, tuple[str, ...], str], ...]] = (
      "parallelism together: their exposed times ÷ step time."),
 )  # fmt: skip
 """(name, label, short, the stored times whose sum is divided by the step time, description)."""
+
+OF_LAYERS: Final[frozenset[str]] = frozenset((
+    "block_fw_flops", "block_fw_flops_time", "block_fw_mem_accessed", "block_fw_mem_time", "baseblock_fw_tp_time",
+    "edgeblock_fw_tp_time", "baseblock_fw_tp_time_exposed", "edgeblock_fw_tp_time_exposed", "block_re_flops",
+    "block_re_flops_time", "block_re_mem_accessed", "block_re_mem_time", "block_re_time", "baseblock_recomm_time",
+    "edgeblock_recomm_time", "baseblock_recomm_time_exposed", "edgeblock_recomm_time_exposed", "block_agrad_flops",
+    "block_agrad_flops_time", "block_agrad_mem_accessed", "block_agrad_mem_time", "block_agrad_time",
+    "baseblock_agrad_tp_time", "edgeblock_agrad_tp_time", "baseblock_agrad_tp_time_exposed",
+    "edgeblock_agrad_tp_time_exposed", "block_wgrad_flops", "block_wgrad_flops_time", "block_wgrad_mem_accessed",
+    "block_wgrad_mem_time", "block_wgrad_time", "block_optim_flops", "block_optim_flops_time",
+    "block_optim_mem_accessed", "block_optim_mem_time", "block_optim_time", "baseblock_fw_tp_size",
+    "edgeblock_fw_tp_size", "baseblock_bw_tp_size", "edgeblock_bw_tp_size", "baseblock_recomm_size",
+    "edgeblock_recomm_size", "block_fw_pp_size", "block_bw_pp_size", "block_dp_size", "tp_bw_overlap_req",
+    "dp_bw_overlap_req_chunk", "dp_bw_overlap_req_tail", "block_act_working_space", "block_act_checkpoint_size",
+    "block_weight_grad_space", "block_weight_grad_space_no_sharding", "block_act_grad_space", "block_optimizer_space",
+    "act_grad_space_with_offload", "recomm_link_time", "tp_comm_link_time", "pp_comm_link_time",
+    "optim_offload_bw_req",
+))  # fmt: skip
+"""Statistics that describe layers as Calculon does: not a number in the other cost model."""

@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine.columns import SHARES, by_name
+from engine.columns import SHARES, by_name, statistics_of
 from engine.frontier import frontier
 from engine.reductions import PRIMARY, Reductions
 from engine.scenario import Scenario
 from engine.store import Rows
+from engine.store_added import AddedArrays
 from engine.store_conditions import Condition, source_of_table
 
 __all__ = ["ArrowRows", "Exploration", "first_row"]
@@ -86,28 +87,27 @@ class Exploration:
         z: str | None = None,
         *,
         where: Sequence[Condition] = (),
-        values: Mapping[str, npt.NDArray[np.float64]] = _NOTHING,
         better: Mapping[str, str] = _NOTHING,
     ) -> pd.DataFrame:
         """The exact Pareto frontier over all feasible executions in two or three statistics or shares.
 
         Args:
             where: what executions have to meet.
-            values: of metrics that are not stored, as `engine.recomputed.recomputed` gives them for the same `where`.
             better: "higher" or "lower" for metrics of which the register does not say it; "lower" without.
 
         Returns `id` and the metrics, sorted along `x` from best to worst; of executions that agree in all of them the
         first enumerated.
-        Raises ValueError for a metric that is neither a headline metric nor among `values`.
+        Raises ValueError for a metric that is neither a statistic nor a share, and `engine.store.NotEvaluatedError` for
+        one that is not stored before `engine.recomputed.add_columns` has added it.
         """
         names = [name for name in (x, y, z) if name is not None]
+        known = {column.name for column in (*SHARES, *statistics_of(self.scenario.cost_model))}
         for name in names:
             by_name(name)
-            known = (*self.reductions.metrics, *(column.name for column in SHARES), *values)
             if name not in known:
-                raise ValueError(f"{name} is not a headline metric; choose among {', '.join(known)}.")
-        table = self.rows.table(["id", *(name for name in dict.fromkeys(names) if name not in values)], where=where)
-        axes = [values[name] if name in values else table[name].to_numpy() for name in names]
+                raise ValueError(f"{name} is not a metric; choose among {', '.join(self.reductions.metrics)}, ....")
+        table = self.rows.table(["id", *names], where=where)
+        axes = [table[name].to_numpy() for name in names]
         ways = [by_name(name).better or better.get(name, "lower") for name in names]
         # Rows come as they were stored; of equal ones the first enumerated is to stand for all.
         kept = frontier(axes, ways, table["id"].to_numpy())
@@ -132,14 +132,14 @@ def first_row(table: pd.DataFrame) -> dict[str, Any]:
 class _ArrowDatabase:
     """An Arrow table that answers queries as a stored exploration does."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
+    def __init__(self, table: pa.Table, added: AddedArrays) -> None:
+        self._table, self._added = table, added
         self._connection = duckdb.connect(":memory:", config={"enable_external_access": False})
 
     @contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
         cursor = self._connection.cursor()
-        cursor.register("arrow_rows", self._table)
+        cursor.register("arrow_rows", self._added.onto(self._table))
         for one in active:
             one.add(cursor)
         try:
@@ -148,7 +148,6 @@ class _ArrowDatabase:
             for one in active:
                 one.discard(cursor)
             cursor.close()
-
 
     @contextmanager
     def room_to_sort(self) -> Iterator[None]:
@@ -160,5 +159,6 @@ class ArrowRows(Rows):
     """The rows of an exploration that is held in memory."""
 
     def __init__(self, table: pa.Table, cost_model: str) -> None:
-        source = source_of_table("arrow_rows", cost_model)
-        super().__init__(_ArrowDatabase(table), source, None, set(), cost_model)  # type: ignore[arg-type]
+        added = AddedArrays(table.num_rows)
+        source = source_of_table("arrow_rows", cost_model, beside=False)
+        super().__init__(_ArrowDatabase(table, added), source, set(), cost_model, added, "")  # type: ignore[arg-type]

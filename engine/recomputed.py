@@ -5,17 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.columns import by_name, statistics_of
 from engine.exploration import Exploration
 from engine.explore import ExplorationCancelled, Progress
-from engine.store_conditions import STORED, Condition
+from engine.store_conditions import STORED
 
-__all__ = ["CHUNK", "is_stored", "recomputed"]
-
-Floats = npt.NDArray[np.float64]
+__all__ = ["CHUNK", "add_columns", "is_stored"]
 
 CHUNK = 32_768
 """Rows evaluated at a time: some 50 MiB with all their statistics, most of which are dropped at once."""
@@ -26,47 +21,47 @@ def is_stored(name: str) -> bool:
     return name in STORED
 
 
-def recomputed(
+def add_columns(
     exploration: Exploration,
     names: Sequence[str],
     *,
-    where: Sequence[Condition] = (),
     progress: Callable[[Progress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
-) -> dict[str, Floats]:
-    """Any statistics of all feasible executions that meet conditions, each an array [rows] in its column's unit.
+) -> None:
+    """Have the rows of an exploration answer any statistics: those that they do not are evaluated for all of them.
 
-    The order is that of `exploration.rows.table` under the same conditions, so that they go with stored columns. Takes
-    two to four seconds per million rows on one core; what is kept are 8 bytes per row and name.
+    After that they can be asked for by every method of `exploration.rows`, as stored columns can, until they give way
+    to others (`Rows.adding`). Takes two to four seconds per million rows on one core, and at most 8 bytes per row and
+    name beside the store, or in memory.
 
     Args:
         names: of statistics of the exploration's cost model; those that it leaves undefined are not a number.
         progress: called after every `CHUNK` rows.
-        cancel: asked as often whether to stop.
+        cancel: asked as often whether to stop, which adds nothing.
 
     Raises:
         engine.columns.UnknownColumn, ValueError: a name of no statistic of the cost model.
         engine.ExplorationCancelled: on `cancel`.
-        engine.store.StoreError: the rows cannot be read.
+        engine.store.TooManyValuesError: for more than are kept at once.
+        engine.store.StoreError: rows cannot be read, or columns not written.
     """
     known = {column.name for column in statistics_of(exploration.scenario.cost_model)}
     for name in names:
         by_name(name)
         if name not in known:
             raise ValueError(f"{name} is no statistic of the {exploration.scenario.cost_model} cost model.")
-    ids = exploration.rows.table(["id"], where=where)["id"].to_numpy()
-    found = {name: np.empty(len(ids)) for name in names}
-    space = exploration.scenario.space
+    rows, scenario = exploration.rows, exploration.scenario
+    missing = rows.missing(names)
+    if not missing:
+        return
     start = time.perf_counter()
-    for first in range(0, len(ids), CHUNK):
-        if cancel is not None and cancel():
-            raise ExplorationCancelled("The evaluation was stopped.")
-        here = slice(first, first + CHUNK)
-        # An id is the fields of its execution; decoding it is quicker than reading them all.
-        rows = exploration.scenario.evaluate(space.table(ids[here]))
-        for name, values in found.items():
-            values[here] = rows[name].to_numpy()
-        if progress is not None:
-            done = min(first + CHUNK, len(ids))
-            progress(Progress(done, len(ids), done, time.perf_counter() - start))
-    return found
+    with rows.adding(missing) as writer:
+        ids = rows.table(["id"])["id"].to_numpy()
+        for first in range(0, len(ids), CHUNK):
+            if cancel is not None and cancel():
+                raise ExplorationCancelled("The evaluation was stopped.")
+            # An id is the fields of its execution; decoding it is quicker than reading them all.
+            found = scenario.evaluate(scenario.space.table(ids[first : first + CHUNK]))
+            writer.append({name: found[name].to_numpy() for name in missing})
+            if progress is not None:
+                progress(Progress(writer.done, writer.rows, writer.done, time.perf_counter() - start))

@@ -23,6 +23,7 @@ from engine.store_catalogue import Record, cost_model_of, records_of, reductions
 from engine.store_conditions import Condition, source_of_shards, source_of_table
 from engine.store_database import Database, checked_key, rows_table
 from engine.store_errors import (
+    NotEvaluatedError,
     StoreAccessError,
     StoreCorruptError,
     StoreError,
@@ -31,6 +32,7 @@ from engine.store_errors import (
     StoreMemoryError,
     StoreVersionError,
     StoreWriteError,
+    TooManyValuesError,
 )
 from engine.store_query import Histogram, Rows, interrupt_all
 from engine.store_writer import ROWS_IN_DATABASE, Writer
@@ -39,6 +41,7 @@ __all__ = [
     "ROWS_IN_DATABASE",
     "Condition",
     "Histogram",
+    "NotEvaluatedError",
     "Record",
     "Rows",
     "Store",
@@ -50,6 +53,7 @@ __all__ = [
     "StoreMemoryError",
     "StoreVersionError",
     "StoreWriteError",
+    "TooManyValuesError",
     "Writer",
 ]
 
@@ -103,11 +107,12 @@ class Store:
         shards = shards_of(database, key, self._active)
         model = cost_model_of(database, key, self._active)
         if shards is None:
-            return Rows(database, source_of_table(rows_table(key), model), None, self._active, model)
+            source = source_of_table(rows_table(key), model)
+            return Rows(database, source, self._active, model, database.added, key)
         folder = database.folder / key
         store_shards.check(folder, shards)
         files = [str(folder / shard.name) for shard in shards]
-        return Rows(database, source_of_shards(model), files, self._active, model)
+        return Rows(database, source_of_shards(model, files), self._active, model, database.added, key)
 
     def reductions(self, key: str) -> dict[str, pa.Table]:
         """Return the reductions of a complete exploration by name, with exactly the types that were stored."""

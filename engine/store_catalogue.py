@@ -99,6 +99,7 @@ def delete(database: Database, key: str) -> None:
         cursor.execute("DELETE FROM exploration WHERE key = $key", {"key": key})
         cursor.execute("DELETE FROM reduction WHERE key = $key", {"key": key})
         cursor.execute(f"DROP TABLE IF EXISTS {rows_table(key)}")
+    database.added.forget(key)
     store_shards.remove_shards(database.folder / key)
 
 

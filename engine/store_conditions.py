@@ -3,7 +3,8 @@
 Names of columns come only from the register and values travel only as parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +15,9 @@ from engine.store_errors import StoreError
 STORED: Final = {column.name: column for column in (*columns.stored_of("calibrated"), *columns.SHARES)}
 """The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values;
 shares of the step time are computed when they are asked for."""
+
+ASKABLE: Final = {column.name: column for column in (*columns.STATISTICS, *columns.EXTENSION_STATISTICS)} | STORED
+"""The columns that rows can be asked for once those of them that are not stored were added (`engine.store_added`)."""
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
@@ -30,17 +34,43 @@ class Condition(NamedTuple):
     """A number, text or truth value; for "in" and "not in" a sequence of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the rows of an exploration are."""
+
+    scan: str
+    """What SQL reads them from: a table, or shards given as parameter `files`."""
+    stored: tuple[str, ...]
+    """SQL of the columns of every query."""
+    files: list[str] | None = None
+    beside: bool = True
+    """Whether added columns are in files of their own; else they are in the table."""
+
+    def clause(self, added: Sequence[str]) -> str:
+        """Return the FROM clause, whose added columns are read from the files of the parameters `added_0`, ..."""
+        scans = [f"{self.scan} AS stored"]
+        if self.beside:  # in the order of the rows, so that no key has to be looked up
+            scans += [f"read_parquet($added_{number}) AS added_{number}" for number in range(len(added))]
+        return f"(SELECT {', '.join([*self.stored, *map(quoted, added)])} FROM {' POSITIONAL JOIN '.join(scans)})"
+
+
 class Query:
     """The FROM and WHERE part of a query, with its parameters."""
 
-    def __init__(self, source: str, files: list[str] | None, where: Sequence[Condition] = ()) -> None:
-        self.parameters: dict[str, Any] = {} if files is None else {"files": files}
-        conditions = [self._condition(number, Condition(*condition)) for number, condition in enumerate(where)]
-        self.rows = f"{source} WHERE {' AND '.join(conditions)}" if conditions else source
+    def __init__(self, source: Source, where: Sequence[Condition] = (), names: Iterable[str] = ()) -> None:
+        """`names` are the columns that the query asks for besides those of its conditions."""
+        self.parameters: dict[str, Any] = {} if source.files is None else {"files": source.files}
+        wanted = [Condition(*condition) for condition in where]
+        conditions = [self._condition(number, condition) for number, condition in enumerate(wanted)]
+        used = dict.fromkeys([*(condition.column for condition in wanted), *names])
+        self.added = [name for name in used if name not in STORED]
+        """Columns that are not stored."""
+        rows = source.clause(self.added)
+        self.rows = f"{rows} WHERE {' AND '.join(conditions)}" if conditions else rows
 
     def _condition(self, number: int, condition: Condition) -> str:
         """Return the SQL of one condition and add its values to the parameters."""
-        column = stored_column(condition.column)
+        column = askable_column(condition.column)
         several = condition.operator in ("in", "not in")
         if not several and condition.operator not in _COMPARISONS:
             raise StoreError(
@@ -59,20 +89,21 @@ class Query:
         return f"{quoted(column.name)} {condition.operator.upper()} {right}"
 
 
-def source_of_shards(cost_model: str) -> str:
-    """Return the FROM clause that reads the shards given as parameter `files` with the types of a table of rows."""
+def source_of_shards(cost_model: str, files: list[str]) -> Source:
+    """Return how shards are read, with the types of a table of rows."""
     selected = [
         f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
         if column.choices
         else quoted(column.name)
         for column in columns.stored_of(cost_model)
     ]
-    return f"(SELECT {', '.join([*selected, *_further(cost_model)])} FROM read_parquet($files))"
+    return Source("read_parquet($files)", (*selected, *_further(cost_model)), files)
 
 
-def source_of_table(table: str, cost_model: str) -> str:
-    """Return the FROM clause of a table of rows, named as in SQL."""
-    return f"(SELECT {', '.join(['*', *_further(cost_model)])} FROM {table})"
+def source_of_table(table: str, cost_model: str, *, beside: bool = True) -> Source:
+    """Return how a table of rows, named as in SQL, is read. beside: whether added columns are in files beside it."""
+    selected = [quoted(column.name) for column in columns.stored_of(cost_model)]
+    return Source(table, (*selected, *_further(cost_model)), beside=beside)
 
 
 def _further(cost_model: str) -> list[str]:
@@ -90,29 +121,26 @@ def _further(cost_model: str) -> list[str]:
     return found
 
 
-def stored_column(name: str) -> columns.Column:
-    """Return the stored column called `name`; raise UnknownColumn, or StoreError when it is known but not stored."""
+def askable_column(name: str) -> columns.Column:
+    """Return the column called `name`; raise UnknownColumn, or StoreError when it is known but no figure of a row."""
     column = columns.by_name(name)
-    if name not in STORED:
-        raise StoreError(
-            f"The column {name} is not stored for every execution: fields and headline statistics are; "
-            "the others are recomputed for chosen rows."
-        )
+    if name not in ASKABLE:
+        raise StoreError(f"The column {name} is no figure of a stored row: fields and statistics can be asked for.")
     return column
 
 
-def stored_names(names: Sequence[str] | None, cost_model: str = "calculon") -> list[str]:
+def askable_names(names: Sequence[str] | None, cost_model: str = "calculon") -> list[str]:
     """Return checked column names, all that a cost model stores by default."""
     if names is None:
         return [column.name for column in columns.stored_of(cost_model)]
     if isinstance(names, str) or not names:
         raise StoreError(f"The column names {names!r} are not usable: give a list of at least one name.")
-    return list(dict.fromkeys(stored_column(name).name for name in names))
+    return list(dict.fromkeys(askable_column(name).name for name in names))
 
 
 def numeric(name: str) -> str:
     """Return a column's values as SQL of type DOUBLE; raise StoreError for a text column."""
-    column = stored_column(name)
+    column = askable_column(name)
     if column.dtype == "str":
         raise StoreError(f"The column {name} holds text: a numeric column is needed here.")
     return f"CAST({quoted(name)} AS DOUBLE)"
@@ -132,7 +160,7 @@ def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
     """Return an ORDER BY list that ends with the id, so that every order is total and repeatable."""
     terms = []
     for name, direction in order_by:
-        column = stored_column(name)
+        column = askable_column(name)
         if direction not in ("ascending", "descending"):
             raise StoreError(f"The direction {direction!r} of {name} is unknown: use ascending or descending.")
         if column.dtype == "float64":

@@ -19,6 +19,7 @@ from typing import Final
 import duckdb
 
 from engine import columns
+from engine.store_added import AddedFiles
 from engine.store_errors import (
     StoreAccessError,
     StoreCorruptError,
@@ -100,6 +101,8 @@ class Database:
         self.path = path
         self.read_only = read_only
         self.folder = path.with_name(path.name.removesuffix(SUFFIX) + ".rows")
+        self.added = AddedFiles(self.folder, read_only=read_only)
+        """Columns that are evaluated after an exploration."""
         self.write_lock = threading.Lock()
         self._users = 1
         self._cursors_lock = threading.Lock()
@@ -142,6 +145,7 @@ class Database:
             self._users -= 1
             if self._users == 0:
                 _open_databases.pop(self.path, None)
+                self.added.close()
                 with contextlib.suppress(duckdb.Error):  # a failing last checkpoint leaves a log that opening replays
                     self._connection.close()
 
@@ -266,7 +270,8 @@ class Database:
                 )
 
     def _sweep(self) -> None:
-        """Remove what a process that died left behind: shards without a record, spilled sorts, half-made files.
+        """Remove what a process that died left behind: shards without a record, added columns, spilled sorts, half-made
+        files.
 
         Called only while this process holds the write lock. Touches nothing but names that stores give.
         """

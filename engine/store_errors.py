@@ -2,6 +2,7 @@
 
 import errno
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -37,6 +38,29 @@ class StoreMemoryError(StoreError):
 
 class StoreInterruptedError(StoreError):
     """The query was cancelled by `interrupt`."""
+
+
+class NotEvaluatedError(StoreError):
+    """Rows were asked for statistics that are not stored and that nobody has had evaluated, or that gave way since."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f"The {'columns' if len(names) > 1 else 'column'} {', '.join(names)} "
+            f"{'are' if len(names) > 1 else 'is'} not stored for every execution: "
+            "`engine.recomputed.add_columns` evaluates statistics that are not."
+        )
+        self.names = tuple(names)
+
+
+class TooManyValuesError(StoreError):
+    """More statistics of more rows than may be there at once."""
+
+    def __init__(self, rows: int, names: int, most: int) -> None:
+        super().__init__(
+            f"{rows:,} executions times {names} statistics are more than {most:,} values: "
+            "ask for fewer statistics or limit the space."
+        )
+        self.rows, self.names, self.most = rows, names, most
 
 
 _NO_ROOM = {

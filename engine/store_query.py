@@ -20,23 +20,32 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from engine import columns, store_shards
+from engine.store_added import Added, AddedWriter
 from engine.store_conditions import (
+    ASKABLE,
     STORED,
     Condition,
     Direction,
     Query,
+    Source,
+    askable_column,
+    askable_names,
     numeric,
     ordering,
     quoted,
     selection,
-    stored_column,
-    stored_names,
     whole_number,
 )
 from engine.store_database import Database
-from engine.store_errors import StoreAccessError, StoreError, StoreInterruptedError, StoreMemoryError, explain
+from engine.store_errors import (
+    StoreAccessError,
+    StoreError,
+    StoreInterruptedError,
+    StoreMemoryError,
+    explain,
+)
 
-SCHEMA: Final[pa.Schema] = columns.schema_of(STORED.values())
+SCHEMA: Final[pa.Schema] = columns.schema_of(ASKABLE.values())
 """Types and units of every column that rows can be asked for."""
 _ROWS_PER_BATCH: Final = 65_536
 
@@ -56,27 +65,51 @@ class Histogram:
 
 
 class Rows:
-    """The rows of one complete exploration. Any number of threads may ask at once."""
+    """The rows of one complete exploration. Any number of threads may ask at once.
+
+    Every method may be asked for stored columns, and for statistics that are not stored once `adding` has added them;
+    until then it raises NotEvaluatedError.
+    """
 
     def __init__(
         self,
         database: Database,
-        source: str,
-        files: list[str] | None,
+        source: Source,
         active: set[duckdb.DuckDBPyConnection],
-        cost_model: str = "calculon",
+        cost_model: str,
+        added: Added,
+        key: str,
     ) -> None:
-        """`source` is the FROM clause, which reads `files` where the rows are in shards."""
+        """`added` holds columns beside the rows, under `key`."""
         self._database = database
         self._cost_model = cost_model
         self._source = source
-        self._files = files
+        self._added, self._key = added, key
         self._active: set[duckdb.DuckDBPyConnection] = set()
         self._everyone = active
 
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return those of the columns that have to be added before rows can be asked for them."""
+        unstored = [askable_column(name).name for name in names if name not in STORED]
+        return self._added.missing(self._key, unstored) if unstored else []
+
+    def check_room(self, names: Sequence[str], rows: int) -> None:
+        """Raise TooManyValuesError where columns of so many rows cannot be there at once."""
+        self._added.check_room([name for name in names if name not in STORED], rows)
+
+    def adding(self, names: Sequence[str]) -> contextlib.AbstractContextManager[AddedWriter]:
+        """Add columns that are not stored, in the order of `table`; those that were there are replaced.
+
+        They may give way to others that are added later: the least lately read first. See `Added.writing`.
+        """
+        for name in names:
+            if askable_column(name).name in STORED:
+                raise StoreError(f"The column {name} is stored: there is nothing to add.")
+        return self._added.writing(self._key, list(dict.fromkeys(names)), self.count())
+
     def count(self, where: Sequence[Condition] = ()) -> int:
         """Return the number of rows that meet all conditions."""
-        query = Query(self._source, self._files, where)
+        query = Query(self._source, where)
         return int(self._table(f"SELECT count(*) AS n FROM {query.rows}", query)["n"][0].as_py())
 
     def top(
@@ -91,7 +124,7 @@ class Rows:
 
         Best is what the register says, or the highest value where it does not say.
         """
-        column = stored_column(by)
+        column = askable_column(by)
         direction: Direction = "ascending" if column.better == "lower" else "descending"
         return self.page(0, k, order_by=((by, direction),), where=where, names=names)
 
@@ -108,7 +141,7 @@ class Rows:
 
         Equal ones, and all by default, come by ascending id; values that are not a number come last.
         """
-        query = Query(self._source, self._files, where)
+        query = Query(self._source, where, [name for name, _ in order_by])
         text = f"SELECT id FROM {query.rows} ORDER BY {ordering(order_by)} LIMIT $limit OFFSET $offset"
         query.parameters |= {"limit": whole_number(limit, "limit"), "offset": whole_number(offset, "offset")}
         return self.fetch(self._table(text, query)["id"].to_pylist(), names)
@@ -116,8 +149,8 @@ class Rows:
     def fetch(self, ids: Sequence[int] | np.ndarray, names: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these ids in this order. Raises StoreError for an id that is not a stored row."""
         wanted = pa.array(np.asarray(ids, dtype=np.int64))
-        chosen = stored_names(names, self._cost_model)
-        query = Query(self._source, self._files)
+        chosen = askable_names(names, self._cost_model)
+        query = Query(self._source, names=chosen)
         query.parameters["ids"] = wanted.to_pylist()
         found = self._table(f"SELECT {selection(['id', *chosen])} FROM {query.rows} WHERE id = ANY($ids)", query)
         positions = pc.index_in(wanted, found["id"].combine_chunks())
@@ -131,15 +164,16 @@ class Rows:
 
         That order is the same every time but not that of the ids: an exploration appends rows as it evaluates them.
         """
-        query = Query(self._source, self._files, where)
-        return self._table(f"SELECT {selection(stored_names(names, self._cost_model))} FROM {query.rows}", query)
+        chosen = askable_names(names, self._cost_model)
+        query = Query(self._source, where, chosen)
+        return self._table(f"SELECT {selection(chosen)} FROM {query.rows}", query)
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
         """Return, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
-        column = stored_column(metric)
-        query = Query(self._source, self._files, where)
+        column, fields = askable_column(metric), askable_names(groups)
+        query = Query(self._source, where, [metric, *fields])
         best = "min" if column.better == "lower" else "max"
-        keys = ", ".join(quoted(name) for name in stored_names(groups))
+        keys = ", ".join(map(quoted, fields))
         value = quoted(column.name)
         text = (
             f"WITH chosen AS (SELECT {keys}, id, {value} AS value FROM {query.rows}), "
@@ -153,7 +187,7 @@ class Rows:
     def value_range(self, name: str, *, where: Sequence[Condition] = ()) -> tuple[float, float] | None:
         """Return the lowest and highest finite value of a numeric column; None when there is none."""
         value = numeric(name)
-        query = Query(self._source, self._files, where)
+        query = Query(self._source, where, [name])
         text = f"SELECT min(v) AS low, max(v) AS high FROM (SELECT {value} AS v FROM {query.rows}) WHERE isfinite(v)"
         row = self._table(text, query).to_pylist()[0]
         return None if row["low"] is None else (row["low"], row["high"])
@@ -182,7 +216,7 @@ class Rows:
             if low == high:  # one value: a bin around it
                 low, high = low - (abs(low) / 2 or 0.5), high + (abs(high) / 2 or 0.5)
             edges.append(np.linspace(low, high, number + 1))
-        query = Query(self._source, self._files, where)
+        query = Query(self._source, where, [x, y])
         for axis, (bounds, number) in {"x": (edges[0], bins[0]), "y": (edges[1], bins[1])}.items():
             query.parameters |= {
                 f"{axis}_low": float(bounds[0]),
@@ -221,14 +255,15 @@ class Rows:
             raise StoreError(f"The export {target} needs a name ending in .csv or .parquet.")
         if not target.parent.is_dir():
             raise StoreAccessError(f"The folder {target.parent} for the export {target.name} is missing: create it.")
-        query = Query(self._source, self._files, where)
-        text = f"SELECT {selection(stored_names(names, self._cost_model))} FROM {query.rows}"
+        chosen = askable_names(names, self._cost_model)
+        query = Query(self._source, where, [*chosen, *(name for name, _ in order_by)])
+        text = f"SELECT {selection(chosen)} FROM {query.rows}"
         if order_by:
             text += f" ORDER BY {ordering(order_by)}"
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             room = self._database.room_to_sort() if order_by else contextlib.nullcontext()
-            with self._naming_damage(), room, self._database.cursor(self._active, self._everyone) as cursor:
+            with self._reading(query), room, self._database.cursor(self._active, self._everyone) as cursor:
                 reader = cursor.sql(text, params=query.parameters).to_arrow_reader(_ROWS_PER_BATCH)
                 written = _write(temporary, reader)
             os.replace(temporary, target)
@@ -246,7 +281,7 @@ class Rows:
         """Run a query and return its result with stored columns in their stored types."""
 
         def answer() -> pa.Table:
-            with self._naming_damage(), self._database.cursor(self._active, self._everyone) as cursor:
+            with self._reading(query), self._database.cursor(self._active, self._everyone) as cursor:
                 return cursor.sql(text, params=query.parameters).to_arrow_table()
 
         try:
@@ -256,6 +291,25 @@ class Rows:
                 return as_stored(answer())
 
     @contextlib.contextmanager
+    def _reading(self, query: "Query") -> Iterator[None]:
+        """Give a query the columns that were added, and blame its failure on the damaged file, if there is one."""
+        if not query.added:
+            with self._naming_damage():
+                yield
+            return
+        with self._added.reading(self._key, query.added) as places:
+            if self._source.beside:
+                query.parameters |= {f"added_{number}": place for number, place in enumerate(places)}
+            try:
+                with self._naming_damage():
+                    yield
+            except StoreInterruptedError:
+                raise
+            except StoreError:
+                self._added.discard_unreadable(self._key, query.added)
+                raise
+
+    @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:
         """Blame a failed query on the damaged shard, if there is one."""
         try:
@@ -263,7 +317,7 @@ class Rows:
         except StoreInterruptedError:
             raise
         except StoreError:
-            store_shards.name_unreadable(self._files or [])
+            store_shards.name_unreadable(self._source.files or [])
             raise
 
 
@@ -275,10 +329,10 @@ def interrupt_all(active: set[duckdb.DuckDBPyConnection]) -> None:
 
 
 def as_stored(result: pa.Table) -> pa.Table:
-    """Return a query's result with the register's types and units on every stored column."""
+    """Return a query's result with the register's types and units on every column of rows."""
     arrays, fields = [], []
     for name, array in zip(result.column_names, result.columns, strict=True):
-        column = STORED.get(name)
+        column = ASKABLE.get(name)
         if column is None:
             arrays.append(array)
             fields.append(result.schema.field(name))

@@ -1,0 +1,311 @@
+"""Columns that are added to stored rows later: statistics that an exploration did not keep, evaluated since.
+
+They lie beside the rows, in their order, and a query that names one reads both. They are never needed: whatever is
+missing can be evaluated again. So the least lately read give way to others, none outlives the process that wrote them,
+and neither shards nor catalogue know of them.
+"""
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine import columns
+from engine.store_errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
+
+MOST_VALUES: Final = 128 << 20
+"""Values that lie beside the rows of one store, rows times columns: at 8 bytes each, before compression, 1 GiB."""
+MOST_IN_MEMORY: Final = 8
+"""Columns that are added to rows in memory, which hold some 25 as wide."""
+SUFFIX: Final = ".added"
+"""What the folder of an exploration's added columns has behind its key."""
+
+Floats = npt.NDArray[np.float64]
+_Column = tuple[str, str]
+
+
+class AddedWriter(ABC):
+    """Takes the values of added columns in the order of the rows; they can be read when its `with` block has ended."""
+
+    def __init__(self, names: Sequence[str], rows: int) -> None:
+        self.names, self.rows = tuple(names), rows
+        self.done = 0
+        """Rows appended so far."""
+
+    def append(self, values: Mapping[str, Floats]) -> None:
+        """Add the values of the next rows, an array per name."""
+        number = len(values[self.names[0]])
+        if self.done + number > self.rows or any(len(values[name]) != number for name in self.names):
+            raise StoreError(f"Columns are added to {self.rows} rows: as many values of each are accepted.")
+        self._put(values)
+        self.done += number
+
+    @abstractmethod
+    def _put(self, values: Mapping[str, Floats]) -> None: ...
+
+
+class Added(ABC):
+    """The added columns of several explorations, by key and name. Any number of threads may use it at once."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        """Values that are kept at most."""
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[_Column, int] = OrderedDict()  # values of each, the least lately read first
+        self._read: Counter[_Column] = Counter()  # queries that read it now
+        self._removals: Counter[str] = Counter()
+
+    @property
+    def values(self) -> int:
+        """Values that are kept."""
+        with self._lock:
+            return sum(self._kept.values())
+
+    def missing(self, key: str, names: Sequence[str]) -> list[str]:
+        """Return those of the names that are not there, once each."""
+        with self._lock:
+            return [name for name in dict.fromkeys(names) if (key, name) not in self._kept]
+
+    def check_room(self, names: Sequence[str], rows: int) -> None:
+        """Raise TooManyValuesError where so many columns cannot be there at once."""
+        if rows * len(set(names)) > self.most:
+            raise TooManyValuesError(rows, len(set(names)), self.most)
+
+    @contextlib.contextmanager
+    def reading(self, key: str, names: Sequence[str]) -> Iterator[list[str]]:
+        """Give where columns are, and keep them there meanwhile. Raises NotEvaluatedError for any that is not."""
+        wanted = [(key, name) for name in names]
+        with self._lock:
+            missing = [name for key, name in wanted if (key, name) not in self._kept]
+            if missing:
+                raise NotEvaluatedError(missing)
+            for column in wanted:
+                self._kept.move_to_end(column)
+            self._read.update(wanted)
+        try:
+            yield [self._place(*column) for column in wanted]
+        finally:
+            with self._lock:
+                self._read.subtract(wanted)
+
+    @contextlib.contextmanager
+    def writing(self, key: str, names: Sequence[str], rows: int) -> Iterator[AddedWriter]:
+        """Add columns of so many rows: all of them once the block has ended well and every row has a value, else none.
+
+        Raises TooManyValuesError; StoreError when the exploration was removed meanwhile or rows are missing.
+        """
+        self.check_room(names, rows)
+        with self._lock:
+            removals = self._removals[key]
+        with self._writer(key, names, rows) as writer:
+            yield writer
+            if writer.done != rows:
+                raise StoreError(f"Columns of {rows} rows are not complete with {writer.done} values.")
+            with self._lock:
+                if self._removals[key] != removals:
+                    raise StoreError(f"Exploration {key} was removed while columns were added to it.")
+                self._make_room(rows * len(writer.names))
+                self._publish(key, writer)
+                for name in writer.names:
+                    self._kept[key, name] = rows
+                    self._kept.move_to_end((key, name))
+
+    def forget(self, key: str, names: Sequence[str] | None = None) -> None:
+        """Remove columns of an exploration, all by default; what is on its way to be added to it then fails."""
+        with self._lock:
+            if names is None:
+                self._removals[key] += 1
+            for column in [one for one in self._kept if one[0] == key and (names is None or one[1] in names)]:
+                del self._kept[column]
+                self._drop(*column)
+
+    def discard_unreadable(self, key: str, names: Sequence[str]) -> None:
+        """Look at columns that a query failed on; remove damaged ones and raise NotEvaluatedError for them."""
+        damaged = [name for name in names if not self._readable(key, name)]
+        if damaged:
+            self.forget(key, damaged)
+            raise NotEvaluatedError(damaged)
+
+    def _make_room(self, values: int) -> None:
+        """Remove the least lately read until so many more have room; what is being read stays until the next time."""
+        for column in [one for one in self._kept if not self._read[one]]:
+            if sum(self._kept.values()) + values <= self.most:
+                return
+            del self._kept[column]
+            self._drop(*column)
+
+    @abstractmethod
+    def _writer(self, key: str, names: Sequence[str], rows: int) -> contextlib.AbstractContextManager[AddedWriter]: ...
+
+    @abstractmethod
+    def _publish(self, key: str, writer: AddedWriter) -> None:
+        """Put what was written where `_place` says."""
+
+    @abstractmethod
+    def _place(self, key: str, name: str) -> str:
+        """Where queries find a column."""
+
+    @abstractmethod
+    def _drop(self, key: str, name: str) -> None: ...
+
+    def _readable(self, key: str, name: str) -> bool:
+        del key, name
+        return True
+
+
+class AddedFiles(Added):
+    """Columns added to the rows of a store: a Parquet file each, in the folder `<key>.added` beside those of shards.
+
+    Opening a store for writing sweeps what is there (see `engine.store_database`).
+    """
+
+    def __init__(self, folder: Path, *, read_only: bool, most: int = MOST_VALUES) -> None:
+        super().__init__(most)
+        self._folder, self._read_only = folder, read_only
+
+    def close(self) -> None:
+        """Remove everything that was added."""
+        for key in {key for key, _ in self._kept}:
+            self.forget(key)
+        with contextlib.suppress(OSError):  # stays while it holds anything
+            self._folder.rmdir()
+
+    def forget(self, key: str, names: Sequence[str] | None = None) -> None:
+        """See `Added.forget`; the folder goes with the last column."""
+        super().forget(key, names)
+        self._tidy(key)
+
+    @contextlib.contextmanager
+    def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["_FileWriter"]:
+        if self._read_only:
+            raise StoreAccessError(
+                f"The store of {self._folder} is open for reading only: open it for writing to evaluate more columns."
+            )
+        folder = self._folder / f"{key}{SUFFIX}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder))
+        except OSError as error:
+            raise explain(error, folder) from error
+        writer = _FileWriter(partial, names, rows)
+        try:
+            yield writer
+        finally:
+            writer.close()
+            shutil.rmtree(partial, ignore_errors=True)
+            self._tidy(key)
+
+    def _publish(self, key: str, writer: AddedWriter) -> None:
+        assert isinstance(writer, _FileWriter)
+        try:
+            writer.finish()
+            for name in writer.names:
+                writer.path(name).replace(self._place(key, name))
+        except (OSError, pa.ArrowException) as error:
+            raise explain(error, self._folder) from error
+
+    def _place(self, key: str, name: str) -> str:
+        return str(self._folder / f"{key}{SUFFIX}" / f"{name}.parquet")
+
+    def _drop(self, key: str, name: str) -> None:
+        with contextlib.suppress(OSError):
+            Path(self._place(key, name)).unlink()
+
+    def _readable(self, key: str, name: str) -> bool:
+        try:
+            pq.read_table(self._place(key, name))
+        except (OSError, ValueError, pa.ArrowException):
+            return False
+        return True
+
+    def _tidy(self, key: str) -> None:
+        """Remove the folder of an exploration once nothing is in it any more."""
+        with contextlib.suppress(OSError):
+            (self._folder / f"{key}{SUFFIX}").rmdir()
+
+
+class _FileWriter(AddedWriter):
+    """Writes a Parquet file per column."""
+
+    def __init__(self, folder: Path, names: Sequence[str], rows: int) -> None:
+        super().__init__(names, rows)
+        self._folder = folder
+        self._files: dict[str, pq.ParquetWriter] = {}
+
+    def path(self, name: str) -> Path:
+        """Where the file of a column is until it is published."""
+        return self._folder / f"{name}.parquet"
+
+    def finish(self) -> None:
+        """Write what a file ends with; raises what pyarrow raises."""
+        if not self.rows:
+            self._put({name: np.empty(0) for name in self.names})
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def close(self) -> None:
+        """Let go of files that will not be published."""
+        with contextlib.suppress(OSError, pa.ArrowException):  # closing writes a footer, which a full disk refuses
+            self.finish()
+
+    def _put(self, values: Mapping[str, Floats]) -> None:
+        try:
+            for name in self.names:
+                schema = columns.schema_of([columns.by_name(name)])
+                if name not in self._files:
+                    # Figures of a block repeat in thousands of rows; the others are found not to and written plain.
+                    self._files[name] = pq.ParquetWriter(self.path(name), schema, compression="lz4")
+                self._files[name].write_table(pa.table([pa.array(values[name], pa.float64())], schema=schema))
+        except (OSError, pa.ArrowException) as error:
+            raise explain(error, self._folder) from error
+
+
+class AddedArrays(Added):
+    """Columns added to the rows of an exploration in memory, given back with it."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(MOST_IN_MEMORY * max(1, rows))
+        self._arrays: dict[_Column, Floats] = {}
+
+    def onto(self, table: pa.Table) -> pa.Table:
+        """Return rows with the columns that were added to them."""
+        with self._lock:
+            for (_, name), values in self._arrays.items():
+                table = table.append_column(columns.schema_of([columns.by_name(name)]).field(0), pa.array(values))
+        return table
+
+    @contextlib.contextmanager
+    def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["_ArrayWriter"]:
+        yield _ArrayWriter(names, rows)
+
+    def _publish(self, key: str, writer: AddedWriter) -> None:
+        assert isinstance(writer, _ArrayWriter)
+        self._arrays |= {(key, name): values for name, values in writer.arrays.items()}
+
+    def _place(self, key: str, name: str) -> str:
+        return name
+
+    def _drop(self, key: str, name: str) -> None:
+        del self._arrays[key, name]
+
+
+class _ArrayWriter(AddedWriter):
+    """Fills an array per column."""
+
+    def __init__(self, names: Sequence[str], rows: int) -> None:
+        super().__init__(names, rows)
+        self.arrays = {name: np.empty(rows) for name in self.names}
+
+    def _put(self, values: Mapping[str, Floats]) -> None:
+        for name, array in self.arrays.items():
+            array[self.done : self.done + len(values[name])] = values[name]
