@@ -28,7 +28,7 @@ from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.subject import Subject, refusal, subject
 from dashboard.wording import choices, differences, title
 from engine import Exploration, Scenario
-from engine.columns import by_name, fields_of
+from engine.columns import EXTENSIONS, by_name, fields_of
 from engine.store import Condition
 
 _HBM: Final = "proc_mem_tier1_cap_req"
@@ -135,8 +135,8 @@ def _other(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
         state.set_url_value(name, st.session_state[key] or None)
 
     picked = st.selectbox(
-        "compare with", list(options), format_func=lambda value: f"compare with {options[value]}", key=key,
-        on_change=changed, label_visibility="collapsed", width=280,
+        "compare with", list(options), key=key, on_change=changed, label_visibility="collapsed", width=280,
+        format_func=lambda value: f"B is {options[value]}" if value else f"compare with {options[value]}",
     )  # fmt: skip
     with st.popover("Keep as B", icon=":material/compare_arrows:", key=menu_key("execution_keep")):
         st.caption("Keep this execution as B, then select another one on any page to compare the two.")
@@ -180,7 +180,11 @@ def _wanted(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict
     best = _best(exploration, exploration.key, tuple(tuple(condition) for condition in where))
     if best is None:
         return None, "no such one runs"
-    return (None, _SELF) if best == chosen.id else (evaluated(exploration, exploration.key, best), "")
+    found = evaluated(exploration, exploration.key, best)
+    ours = chosen.runs and all(chosen.row[condition.column] == condition.value for condition in where)
+    if ours and found["sample_rate"] == chosen.row["sample_rate"]:  # of several that tie, it may be another
+        return None, _SELF
+    return found, ""
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
@@ -190,17 +194,25 @@ def _best(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | 
 
 
 def _json(exploration: Exploration, chosen: Subject) -> None:
-    """The execution as a file that the command line reads, and Calculon where its cost model does."""
+    """The execution as a file that the command line reads, and as one that Calculon reads."""
     cost_model = exploration.scenario.cost_model
+    exact = cost_model == "calculon"
     text = execution_json(chosen.row, cost_model)
-    reads = "Calculon and of `shardscape evaluate`" if cost_model == "calculon" else "`shardscape evaluate`"
     with st.popover("JSON", icon=":material/data_object:", key="execution_json"):
-        st.caption(f"The execution file of {reads}; the button in its corner copies it.")
-        if cost_model != "calculon":
-            st.caption("Calculon reads the 23 fields without the last ten; they mean the same there.")
+        readers = "Calculon and of `shardscape evaluate`" if exact else "`shardscape evaluate`"
+        st.caption(f"The execution file of {readers}; the button in its corner copies it.")
+        if not exact:
+            st.caption(f"Calculon has no place for the last {len(EXTENSIONS)} fields; its file goes without them.")
         st.code(text, language="json", height=330)
-        st.download_button("Download", text, file_name=f"execution_{chosen.id}.json", mime="application/json",
-                           on_click="ignore", key="execution_json_download", icon=":material/download:")  # fmt: skip
+        files = {"": ("Download", text)}
+        if not exact:
+            files["_calculon"] = ("Download for Calculon", execution_json(chosen.row))
+        with st.container(horizontal=True, gap="small"):
+            for suffix, (label, content) in files.items():
+                st.download_button(
+                    label, content, file_name=f"execution_{chosen.id}{suffix}.json", mime="application/json",
+                    on_click="ignore", key=f"execution_json_download{suffix}", icon=":material/download:",
+                )  # fmt: skip
 
 
 def execution_json(row: dict[str, Any], cost_model: str = "calculon") -> str:
@@ -301,5 +313,5 @@ def _tied(scenario: Scenario, row: dict[str, Any], other: dict[str, Any] | None)
 def _differences(row: dict[str, Any], other: dict[str, Any]) -> None:
     """The choices in which the two differ."""
     found = pd.DataFrame(differences(row, other), columns=["Choice", "A", "B"])
-    st.dataframe(found, hide_index=True, height=min(220, 38 + 28 * max(1, len(found))), row_height=28,
+    st.dataframe(found, hide_index=True, height=min(38 + 28 * 12, 38 + 28 * max(1, len(found))), row_height=28,
                  key="execution_differences", alt=f"{len(found)} choices in which A and B differ")  # fmt: skip

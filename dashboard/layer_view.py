@@ -110,7 +110,7 @@ def _table(exploration: Exploration, row: dict[str, Any], found: pd.DataFrame) -
         alt=f"The {len(shown)} layers of a block with their times, operations, bytes and what bounds them",
         column_config={
             "Block": st.column_config.TextColumn(width=68),
-            "Layer": st.column_config.TextColumn(width=132),
+            "Layer": st.column_config.TextColumn(width=146),
             "fw, µs": number(format="%.1f", width=60, help="Forward time of the layer, one microbatch."),
             "bw, µs": number(format="%.1f", width=60, help="Backward time: gradients of inputs and of weights."),
             "share": st.column_config.ProgressColumn(

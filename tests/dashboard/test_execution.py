@@ -103,6 +103,22 @@ def test_the_json_is_the_execution() -> None:
     assert again_["total_time"] == row["total_time"]
 
 
+def test_one_that_ties_with_the_best_is_not_compared_with_its_equal() -> None:
+    found = exploration()
+    best = found.best
+    assert best is not None
+    tie = next(row for row in found.top(50).to_dict("records") if row["id"] != best["id"])
+    assert tie["sample_rate"] == best["sample_rate"]
+    page = run("execution", found, {"id": str(int(tie["id"])), "execution_b": "best"})
+    assert any(each.value == "B is this one" for each in page.caption)
+    # Without offload the best is another one, as this one offloads.
+    offloading = [("weight_offload", "=", True), ("sample_rate", "=", float(best["sample_rate"]))]
+    ids = found.rows.top(1, where=offloading, names=["id"])["id"].to_pylist()
+    assert ids
+    page = run("execution", found, {"id": str(ids[0]), "execution_b": "plain"})
+    assert not any(each.value == "B is this one" for each in page.caption)
+
+
 def test_an_execution_that_does_not_fit_is_still_explained() -> None:
     found = exploration("tight")
     table = found.evaluate_ids(np.arange(0, found.total, 211))
