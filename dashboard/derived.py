@@ -7,19 +7,20 @@ are those of `engine.derived`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pandas as pd
 
 from engine import Scenario, derived
-from engine.columns import HEADLINE, SHARES, Column, by_name
+from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
 from engine.derived import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
 from engine.derived.flops import Convention
+from engine.recomputed import is_stored
 
 __all__ = [
-    "MFU_FORMULA", "QUICK", "Metric", "common_metrics", "days_for", "flops_formula", "metrics", "token_flops",
-    "utilisation",
+    "MFU_FORMULA", "QUICK", "Metric", "common_metrics", "days_for", "flops_formula", "further", "metrics",
+    "token_flops", "utilisation",
 ]  # fmt: skip
 
 QUICK: Final = ("sample_rate", "mfu", "total_time", "proc_mem_tier1_cap_req")
@@ -45,7 +46,7 @@ class Metric:
     column: Column
     """How it is called and written, and which direction is better."""
     statistic: str
-    """Headline statistic that it is computed from."""
+    """Statistic that it is computed from."""
     factor: float = 1.0
     """Value = factor · statistic."""
     formula: str = ""
@@ -55,8 +56,9 @@ class Metric:
     @property
     def of_fastest(self) -> bool:
         """Whether a cell shows the figure of its fastest execution: so with shares of the step, since whatever is slow
-        for other reasons has the least of them."""
-        return self.column in SHARES
+        for other reasons has the least of them, and with figures of which neither more nor less is better in itself.
+        """
+        return self.column in SHARES or by_name(self.statistic).better is None
 
     @property
     def ranked_by(self) -> str:
@@ -101,6 +103,15 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
         *(Metric(column.name, column, column.name) for column in (*SHARES, *HEADLINE) if column.name != "sample_rate"),
     ]  # fmt: skip
     return {metric.key: metric for metric in ordered(found)}
+
+
+def further(scenario: Scenario) -> dict[str, Metric]:
+    """The results that are not stored for every execution: they can be had once they are evaluated for all."""
+    return {
+        column.name: Metric(column.name, replace(column, better=column.better or "lower"), column.name)
+        for column in defined_of(scenario.cost_model)
+        if not is_stored(column.name)
+    }
 
 
 def ordered(found: Iterable[Metric]) -> list[Metric]:

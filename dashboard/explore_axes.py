@@ -16,7 +16,7 @@ from dashboard.charts.cell_map import shortfall_label
 from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
 from dashboard.cost_model import datatypes_of
-from dashboard.derived import Metric, metrics
+from dashboard.derived import QUICK, Metric, further, metrics
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.format import ABSENT, count
 from dashboard.plainest import plainest
@@ -170,7 +170,8 @@ def cells_for(
     if axes.of_datatypes:
         parts = []
         for one in (exploration, *others):
-            own = metrics(one.scenario)[metric.key]  # a utilisation is one of the datatype's own peak
+            known = metrics(one.scenario) | further(one.scenario)
+            own = known[metric.key]  # a utilisation is one of the datatype's own peak
             part, _ = cells_for(one, replace(axes, facet=None), own, where)
             parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
         cells = pd.concat(parts, ignore_index=True)
@@ -182,7 +183,7 @@ def cells_for(
         cells = cells[cells[axes.facet].isin(shown)].reset_index(drop=True)
     cells["label"], cells["why"] = "", ""
     if axes.degrees:
-        cells = pd.concat([cells, *_without(exploration, cells, axes, metric, shown)], ignore_index=True)
+        cells = pd.concat([cells, *_without(exploration, cells, axes, shown)], ignore_index=True)
     return _named(cells, axes), (len(shown), had)
 
 
@@ -207,10 +208,10 @@ def _facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[Any],
 
 
 def _without(
-    exploration: Exploration, cells: pd.DataFrame, axes: Axes, metric: Metric, shown: Sequence[Any]
+    exploration: Exploration, cells: pd.DataFrame, axes: Axes, shown: Sequence[Any]
 ) -> list[pd.DataFrame]:
     """The cells of the space that have no execution here, with what is known of them, once per panel."""
-    known = data.cells_of(exploration, metric)
+    known = data.cells_of(exploration, metrics(exploration.scenario)[QUICK[0]])  # whatever the metric
     pairs = ["tensor_par", "pipeline_par"]
     parts = []
     for panel in shown or [None]:

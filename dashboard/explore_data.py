@@ -13,12 +13,13 @@ from dashboard.derived import Metric
 from dashboard.filters import Filter
 from dashboard.memory_needs import needs_of
 from engine import Exploration, reasons
-from engine.columns import EXTENSIONS, SHARES, by_name, stored_of
+from engine.columns import EXTENSIONS, SHARES, by_name, fields_of, statistics_of
 from engine.store import Condition
 
 __all__ = [
     "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs", "frozen",
-    "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "spread_of", "top_of", "values_of",
+    "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of", "spread_of", "top_of",
+    "values_of",
 ]  # fmt: skip
 
 TABLE_ROWS: Final = 60
@@ -89,8 +90,9 @@ def top_of(
     _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """The best executions by one statistic that meet conditions: their ids and those of the columns that there are."""
-    stored = {column.name for column in (*SHARES, *stored_of(_exploration.scenario.cost_model))}
-    wanted = ["id", *dict.fromkeys(name for name in names if name in stored)]
+    model = _exploration.scenario.cost_model
+    known = {column.name for column in (*SHARES, *fields_of(model), *statistics_of(model))}
+    wanted = ["id", *dict.fromkeys(name for name in names if name in known)]
     return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -105,6 +107,12 @@ def spread_of(_exploration: Exploration, key: str, where: Where) -> Spread:
     low = float(times.min())
     counts, edges = np.histogram(times[times <= high], bins=BINS, range=(low, high if high > low else low * 1.01))
     return Spread(counts.tolist(), edges.tolist())
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def span_of(_exploration: Exploration, key: str, name: str) -> tuple[float, float] | None:
+    """Lowest and highest finite value of a column among all that run."""
+    return _exploration.rows.value_range(name)
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
@@ -129,7 +137,7 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 
 @st.cache_data(show_spinner=False, max_entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
-    """See `choice_costs`; the value is of a stored statistic, which several metrics share."""
+    """See `choice_costs`; the value is of a statistic, which several metrics share."""
     # Where there are ZeRO stages they say whether the optimizer is sharded.
     implied = {"optimizer_sharding"} if _exploration.scenario.cost_model == "calibrated" else set()
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
@@ -194,7 +202,7 @@ def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str
 
 @st.cache_data(show_spinner=False, max_entries=64)
 def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int, ...]) -> list[float]:
-    """A stored statistic of executions; NaN for an id that is none."""
+    """A statistic of executions; NaN for an id that is none."""
     known = [number for number in ids if number >= 0]
     found = _exploration.rows.fetch(known, [statistic])[statistic].to_pylist()
     values = dict(zip(known, found, strict=True))

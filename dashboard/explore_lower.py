@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -36,8 +37,7 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
     if not exploration.feasible:
         st.caption("No execution runs, so no choice can be compared.")
         return
-    found = exploration.reductions.best(metric.statistic)
-    if found is not None and found[1] == 0 and not where:
+    if not where and _best(exploration, metric) == 0:
         st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
         return
     chart, cheap = _costs(exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where)
@@ -46,6 +46,15 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
     if cheap:
         names = ", ".join(in_sentence(by_name(field).label) for field in cheap)
         st.caption(f"Within {percent(NEGLIGIBLE, 0)} of the best whatever is chosen: {names}.")
+
+
+def _best(exploration: Exploration, metric: Metric) -> float:
+    """The best value of a statistic among all that run."""
+    if metric.statistic in exploration.reductions.metrics:
+        found = exploration.reductions.best(metric.statistic)
+        return math.nan if found is None else found[1]
+    low, high = data.span_of(exploration, exploration.key, metric.statistic) or (math.nan, math.nan)
+    return low if metric.column.better == "lower" else high
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

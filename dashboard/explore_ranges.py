@@ -9,9 +9,10 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.explore_data import options_of
+from dashboard.explore_data import options_of, span_of
 from dashboard.filters import FILTERABLE, Filter, derived_of
 from dashboard.format import plain, scale_for
+from dashboard.further_waiting import ABOUT, names_of, offer
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import SHARES, headline_of
@@ -46,11 +47,13 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
         put([one for one in filters if one.values or one.column.name in wanted])
 
     st.session_state[key] = shown
+    figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
+    words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)
     st.multiselect(
         "Ranges of fields and results", list(offered), key=key, on_change=picked,
-        format_func=lambda name: offered[name].column.label, placeholder="Choose a field or result",
-        help="Any number of them, each from its lowest to its highest accepted value. Results that are stored for "
-        "every execution, what follows from one of them, and fields that are numbers.",
+        format_func=lambda name: words[name], placeholder="Choose a field or result",
+        help="Any number of them, each from its lowest to its highest accepted value: results, what follows from one "
+        f"of them, and fields that are numbers. {ABOUT}",
     )  # fmt: skip
     for name in shown:
         _row(exploration, filters, inside.get(name, offered[name]), put)
@@ -72,15 +75,12 @@ def _varying(_exploration: Exploration, key: str) -> list[str]:
     return [name for name in _FIELDS if len(options_of(_exploration, name)) > 1]
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
-def _span(_exploration: Exploration, key: str, stored: str) -> tuple[float, float] | None:
-    return _exploration.rows.value_range(stored)
-
-
 def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: Put) -> None:
     """One range, in the unit that suits it; an end that is left empty is open."""
     column = now.column
-    span = _span(exploration, exploration.key, now.stored)
+    if not offer(exploration, now.stored):
+        return
+    span = span_of(exploration, exploration.key, now.stored)
     label, least, most = st.columns([1.5, 1, 1], vertical_alignment="center")
     if span is None:
         label.markdown(f"{literal(column.label)} :gray[has no finite value here]")

@@ -17,7 +17,7 @@ from dashboard.charts.ramp import Domain
 from dashboard.charts.still import is_drawable, still
 from dashboard.charts.template import degrees
 from dashboard.controls import choose, segments, show, switch
-from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, metrics, utilisation
+from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, further, metrics, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.explore_axes import (
     Axes,
@@ -39,14 +39,16 @@ from dashboard.explore_panel import group_panel, panel
 from dashboard.explore_sentence import sentence
 from dashboard.explore_tables import cells_table, pairs_table
 from dashboard.explore_terms import terms
-from dashboard.filters import Filter
+from dashboard.filters import Filter, asked_of
 from dashboard.format import count, counted, days, format_value, percent, plain, share_of
+from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
 from dashboard.later import all_at_once
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import by_name
+from engine.recomputed import is_stored
 
 __all__ = ["headline", "overview"]
 
@@ -128,6 +130,7 @@ def _thousands(value: float) -> str:
 
 
 @st.fragment
+@whole_or_waiting
 def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
     """The whole page. Clicking, switching and filtering rerun nothing else.
 
@@ -142,7 +145,11 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
         metric, domain, as_table = _toolbar(exploration, filters, axes, short=not whole)
-    if not where and axes.usual:
+    with left:
+        asked = asked_of(filters, metric)
+        if not all(there(one, asked) for one in (exploration, *others)):
+            return
+    if not where and axes.usual and is_stored(metric.statistic):
         best = best_of(exploration)
         with strip:
             if best is not None:
@@ -267,7 +274,7 @@ def _toolbar(
     exploration: Exploration, filters: Sequence[Filter], axes: Axes, *, short: bool
 ) -> tuple[Metric, Domain, bool]:
     """The row above the map: metric, filter, help, view. short: with little behind its buttons yet."""
-    known = metrics(exploration.scenario)
+    known = metrics(exploration.scenario) | (further(exploration.scenario) if exploration.feasible else {})
     key = state.url_value("metric", QUICK[0], tuple(known))
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
@@ -281,7 +288,7 @@ def _toolbar(
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
             if not short:
-                _pick_metric(known, key)
+                _pick_metric(exploration, known, key)
                 if exploration.feasible:
                     pick_axes(exploration, axes)
             domain = choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
@@ -292,16 +299,17 @@ def _toolbar(
     return known[key], "from zero" if known[key].of_fastest and domain == "near" else _DOMAINS[domain][0], as_table
 
 
-def _pick_metric(known: Mapping[str, Metric], key: str) -> None:
+def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
     """Every metric, beside the few that have a button."""
 
     def picked() -> None:
         state.set_url_value("metric", st.session_state["_metric_list"])
 
     st.session_state["_metric_list"] = key
+    words = names_of(exploration, known)
     st.selectbox(
-        "Metric", list(known), key="_metric_list", on_change=picked, help=literal(known[key].column.description),
-        format_func=lambda name: known[name].column.label,
+        "Metric", list(known), key="_metric_list", on_change=picked, format_func=lambda name: words[name],
+        help=f"{literal(known[key].column.description)}\n\n{ABOUT}",
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""Filters on fields, stored results and figures that follow from one: as conditions of a query, as words, and as text
-in a link.
+"""Filters on fields, results and figures that follow from one: as conditions of a query, as words, and as text in a
+link.
 
 In a link a filter is `name:value,value` (any of these), `name:low..high` (a range, either end may be left out), and
 several are joined by `;`. Quantities are in the register's units. Nothing of the text reaches a query but names that
@@ -15,19 +15,19 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from dashboard.derived import Metric, metrics
+from dashboard.derived import Metric, further, metrics
 from dashboard.format import format_value
 from engine import Scenario
 from engine.columns import SHARES, STORED, Column, choice_label, stored_of
 from engine.execution import DATATYPES
 from engine.store import Condition
 
-__all__ = ["FILTERABLE", "PATTERN", "Filter", "conditions", "derived_of", "parse", "text"]
+__all__ = ["FILTERABLE", "PATTERN", "Filter", "asked_of", "conditions", "derived_of", "parse", "text"]
 
 FILTERABLE: Final[dict[str, Column]] = {
     column.name: column for column in (*STORED, *stored_of("calibrated"), *SHARES)
 }
-"""The columns that a filter may be on: those that every stored row answers, whatever the cost model."""
+"""The columns that a filter may be on at once: those that every stored row answers, whatever the cost model."""
 PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")
 """Everything that a filter in a link may consist of."""
 _MOST: Final = 24
@@ -117,8 +117,16 @@ def text(filters: Sequence[Filter]) -> str:
 
 
 def derived_of(scenario: Scenario) -> dict[str, Metric]:
-    """The figures of a scenario that a filter may be on although they are not stored."""
-    return {name: metric for name, metric in metrics(scenario).items() if name not in FILTERABLE}
+    """The figures of a scenario that a filter may be on although they are not stored: those that follow from a stored
+    one, and those that have to be evaluated first.
+    """
+    every = metrics(scenario) | further(scenario)
+    return {name: metric for name, metric in every.items() if name not in FILTERABLE}
+
+
+def asked_of(filters: Sequence[Filter], *chosen: Metric) -> list[str]:
+    """The stored columns and statistics that rows are asked for by filters and by figures."""
+    return [*(one.stored for one in filters), *(metric.statistic for metric in chosen)]
 
 
 def parse(link: str, derived: Mapping[str, Metric] = _NOTHING) -> tuple[list[Filter], list[str]]:
@@ -134,7 +142,7 @@ def parse(link: str, derived: Mapping[str, Metric] = _NOTHING) -> tuple[list[Fil
         column = FILTERABLE.get(name) if metric is None else metric.column
         found = _one(column, wanted) if column is not None else None
         if column is None:
-            problems.append(f"There is no stored column {name[:40]!r} to filter by; the filter is left out.")
+            problems.append(f"There is no field or result {name[:40]!r} to filter by; the filter is left out.")
         elif found is None:
             problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted(column)}. It is left out.")
         else:

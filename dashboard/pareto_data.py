@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,11 +14,9 @@ import streamlit as st
 from dashboard.charts.pareto import Density, edges
 from dashboard.derived import Metric, metrics
 from dashboard.explore_data import Where
-from dashboard.format import plain, scale_for
-from dashboard.pareto_columns import columns
+from dashboard.format import plain, scale_for, with_unit
 from engine import Exploration
-from engine.columns import FIELDS, Column, by_name, statistics_of, value_of
-from engine.recomputed import is_stored
+from engine.columns import FIELDS, Column, by_name, defined_of, value_of
 
 __all__ = [
     "Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps", "undirected",
@@ -39,9 +37,8 @@ def axes_of(exploration: Exploration, upward: tuple[str, ...] = ()) -> dict[str,
     """
     scenario = exploration.scenario
     known = {key: metric for key, metric in metrics(scenario).items() if metric.column.better is not None}
-    undefined = _undefined(exploration, exploration.key)
-    for column in statistics_of(scenario.cost_model):
-        if column.name not in known and column.name not in undefined:
+    for column in defined_of(scenario.cost_model):
+        if column.name not in known:
             way: Literal["higher", "lower"] = "higher" if column.name in upward else "lower"
             known[column.name] = Metric(column.name, replace(column, better=column.better or way), column.name)
     return known
@@ -53,38 +50,22 @@ def undirected(metric: Metric) -> bool:
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def _undefined(_exploration: Exploration, key: str) -> frozenset[str]:
-    """The statistics that the cost model does not have, though its tables do: those of Calculon's layers."""
-    best = None if _exploration.scenario.cost_model == "calculon" else _exploration.best
-    names = (column.name for column in statistics_of(_exploration.scenario.cost_model))
-    return frozenset() if best is None else frozenset(name for name in names if np.isnan(best[name]))
-
-
-def _recomputed(exploration: Exploration, chosen: Sequence[Metric], where: Where, watcher: str) -> dict[str, Floats]:
-    """The statistics behind figures that are not stored, of all rows that meet conditions. Raises `Recomputing`."""
-    names = [metric.statistic for metric in chosen if not is_stored(metric.statistic)]
-    return columns().get(exploration, names, where, watcher) if names else {}
-
-
-@st.cache_data(show_spinner=False, max_entries=64)
 def frontier(
     _exploration: Exploration,
     key: str,
     axes: tuple[str, ...],
     where: Where = (),
     upward: tuple[str, ...] = (),
-    _watcher: str = "",
 ) -> pd.DataFrame:
     """The executions that no other beats in all of two or three figures: id, the fields, all statistics, the figures.
 
     axes: keys of `axes_of`, which has `upward`. where: what executions have to meet. Sorted along the first from best
-    to worst. key: of the exploration. Raises `pareto_columns.Recomputing` or `TooMany` for figures that are not stored.
+    to worst. key: of the exploration. Raises `engine.store.NotEvaluatedError` for what rows do not answer yet.
     """
     known = axes_of(_exploration, upward)
     chosen = [known[name] for name in axes]
     found = _exploration.frontier(
         *(metric.statistic for metric in chosen), where=where,
-        values=_recomputed(_exploration, chosen, where, _watcher),
         better={metric.statistic: str(metric.column.better) for metric in chosen if undirected(metric)},
     )  # fmt: skip
     if not len(found):
@@ -102,7 +83,6 @@ def density(
     logarithmic: tuple[bool, bool],
     near: tuple[tuple[float, float], tuple[float, float]] | None,
     where: Where = (),
-    _watcher: str = "",
 ) -> Density | None:
     """Executions per bin over two figures; None where there is nothing to count.
 
@@ -111,12 +91,11 @@ def density(
     """
     rows, known = _exploration.rows, axes_of(_exploration)
     chosen = [known[name] for name in axes]
-    given = _recomputed(_exploration, chosen, where, _watcher)
-    found_spans = list(near) if near is not None else [_span(_exploration, metric, given, where) for metric in chosen]
+    found_spans = list(near) if near is not None else [_span(_exploration, metric, where) for metric in chosen]
     spans = [span for span in found_spans if span is not None]
     if len(spans) < len(axes):
         return None
-    if not given and not any(logarithmic) and not any(metric.inverse for metric in chosen):
+    if not any(logarithmic) and not any(metric.inverse for metric in chosen):
         scaled = [
             (span[0] / metric.factor, span[1] / metric.factor) for span, metric in zip(spans, chosen, strict=True)
         ]
@@ -129,7 +108,7 @@ def density(
             for found, metric in zip((counted.x_edges, counted.y_edges), chosen, strict=True)
         ]
         return Density(counted.counts.T, *bounds)
-    values = [_values(_exploration, metric, given, where) for metric in chosen]
+    values = [_values(_exploration, metric, where) for metric in chosen]
     bounds = []
     for value, span, log in zip(values, spans, logarithmic, strict=True):
         low, high = span
@@ -141,11 +120,9 @@ def density(
     return Density(_counts(values[0], values[1], bounds).T, bounds[0], bounds[1])
 
 
-def _values(exploration: Exploration, metric: Metric, given: Mapping[str, Floats], where: Where) -> Floats:
+def _values(exploration: Exploration, metric: Metric, where: Where) -> Floats:
     """A figure of every execution that meets conditions."""
-    values = given.get(metric.statistic)
-    if values is None:
-        values = exploration.rows.table([metric.statistic], where=where)[metric.statistic].to_numpy()
+    values = exploration.rows.table([metric.statistic], where=where)[metric.statistic].to_numpy()
     return values if metric.key == metric.statistic else np.asarray(metric.of_column(pd.Series(values)), np.float64)
 
 
@@ -160,16 +137,9 @@ def _counts(x: Floats, y: Floats, bounds: Sequence[Sequence[float]]) -> npt.NDAr
     return counts
 
 
-def _span(
-    exploration: Exploration, metric: Metric, given: Mapping[str, Floats], where: Where
-) -> tuple[float, float] | None:
+def _span(exploration: Exploration, metric: Metric, where: Where) -> tuple[float, float] | None:
     """Lowest and highest finite value of a figure."""
-    values = given.get(metric.statistic)
-    if values is None:
-        found = exploration.rows.value_range(metric.statistic, where=where)
-    else:
-        finite = values[np.isfinite(values)]
-        found = (float(finite.min()), float(finite.max())) if len(finite) else None
+    found = exploration.rows.value_range(metric.statistic, where=where)
     if found is None:
         return None
     low, high = sorted(metric.of(end) for end in found)
@@ -254,4 +224,4 @@ def rate_words(price: float, y: Column, x: Column, extent: tuple[float, float]) 
     units = [{"%": "points", "": column.short}.get(scale.unit, scale.unit)
              for scale, column in zip(scales, (y, x), strict=True)]  # fmt: skip
     amount = plain(number) if number >= 1e-3 or number == 0 else "under 0.001"
-    return f"{amount} {units[0]} per {'point' if units[1] == 'points' else units[1]}"
+    return f"{with_unit(amount, units[0])} per {'point' if units[1] == 'points' else units[1]}"

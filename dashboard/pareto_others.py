@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import compare_scenarios, state
+from dashboard import compare_scenarios
 from dashboard.charts import markup
 from dashboard.charts.pareto import Named
 from dashboard.charts.template import in_sentence
@@ -16,8 +16,9 @@ from dashboard.compare_add import adder
 from dashboard.compare_scenarios import Member, explored, members, remove, told
 from dashboard.derived import Metric
 from dashboard.explore_filter import where_of
-from dashboard.filters import Filter, derived_of, parse, text
+from dashboard.filters import Filter, asked_of, derived_of, parse, text
 from dashboard.format import ABSENT, format_value, relative
+from dashboard.further_waiting import there
 from dashboard.pareto_data import axes_of, frontier
 from dashboard.tables import ROW, height_of
 from dashboard.text import literal
@@ -56,9 +57,10 @@ def chooser(first: Scenario) -> None:
 
 
 def frontiers(
-    exploration: Exploration, axes: tuple[str, ...], filters: Sequence[Filter], upward: tuple[str, ...]
-) -> list[Named]:
-    """The frontiers of the other scenarios, explored if need be; says so where one has none.
+    exploration: Exploration, axes: Sequence[Metric], filters: Sequence[Filter], upward: tuple[str, ...]
+) -> list[Named] | None:
+    """The frontiers of the other scenarios, explored if need be; says so where one has none. None where figures of one
+    are being evaluated, which is drawn then.
 
     Filters hold in them, too. upward: as for `frontier`, which says what is raised.
     """
@@ -68,12 +70,15 @@ def frontiers(
     others = []
     for member, other in zip(found[1:], explored(found[1:]), strict=True):
         name = told(member, exploration.scenario)[0]
-        missing = set(axes) - set(axes_of(other))
+        keys = tuple(axis.key for axis in axes)
+        missing = set(keys) - set(axes_of(other))
         # The same words, but a figure may follow by another factor there.
         theirs, unread = parse(text(filters), derived_of(other.scenario))
         why = _why_not(exploration, member, missing) if missing or not other.feasible else " ".join(unread)
         if not why:
-            ours = frontier(other, other.key, axes, where_of(theirs), upward, state.watcher())
+            if not there(other, asked_of(theirs, *axes)):
+                return None
+            ours = frontier(other, other.key, keys, where_of(theirs), upward)
             why = "" if len(ours) else "none of its executions meets the filters."
             others.append(Named(member.letter, name, ours))
         if why:

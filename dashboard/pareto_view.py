@@ -16,19 +16,17 @@ from dashboard.controls import choose, segments, show, switch
 from dashboard.derived import Metric
 from dashboard.evaluated import evaluated
 from dashboard.explore_filter import bar, clear, drop, matching, relaxations, where_of
-from dashboard.filters import Filter
+from dashboard.filters import Filter, asked_of
 from dashboard.format import counted, format_value
+from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
 from dashboard.nothing_runs import nothing_runs
-from dashboard.pareto_columns import Recomputing, TooMany
 from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pareto_others import chooser, frontiers, side_by_side
 from dashboard.pareto_panel import panel, table_of
-from dashboard.pareto_waiting import too_many, wait_for
 from dashboard.results_filter import in_link, words_of
 from dashboard.scenarios_data import name_of
 from dashboard.text import literal
 from engine import Exploration
-from engine.recomputed import is_stored
 
 __all__ = ["render"]
 
@@ -36,12 +34,10 @@ _NO_AXIS: Final = "none"
 _SCALES: Final = {"linear": "linear", "log": "log"}
 _BETTER: Final = {"lower": "less", "higher": "more"}
 """Less is the default: what the register leaves open are operations, which take time."""
-_ABOUT: Final = (
-    "Every result there is. Those with a group behind their name are not stored: all executions are evaluated again "
-    "for them, some seconds per million."
-)
+_ABOUT: Final = f"Every result there is. {ABOUT}"
 
 
+@whole_or_waiting
 def render(exploration: Exploration, mode: str) -> None:
     """Draw the page."""
     if exploration.feasible == 0:
@@ -50,6 +46,8 @@ def render(exploration: Exploration, mode: str) -> None:
     filters = in_link()
     picked = _pickers(exploration, filters)
     axes, where = picked.axes, where_of(filters)
+    if not there(exploration, asked_of(filters, *axes)):
+        return
     left = matching(exploration, exploration.key, where) if filters else exploration.feasible
     _chips(filters, left, exploration.feasible)
     if left == 0:
@@ -64,18 +62,13 @@ def render(exploration: Exploration, mode: str) -> None:
             icon=":material/info:",
         )
         return
-    keys, watcher = tuple(axis.key for axis in axes), state.watcher()
-    try:
-        found = frontier(exploration, exploration.key, keys, where, picked.upward, watcher)
-        both = (keys[1], keys[0])
-        around = near(found, both) if picked.around else None
-        behind = density(exploration, exploration.key, both, picked.logarithmic, around, where, watcher)
-        others = frontiers(exploration, keys, filters, picked.upward)
-    except Recomputing as pending:
-        wait_for(pending.job, watcher)
-        return
-    except TooMany as problem:
-        too_many(problem, filtered=bool(filters))
+    keys = tuple(axis.key for axis in axes)
+    found = frontier(exploration, exploration.key, keys, where, picked.upward)
+    both = (keys[1], keys[0])
+    around = near(found, both) if picked.around else None
+    behind = density(exploration, exploration.key, both, picked.logarithmic, around, where)
+    others = frontiers(exploration, axes, filters, picked.upward)
+    if others is None:
         return
     if not len(found):
         st.info("No execution has a value of all of these figures; choose others.", icon=":material/info:")
@@ -107,7 +100,7 @@ class _Picked(NamedTuple):
 def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
     """The row of axis pickers, and below it what is better where that has to be chosen."""
     known = axes_of(exploration)
-    words = {key: _named(metric) for key, metric in known.items()}
+    words = names_of(exploration, known)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="pareto_pickers"):
         y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=_ABOUT, width=190)
         y_scale = segments("Vertical scale", _SCALES, "pareto_yscale")
@@ -131,12 +124,6 @@ def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
     directed = axes_of(exploration, tuple(upward)) if upward else known
     axes = tuple(directed[key] for key in picked.values())
     return _Picked(axes, (x_scale == "log", y_scale == "log"), around, tuple(upward))
-
-
-def _named(metric: Metric) -> str:
-    """A figure as the pickers list it: those that are not stored with their group behind, "Weights · Memory"."""
-    stored = is_stored(metric.statistic)
-    return metric.column.label if stored else f"{metric.column.label} · {metric.column.group}"
 
 
 def _chips(filters: Sequence[Filter], left: int, feasible: int) -> None:

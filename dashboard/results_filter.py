@@ -10,8 +10,10 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard import state
+from dashboard.derived import further
 from dashboard.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
 from dashboard.format import count, format_value, scale_for
+from dashboard.further_waiting import names_of, offer
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import choice_label, stored_of
@@ -154,11 +156,13 @@ def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
     columns = {column.name: column for column in stored_of(exploration.scenario.cost_model)}
     columns |= {name: metric.column for name, metric in derived.items()}
     names = list(columns)
+    words = {name: f"{column.label} · {column.group}" for name, column in columns.items()}
+    words |= names_of(exploration, further(exploration.scenario))
     name = st.selectbox(
         "Field or result", names, key=_PICKED, index=names.index("tensor_par"),
-        format_func=lambda one: f"{columns[one].label} · {columns[one].group}",
-        help="The fields, the results that are stored for every execution, and what follows from one of those; other "
-        "statistics are computed for the rows in view and cannot be filtered by.",
+        format_func=lambda one: words[one],
+        help="Every field and result there is. Those with a time behind their group are evaluated for all executions "
+        "first, once.",
     )  # fmt: skip
     column, metric = columns[name], derived.get(name)
     st.caption(literal(column.description))
@@ -181,6 +185,8 @@ def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
 def _range(exploration: Exploration, now: Filter) -> Filter | None:
     """Two number fields in the unit that suits the column."""
     column = now.column
+    if not offer(exploration, now.stored):
+        return None
     found = exploration.rows.value_range(now.stored)
     if found is None:
         st.caption("No execution has a finite value of this.")

@@ -15,8 +15,10 @@ from dashboard.charts import markup
 from dashboard.charts.histogram import histogram
 from dashboard.charts.template import in_sentence
 from dashboard.controls import choose, segments, show
-from dashboard.filters import Filter, conditions
+from dashboard.derived import further
+from dashboard.filters import Filter, asked_of, conditions
 from dashboard.format import count, counted, format_value, percent
+from dashboard.further_waiting import names_of, there, whole_or_waiting
 from dashboard.nothing_runs import nothing_runs
 from dashboard.results_filter import active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
@@ -53,6 +55,7 @@ _MOST_SPREAD: Final = 20_000_000
 """Rows up to which a median is computed; above, only the range is told."""
 
 
+@whole_or_waiting
 def render(exploration: Exploration, mode: str) -> None:
     """Draw the page."""
     if exploration.feasible == 0:
@@ -63,16 +66,19 @@ def render(exploration: Exploration, mode: str) -> None:
     with toolbar:
         bar(exploration, filters)
     chips(filters)
+    register = _register(exploration)
+    with toolbar:
+        by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300)
+    if not there(exploration, [*asked_of(filters), by]):
+        return
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
     if left == 0:
         relax(exploration, filters)
         return
-    register = _register(exploration)
     first = _shown_first(exploration)
     names = _columns_in_link(register, first)
     with toolbar:
-        by = choose("Sort by", _sortable(register), "results_sort", default="sample_rate", width=300)
         order = segments("Direction", _orders(by_name(by)), "results_order")
         size = int(segments("Rows per page", _SIZES, "results_size"))
         _column_chooser(names, register, first)
@@ -161,11 +167,12 @@ def _direction(by: str, order: str) -> Any:
     return "ascending" if lower == (order == "best") else "descending"
 
 
-def _sortable(register: _Register) -> dict[str, str]:
-    """Columns to sort by: results first."""
+def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
+    """Columns to sort by: stored results first, then fields, then results that have to be evaluated."""
     results = [column for column in register.stored if column.kind == "statistic"]
     others = [column for column in register.stored if column.kind != "statistic"]
-    return {column.name: column.label for column in (*reversed(results), *others)}
+    stored = {column.name: column.label for column in (*reversed(results), *others)}
+    return stored | names_of(exploration, further(exploration.scenario))
 
 
 def _columns_in_link(register: _Register, first: tuple[str, ...]) -> list[str]:

@@ -50,7 +50,7 @@ def test_every_parameter_that_a_page_reads_has_words() -> None:
         ("explore", "metric", "foo", "The link's metric cannot be 'foo' here; it may be sample_rate, "),
         ("explore", "map_x", "tensor", "The link's axis across (map_x) cannot be 'tensor' here; did you mean"),
         ("explore", "map_facet", "5", "Showing none instead."),
-        ("explore", "results_where", "foo:1;tensor_par:x", "no stored column 'foo' to filter by; the filter is left "
+        ("explore", "results_where", "foo:1;tensor_par:x", "no field or result 'foo' to filter by; the filter is left "
                                                            "out. The filter 'tensor_par:x' cannot be read"),
         ("explore", "map_table", "maybe", "cannot be 'maybe' here; it must be on or off. Showing off instead."),
         ("results", "results_sort", "speed", "The link's column to sort by (results_sort) cannot be 'speed' here"),

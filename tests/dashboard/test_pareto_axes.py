@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import engine
-from dashboard import pareto_columns
+from dashboard import further as module
 from dashboard.format import format_value
-from dashboard.pareto_columns import Columns, Job, Recomputing, TooMany
+from dashboard.further import Evaluating, Further, Job
 from dashboard.pareto_data import axes_of, density, frontier
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
-from engine.recomputed import is_stored
-from engine.store import Condition
-from tests.dashboard.pages import SMALL, again, exploration, figure, html, run
+from engine.recomputed import add_columns, is_stored
+from engine.store import Condition, TooManyValuesError
+from tests.dashboard.pages import SMALL, TIGHT, again, exploration, figure, html, run
 
 LONG = 60.0
 ME, OTHER = "me", "somebody else"
@@ -31,15 +31,24 @@ SOME = (Condition("tensor_par", "<=", 8), Condition("microbatch_size", "=", 1))
 @pytest.fixture(autouse=True)
 def _patient() -> Iterator[None]:
     """Waits for every evaluation, however busy the machine."""
-    with patch.object(pareto_columns, "PATIENCE", LONG):
+    with patch.object(module, "PATIENCE", LONG):
         yield
 
 
 @pytest.fixture(name="server")
-def _server() -> Iterator[Columns]:
-    made = Columns(most=3 * exploration("tight").feasible)
-    yield made
+def _server() -> Iterator[Further]:
+    made = Further()
+    with (
+        patch("dashboard.further_waiting.further", return_value=made), patch.object(module, "further", lambda: made),
+    ):  # fmt: skip
+        yield made
     made.close()
+
+
+def fresh(limits: str = "tight") -> Exploration:
+    """An exploration to which nothing was added by another test."""
+    chosen = TIGHT if limits == "tight" else {}
+    return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
 
 
 class Slow:
@@ -49,15 +58,14 @@ class Slow:
         self.go, self.calls = threading.Event(), 0
 
     def __call__(
-        self, found: Exploration, names: Any, *, where: Any, progress: Callable[[Progress], None],
-        cancel: Callable[[], bool],
-    ) -> dict[str, Any]:  # fmt: skip
+        self, found: Exploration, names: Any, *, progress: Callable[[Progress], None], cancel: Callable[[], bool]
+    ) -> None:
         self.calls += 1
         progress(Progress(10, 40, 10, 2.0))
         while not self.go.wait(0.005):
             if cancel():
                 raise ExplorationCancelled("stopped")
-        return {name: np.zeros(found.feasible) for name in names}
+        add_columns(found, names)
 
 
 def every(found: Exploration, name: str, where: tuple[Condition, ...] = ()) -> dict[int, float]:
@@ -106,6 +114,7 @@ def test_the_frontier_of_statistics_that_are_not_stored_is_that_of_all_execution
     found = exploration() if where else exploration("tight")
     axes = ("block_fw_time", "tp_comm_link_time")
     assert not any(map(is_stored, axes))
+    add_columns(found, axes)
     front = frontier(found, found.key, axes, where)
     x, y = (every(found, name, where) for name in axes)
     assert {tuple(point) for point in front[list(axes)].to_numpy().tolist()} == brute(x, y)
@@ -117,6 +126,7 @@ def test_the_frontier_of_statistics_that_are_not_stored_is_that_of_all_execution
 def test_what_is_better_can_be_chosen_where_the_register_does_not_say() -> None:
     found = exploration()
     axes = ("sample_rate", "block_optim_flops")
+    add_columns(found, axes)
     rates, values = (every(found, name, SOME) for name in axes)
     for upward, sign in (((), 1.0), (("block_optim_flops",), -1.0)):
         front = frontier(found, found.key, axes, SOME, upward)
@@ -131,6 +141,7 @@ def test_what_is_better_can_be_chosen_where_the_register_does_not_say() -> None:
 
 def test_the_density_counts_every_execution_by_a_statistic_that_is_not_stored() -> None:
     found = exploration()
+    add_columns(found, ["act_checkpoint_size", "act_space"])
     values = np.array(list(every(found, "act_checkpoint_size", SOME).values()))
     for logarithmic, expected in (((False, False), len(values)), ((True, False), int((values > 0).sum()))):
         drawn = density(found, found.key, ("act_checkpoint_size", "sample_rate"), logarithmic, None, SOME)
@@ -203,6 +214,7 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
     line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))
     where = (Condition("tensor_par", "in", (1, 2)),)
     front = frontier(other, other.key, ("sample_rate", "act_space"), where)
+    assert len(front) > 1
     assert line["y"] == pytest.approx(front.sort_values("act_space")["sample_rate"].tolist())
 
 
@@ -216,32 +228,15 @@ def test_an_axis_that_there_is_not_is_answered_as_any_other() -> None:
     assert figure(page, "pareto_plot")["data"]
 
 
-def test_what_is_remembered_is_bounded_and_the_oldest_gives_way(server: Columns) -> None:
-    found = exploration("tight")
-    one = server.get(found, ["act_space", "weight_space"], (), ME)
-    assert server.values == 2 * found.feasible
-    server.get(found, ["optimizer_space"], (), ME)
-    assert server.get(found, ["act_space"], (), ME)["act_space"] is one["act_space"]
-    server.get(found, ["act_grad_space"], (), ME)  # in place of weight_space, which was not asked for again
-    assert server.values == 3 * found.feasible
-    assert server.get(found, ["act_space"], (), ME)["act_space"] is one["act_space"]
-    assert server.get(found, ["weight_space"], (), ME)["weight_space"] is not one["weight_space"]
-    with pytest.raises(TooMany) as refused:
-        server.get(found, ["act_space", "weight_space", "act_grad_space", "optimizer_space"], (), ME)
-    assert refused.value.rows == found.feasible
-    few = (Condition("tensor_par", "=", 1),)
-    assert len(server.get(found, ["act_space", "weight_space", "act_grad_space", "useful_flops"], few, ME)) == 4
-
-
-def waiting(server: Columns, found: Exploration, watcher: str, name: str = "act_space") -> Job:
-    with patch.object(pareto_columns, "PATIENCE", 0.0), pytest.raises(Recomputing) as pending:
-        server.get(found, [name], (), watcher)
+def waiting(server: Further, found: Exploration, watcher: str, name: str = "act_space") -> Job:
+    with patch.object(module, "PATIENCE", 0.0), pytest.raises(Evaluating) as pending:
+        server.need(found, ["total_time", name], watcher)
     return pending.value.job
 
 
-def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: Columns) -> None:
-    found, slow = exploration("tight"), Slow()
-    with patch.object(pareto_columns, "recomputed", slow):
+def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: Further) -> None:
+    found, slow = fresh(), Slow()
+    with patch.object(module, "add_columns", slow):
         mine, theirs = waiting(server, found, ME), waiting(server, found, OTHER)
         assert mine is theirs
         assert not server.cancel(mine, ME)
@@ -251,84 +246,91 @@ def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(serv
         assert mine.done.wait(LONG)
         assert later.done.wait(LONG)
         assert slow.calls == 2
-    assert set(server.get(found, ["act_space", "weight_space"], (), ME)) == {"act_space", "weight_space"}
+    assert not found.rows.missing(["act_space", "weight_space"])
+    server.need(found, ["act_space", "weight_space"], ME)
 
 
-def test_it_can_be_stopped_and_started_again(server: Columns) -> None:
-    found, slow = exploration("tight"), Slow()
-    with patch.object(pareto_columns, "recomputed", slow):
+def test_it_can_be_stopped_and_started_again(server: Further) -> None:
+    found, slow = fresh(), Slow()
+    with patch.object(module, "add_columns", slow):
         job = waiting(server, found, ME)
         assert server.cancel(job, ME)
         assert waiting(server, found, ME) is job
         assert job.cancelled
         server.forget(job)
         slow.go.set()
-        assert server.get(found, ["act_space"], (), ME)
-        assert server.values == found.feasible
+        server.need(found, ["act_space"], ME)
+    assert not found.rows.missing(["act_space"])
 
 
-def test_what_nobody_looks_at_is_given_up(server: Columns) -> None:
-    found, slow = exploration("tight"), Slow()
-    with patch.object(pareto_columns, "recomputed", slow), patch.object(pareto_columns, "UNWATCHED", 0.05):
+def test_what_nobody_looks_at_is_given_up(server: Further) -> None:
+    found, slow = fresh(), Slow()
+    with patch.object(module, "add_columns", slow), patch.object(module, "UNWATCHED", 0.05):
         job = waiting(server, found, ME)
         assert job.done.wait(LONG)
         assert job.cancelled
         assert waiting(server, found, ME) is not job
-    assert server.values == 0
+    assert found.rows.missing(["act_space"])
 
 
 @pytest.mark.parametrize(
-    ("problem", "said", "name"),  # names that no other test has had the page remember
-    [(ValueError("No shard."), "No shard.", "block_re_mem_time"), (MemoryError(), "not enough memory", "block_fw_time"),
-     (KeyError("x"), "a reason of our own", "block_optim_time")],
-)  # fmt: skip
-def test_a_failure_is_told_and_can_be_tried_again(server: Columns, problem: Exception, said: str, name: str) -> None:
-    found = exploration("tight")
-    with (
-        patch("dashboard.pareto_data.columns", return_value=server),
-        patch("dashboard.pareto_waiting.columns", return_value=server),
-    ):
-        with patch.object(pareto_columns, "recomputed", side_effect=problem):
-            page = run("pareto", found, {"pareto_x": name})
-        told = page.error[0].value.replace("\\", "")
-        assert f"{by_name(name).label} cannot be shown" in told
-        assert said in told
-        assert not page.dataframe
-        page.button(key="pareto_again").click()
-        page = again(page, found)
+    ("problem", "said"),
+    [(ValueError("No shard."), "No shard."), (MemoryError(), "not enough memory"), (KeyError("x"), "of our own")],
+)
+def test_a_failure_is_told_and_can_be_tried_again(server: Further, problem: Exception, said: str) -> None:
+    found = fresh()
+    with patch.object(module, "add_columns", side_effect=problem):
+        page = run("pareto", found, {"pareto_x": "block_fw_time"})
+    told = page.error[0].value.replace("\\", "")
+    assert f"{by_name('block_fw_time').label} cannot be shown" in told
+    assert said in told
+    assert not page.dataframe
+    page.button(key="further_again").click()
+    page = again(page, found)
     assert not page.error
-    assert page.dataframe[0].value["id"].tolist() == frontier(found, found.key, ("sample_rate", name))["id"].tolist()
+    front = frontier(found, found.key, ("sample_rate", "block_fw_time"))
+    assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
 
 
-def test_the_page_tells_progress_and_stops(server: Columns) -> None:
-    found, slow = exploration("tight"), Slow()
-    link = {"pareto_x": "block_dp_size"}
-    with (
-        patch.object(pareto_columns, "recomputed", slow), patch.object(pareto_columns, "PATIENCE", 0.2),
-        patch("dashboard.pareto_data.columns", return_value=server),
-        patch("dashboard.pareto_waiting.columns", return_value=server),
-    ):  # fmt: skip
-        page = run("pareto", found, link)
+def test_the_page_tells_progress_and_stops(server: Further) -> None:
+    found, slow = fresh(), Slow()
+    with patch.object(module, "add_columns", slow), patch.object(module, "PATIENCE", 0.2):
+        page = run("pareto", found, {"pareto_x": "block_dp_size"})
         assert "Evaluating DP bytes of a block" in html(page)
         assert not page.dataframe
-        page.button(key="pareto_stop").click()
+        page.button(key="further_stop").click()
         stopped = again(page, found)
         assert "Stopped before DP bytes of a block" in stopped.info[0].value
         slow.go.set()
-        with patch.object(pareto_columns, "PATIENCE", LONG):
-            stopped.button(key="pareto_again").click()
+        with patch.object(module, "PATIENCE", LONG):
+            stopped.button(key="further_again").click()
             assert "Evaluating" not in html(again(stopped, found))
 
 
-def test_too_many_are_refused_with_what_would_do() -> None:
-    found = exploration("tight")
-    small = Columns(most=found.feasible // 2)
-    with patch("dashboard.pareto_data.columns", return_value=small):
-        page = run("pareto", found, {"pareto_x": "block_bw_pp_size"})
-        said = page.info[0].value
-        assert "This figure is not stored" in said
-        assert "filter them" in said
-        narrow = run("pareto", found, {"pareto_x": "block_bw_pp_size", "results_where": "tensor_par:1"})
-        assert not narrow.info
-        assert figure(narrow, "pareto_plot")["data"]
-    small.close()
+def test_too_many_are_refused_with_what_would_do(server: Further) -> None:
+    found = fresh()
+    link = {"pareto_x": "block_bw_pp_size", "pareto_z": "act_space"}
+    with patch.object(found.rows._added, "most", found.feasible):
+        with pytest.raises(TooManyValuesError):
+            server.need(found, ["block_bw_pp_size", "act_space"], ME)
+        page = run("pareto", found, link)
+        assert "These 2 figures are not stored" in page.info[0].value
+        assert "choose fewer of them at once" in page.info[0].value
+        assert not page.dataframe
+    page = again(page, found)
+    assert not page.info
+    assert figure(page, "pareto_plot")["data"]
+
+
+def test_what_gives_way_while_the_page_is_drawn_is_waited_for_again(server: Further) -> None:
+    found, gone = fresh(), []
+
+    def first_without(*arguments: Any) -> Any:
+        if not gone:
+            gone.append(found.rows._added.forget("", ["act_space"]))
+        return density.__wrapped__(*arguments)
+
+    with patch("dashboard.pareto_view.density", first_without):
+        page = run("pareto", found, {"pareto_x": "act_space"})
+    assert gone
+    assert figure(page, "pareto_plot")["data"]

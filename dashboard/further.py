@@ -1,7 +1,7 @@
-"""Statistics that are not stored, of all executions of a frontier: evaluated off the page's thread, a few remembered.
+"""Statistics that are not stored, of all executions of an exploration: evaluated off the page's thread.
 
-Whoever asks first starts the evaluation; it goes on as long as somebody looks at it now and then. All sessions share
-what is remembered, which never takes more than `MOST_VALUES` numbers.
+Whoever asks first starts the evaluation; it goes on as long as somebody looks at it now and then. Afterwards the rows
+of the exploration answer them as they answer stored ones, for all sessions, until they give way to others.
 """
 
 from __future__ import annotations
@@ -11,24 +11,18 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import streamlit as st
 
-from dashboard.explore_data import Where
 from engine import Exploration, ExplorationCancelled, Progress
-from engine.recomputed import recomputed
+from engine.recomputed import add_columns, is_stored
 
-__all__ = ["MOST_VALUES", "Columns", "Job", "Recomputing", "TooMany", "columns"]
+__all__ = ["Evaluating", "Further", "Job", "further", "seconds_for"]
 
-LOG: Final = logging.getLogger("shardscape.pareto")
+LOG: Final = logging.getLogger("shardscape.further")
 
-MOST_VALUES: Final = 30_000_000
-"""Numbers that are remembered, 8 bytes each, and that one frontier may ask for: executions times statistics."""
 PATIENCE: Final = 1.0
 """How long a page waits before it shows progress [s]."""
 UNWATCHED: Final = 20.0
@@ -37,30 +31,17 @@ REMEMBERED: Final = 600.0
 """Time for which it is known that an evaluation was stopped or failed [s]."""
 RECENT: Final = 5.0
 """Time for which somebody who looked counts as still looking [s]."""
-
-Floats = npt.NDArray[np.float64]
-
-
-class TooMany(ValueError):  # noqa: N818 - reads as a sentence where it is raised
-    """More numbers than are evaluated for one frontier."""
-
-    def __init__(self, rows: int, names: int) -> None:
-        super().__init__(f"{rows:,} executions times {names} statistics are more than {MOST_VALUES:,} values.")
-        self.rows, self.names = rows, names
-
-    @property
-    def most(self) -> int:
-        """Executions for which as many statistics would be evaluated."""
-        return MOST_VALUES // self.names
+RATES: Final = {"calculon": 400_000.0, "calibrated": 300_000.0}
+"""Executions evaluated per second by either cost model, which estimates start from; as measured on one core."""
 
 
 class Job:
-    """One evaluation on its way, or how it ended. Read-only for everybody but `Columns`."""
+    """One evaluation on its way, or how it ended. Read-only for everybody but `Further`."""
 
-    def __init__(self, exploration: Exploration, names: Sequence[str], where: Where, rows: int, watcher: str) -> None:
+    def __init__(self, exploration: Exploration, names: Sequence[str], watcher: str) -> None:
         self.key = exploration.key
         self.scenario = exploration.scenario
-        self.names, self.where, self.rows = tuple(names), where, rows
+        self.names, self.rows = tuple(names), exploration.feasible
         self.progress: Progress | None = None
         self.problem = ""
         self.cancelled = False
@@ -82,7 +63,7 @@ class Job:
         return max((when for watcher, when in list(self.watched.items()) if watcher != but), default=-math.inf)
 
 
-class Recomputing(Exception):  # noqa: N818 - not an error of anyone's
+class Evaluating(Exception):  # noqa: N818 - not an error of anyone's
     """What was asked for is being evaluated, or its evaluation was stopped or failed; `job` says which."""
 
     def __init__(self, job: Job) -> None:
@@ -90,48 +71,57 @@ class Recomputing(Exception):  # noqa: N818 - not an error of anyone's
         self.job = job
 
 
-class Columns:
-    """The statistics that are remembered, and one thread that evaluates others, one question after the other."""
+class Further:
+    """One thread that evaluates statistics which are not stored, one question after the other."""
 
-    def __init__(self, most: int = MOST_VALUES) -> None:
-        self._most = most
+    def __init__(self) -> None:
+        self.rates = dict(RATES)
+        """Executions that the latest evaluation by each cost model did per second."""
         self._lock = threading.Condition()
-        self._kept: OrderedDict[tuple[str, Where, str], Floats] = OrderedDict()
         self._jobs: list[Job] = []
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="shardscape-pareto", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="shardscape-further", daemon=True)
         self._thread.start()
 
-    def get(self, exploration: Exploration, names: Sequence[str], where: Where, watcher: str) -> dict[str, Floats]:
-        """Statistics of all rows that meet conditions, in the order of `exploration.rows.table`.
+    def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> None:
+        """Returns once the rows of an exploration answer all of the statistics.
 
-        Raises `Recomputing` where they are not there yet, and `TooMany`.
+        Raises `Evaluating` where that takes longer than `PATIENCE`, and `engine.store.TooManyValuesError`.
         """
-        wanted = tuple(dict.fromkeys(names))
-        if not wanted:
-            return {}
-        found = self._find(exploration.key, wanted, where)
-        if len(found) == len(wanted):
-            return found
-        rows = exploration.rows.count(where) if where else exploration.feasible
-        if rows * len(wanted) > self._most:
-            raise TooMany(rows, len(wanted))
+        job = self.request(exploration, names, watcher)
+        if job is None:
+            return
+        if job.done.wait(PATIENCE) and not job.cancelled and not job.problem and not exploration.rows.missing(names):
+            return
+        raise Evaluating(job)
+
+    def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> Job | None:
+        """The evaluation of those statistics that are not there yet, None where all are.
+
+        Raises `engine.store.TooManyValuesError`.
+        """
+        if all(map(is_stored, names)):
+            return None
+        missing = exploration.rows.missing(names)
+        if not missing:
+            return None
+        exploration.rows.check_room(names, exploration.feasible)
         with self._lock:
             long_ago = time.monotonic() - REMEMBERED
             self._jobs = [one for one in self._jobs if not one.done.is_set() or one.looked_at() > long_ago]
-            missing = [name for name in wanted if (exploration.key, where, name) not in self._kept]
-            job = next((one for one in self._jobs if (one.key, one.where) == (exploration.key, where)
-                        and set(missing) <= set(one.names)), None)  # fmt: skip
+            job = next((one for one in self._jobs if one.key == exploration.key and set(missing) <= set(one.names)),
+                       None)  # fmt: skip
             if job is None:
-                job = Job(exploration, missing, where, rows, watcher)
+                job = Job(exploration, missing, watcher)
                 self._jobs.append(job)
                 self._lock.notify_all()
         self.look(job, watcher)
-        if job.done.wait(PATIENCE) and not job.cancelled and not job.problem:
-            found = self._find(exploration.key, wanted, where)
-            if len(found) == len(wanted):
-                return found
-        raise Recomputing(job)
+        return job
+
+    def find(self, exploration: Exploration, name: str) -> Job | None:
+        """The evaluation of one statistic, on its way or stopped or failed."""
+        with self._lock:
+            return next((one for one in self._jobs if one.key == exploration.key and name in one.names), None)
 
     def look(self, job: Job, watcher: str) -> None:
         """Takes note that a session still wants to know."""
@@ -158,29 +148,14 @@ class Columns:
             waiting = [one for one in self._jobs if not one.done.is_set()]
         return waiting.index(job) if job in waiting else 0
 
-    @property
-    def values(self) -> int:
-        """Numbers that are remembered."""
-        with self._lock:
-            return sum(map(len, self._kept.values()))
-
     def close(self) -> None:
         """Stops everything and ends the thread."""
         with self._lock:
             self._closed = True
             for job in self._jobs:
                 job.cancelled = True
-            self._kept.clear()
             self._lock.notify_all()
         self._thread.join(timeout=30)
-
-    def _find(self, key: str, names: Sequence[str], where: Where) -> dict[str, Floats]:
-        """Those of the statistics that are remembered."""
-        with self._lock:
-            there = [name for name in names if (key, where, name) in self._kept]
-            for name in there:
-                self._kept.move_to_end((key, where, name))
-            return {name: self._kept[key, where, name] for name in there}
 
     def _next(self) -> Job | None:
         """The job whose turn it is; waits for one. None when closed."""
@@ -190,26 +165,21 @@ class Columns:
                     self._end(job)
                 first = next((one for one in self._jobs if not one.done.is_set()), None)
                 if first is not None:
-                    # Room first: what is being evaluated counts, and was asked for later than all that gives way.
-                    self._make_room(first.rows * len(first.names))
                     return first
                 self._lock.wait()
             return None
-
-    def _make_room(self, values: int) -> None:
-        while self._kept and sum(map(len, self._kept.values())) + values > self._most:
-            self._kept.popitem(last=False)
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
             self._evaluate(job)
 
     def _evaluate(self, job: Job) -> None:
-        """Works on one job. A method of its own, so that nothing outlives it but what is remembered."""
-        found: dict[str, Floats] = {}
+        """Works on one job. A method of its own, so that nothing outlives it."""
         assert job.exploration is not None
         try:
-            found = recomputed(job.exploration, job.names, where=job.where, progress=job.tell, cancel=job.stops)
+            add_columns(job.exploration, job.names, progress=job.tell, cancel=job.stops)
+            if job.progress is not None and job.progress.rate > 0:
+                self.rates[job.scenario.cost_model] = job.progress.rate
         except ExplorationCancelled:
             job.cancelled = True
         except (ValueError, MemoryError) as problem:  # every refusal of the engine is a ValueError
@@ -218,7 +188,6 @@ class Columns:
             LOG.exception("evaluating %s again failed", ", ".join(job.names))
             job.problem = "This failed for a reason of our own; the server's log has it."
         with self._lock:
-            self._kept |= {(job.key, job.where, name): values for name, values in found.items()}
             self._end(job)
 
     def _end(self, job: Job) -> None:
@@ -231,9 +200,14 @@ class Columns:
         job.done.set()
 
 
-@st.cache_resource(show_spinner=False, on_release=Columns.close, max_entries=1)
-def columns() -> Columns:
-    """The remembered statistics of the server."""
-    made = Columns()
+@st.cache_resource(show_spinner=False, on_release=Further.close, max_entries=1)
+def further() -> Further:
+    """What the server evaluates further."""
+    made = Further()
     atexit.register(made.close)  # a server that is stopped does not release its caches
     return made
+
+
+def seconds_for(exploration: Exploration) -> float:
+    """About how long evaluating further statistics of an exploration takes [s], however many of them at once."""
+    return exploration.feasible / further().rates[exploration.scenario.cost_model]
