@@ -307,11 +307,11 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             for kind, have, name in tiers
             if float(row[name]) > 0
         ]
-        if nearest is not None and float(row["shortfall_host_bytes"]) > 0:
-            least = evaluated(exploration, exploration.key, nearest[0])
-            alone = format_value("proc_mem_tier1_cap_req", least["proc_mem_tier1_cap_req"])
-            needs[-1] += f", or with {alone} of HBM alone"
         st.markdown(f":small[:material/arrow_forward: GPUs with at least {' and '.join(needs)}]")
+        for (kind, have, _), name in zip(tiers, ("hbm_alone_bytes", "host_alone_bytes"), strict=True):
+            if float(row[name]) > float(row["shortfall_bytes"]):  # not where it is NaN, or what was just said
+                alone = format_value("proc_mem_tier1_cap_req", have.capacity_gib * 2**30 + float(row[name]))
+                st.markdown(f":small[:material/arrow_forward: or with at least {alone} of {kind} alone]")
         ways += 1
     for word in (nearest[1] if nearest is not None else "").split(" or "):
         fields = _LIFTED.get(word)

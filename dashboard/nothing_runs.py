@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import streamlit as st
@@ -30,7 +31,7 @@ _ONWARD: Final = (
 def nothing_runs(exploration: Exploration, here: str) -> None:
     """Draw why there is nothing to show on page `here`, and what would change that."""
     scenario = exploration.scenario
-    st.warning(_how_far(exploration, exploration.key), icon=":material/block:")
+    st.warning(_how_far(exploration), icon=":material/block:")
     with st.container(border=True, gap="xsmall", key="nothing_runs"):
         st.html(markup.head("What would make it run", "the nearest changes to the scenario"))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -45,25 +46,34 @@ def nothing_runs(exploration: Exploration, here: str) -> None:
             st.caption("Neither more GPUs nor fewer limits help; other hardware or another model might.")
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
-def _how_far(_exploration: Exploration, key: str) -> str:
-    scenario, total = _exploration.scenario, _exploration.total
-    needs = least_memory(scenario.space)
-    capacity = scenario.system.mem1.capacity_gib * GIB
+def _how_far(exploration: Exploration) -> str:
+    """What the nearest execution lacks, and how much more HBM alone would do where that is not the same."""
+    system, total = exploration.scenario.system, exploration.total
     if total == 0:
         return "**Nothing runs.** There is no way to divide the model among the GPUs."
-    if not len(needs) or float(needs["need"].min()) <= capacity:
+    cells = exploration.by_cell()
+    short = cells[cells["shortfall_bytes"].notna()]
+    if not len(short):
         return (
-            f"**Nothing runs.** None of the {count(total)} executions can, and more HBM would not help: networks, "
-            "stages or host memory stand in the way."
+            f"**Nothing runs.** None of the {count(total)} executions can, and more memory would not help: networks "
+            "or stages stand in the way."
         )
-    nearest = needs.sort_values("need", kind="stable").iloc[0]
-    need = float(nearest["need"])
-    return (
-        f"**Nothing fits.** The least demanding of {count(total)} executions needs **{gibibytes(need)}** of the "
-        f"{gibibytes(capacity)} of HBM, {gibibytes(need - capacity)} too much. It is in "
+    nearest = short.loc[short["shortfall_bytes"].idxmin()]
+    tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
+    needs = [
+        f"**{gibibytes(have.capacity_gib * GIB + float(nearest[name]))}** of the {gibibytes(have.capacity_gib * GIB)} "
+        f"of {kind}, {gibibytes(nearest[name])} too much"
+        for kind, have, name in tiers
+        if nearest[name] > 0
+    ]
+    said = (
+        f"**Nothing fits.** The nearest of {count(total)} executions needs {', and '.join(needs)}. It is in "
         f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}."
     )
+    alone = short["hbm_alone_bytes"].min()
+    if nearest["shortfall_host_bytes"] > 0 and not math.isnan(alone):
+        said += f" More HBM alone would do from {gibibytes(system.mem1.capacity_gib * GIB + alone)} on."
+    return said
 
 
 @st.cache_data(show_spinner=False, max_entries=64)

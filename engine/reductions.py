@@ -28,6 +28,8 @@ PRIMARY = "sample_rate"
 BINS_PER_OCTAVE = 16
 _OCTAVES = 64
 NO_ID = -1
+_MEMORY = ("lacking_tier1", "lacking_tier2", "alone_tier1", "alone_tier2")
+"""What the store calls the memory that cells lack."""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,8 @@ class Reductions:
     an execution that reaches it; for the sample rate it is the first enumerated of equal ones. `feasible` [cells];
     `rejected` [cells, reasons + 1]. `lacking` is what the nearest execution of a cell that does not fit lacks of each
     memory tier [cells] ([bytes], inf where something runs or memory rejects nothing; NaN where it is not known, see
-    `from_tables`). `spread` counts executions by step time, in sixteenths of an octave.
+    `from_tables`), `alone` how much more of either tier would do without more of the other (inf where none would).
+    `spread` counts executions by step time, in sixteenths of an octave.
     """
 
     space: Space
@@ -47,6 +50,7 @@ class Reductions:
     feasible: Ints
     rejected: Ints
     lacking: tuple[Floats, Floats]
+    alone: tuple[Floats, Floats]
     spread: Ints
 
     @classmethod
@@ -60,6 +64,7 @@ class Reductions:
             feasible=np.zeros(cells, np.int64),
             rejected=np.zeros((cells, len(reasons.REASONS) + 1), np.int64),
             lacking=(np.full(cells, np.inf), np.full(cells, np.inf)),
+            alone=(np.full(cells, np.inf), np.full(cells, np.inf)),
             spread=np.zeros(2 * _OCTAVES * BINS_PER_OCTAVE, np.int64),
         )
 
@@ -71,13 +76,14 @@ class Reductions:
 
     def measure(self, plan: AnyPlan) -> None:
         """Takes over what the nearest executions of a plan's cells lack."""
-        for kept, new in zip(self.lacking, plan.rejected.lacking, strict=True):
+        found = (*plan.rejected.lacking, *plan.rejected.alone)
+        for kept, new in zip((*self.lacking, *self.alone), found, strict=True):
             kept[plan.cells.number] = new
 
     @property
     def unmeasured(self) -> npt.NDArray[np.bool_]:
         """Cells of which it is not known what their nearest execution lacks [cells]; an older store did not keep it."""
-        return np.isnan(self.lacking[0])
+        return np.isnan(self.lacking[0]) | np.isnan(self.alone[0])
 
     def add(self, plan: AnyPlan, rows: RowChunk) -> None:
         """Takes in the executions of evaluated rows."""
@@ -106,7 +112,7 @@ class Reductions:
         self.feasible += other.feasible
         self.rejected += other.rejected
         self.spread += other.spread
-        for kept, new in zip(self.lacking, other.lacking, strict=True):
+        for kept, new in zip((*self.lacking, *self.alone), (*other.lacking, *other.alone), strict=True):
             np.minimum(kept, new, out=kept)  # at least one of the two is inf
 
     def _any_id(self, rows: RowChunk) -> Ints:
@@ -168,7 +174,8 @@ class Reductions:
         `reason` is, for a cell without feasible executions, the obstacle nearest to being overcome: memory if any
         execution got as far as the memory check, otherwise the most frequent one. `shortfall_bytes` is then how much
         memory the nearest execution lacks, in both tiers together; `shortfall_hbm_bytes` and `shortfall_host_bytes` are
-        its parts. With that much more of either, that execution runs; with less in all, none does.
+        its parts. With that much more of either, that execution runs; with less in all, none does. `hbm_alone_bytes`
+        and `host_alone_bytes` are how much more of one memory would do without more of the other, NaN where none would.
         """
         if metric not in self.metrics:
             by_name(metric)
@@ -192,6 +199,8 @@ class Reductions:
                 "shortfall_bytes": first + second,
                 "shortfall_hbm_bytes": first,
                 "shortfall_host_bytes": second,
+                "hbm_alone_bytes": np.where(np.isfinite(first), _or_nan(self.alone[0]), np.nan),
+                "host_alone_bytes": np.where(np.isfinite(first), _or_nan(self.alone[1]), np.nan),
             }
         )
 
@@ -212,7 +221,7 @@ class Reductions:
                 texts.append("")
             elif hbm + host > 0:
                 tiers = (("HBM", system.mem1.capacity_gib, hbm), ("host memory", system.mem2.capacity_gib, host))
-                needs = " and ".join(_too_much(*tier) for tier in tiers if tier[2] > 0)
+                needs = ", and ".join(_too_much(*tier) for tier in tiers if tier[2] > 0)
                 texts.append(f"None of {sum(rejected):,} executions runs: the nearest needs {needs}.")
             else:
                 count = rejected[reasons.number_of(code)]
@@ -231,7 +240,7 @@ class Reductions:
         """As Arrow tables, for the store."""
         cells = {name: self.value[position] for position, name in enumerate(self.metrics)}
         cells |= {f"{name}_id": self.id[position] for position, name in enumerate(self.metrics)}
-        cells |= {"feasible": self.feasible, "lacking_tier1": self.lacking[0], "lacking_tier2": self.lacking[1]}
+        cells |= {"feasible": self.feasible, **dict(zip(_MEMORY, (*self.lacking, *self.alone), strict=True))}
         cell, number = np.nonzero(self.rejected)
         return {
             "cells": pa.table(cells),
@@ -256,7 +265,7 @@ class Reductions:
             result.value[position] = cells[name].to_numpy()
             result.id[position] = cells[f"{name}_id"].to_numpy()
         result.feasible[:] = cells["feasible"].to_numpy()
-        for kept, name in zip(result.lacking, ("lacking_tier1", "lacking_tier2"), strict=True):
+        for kept, name in zip((*result.lacking, *result.alone), _MEMORY, strict=True):
             kept[:] = cells[name].to_numpy() if name in cells.column_names else math.nan
             kept[result.feasible > 0] = np.inf
         rejected = tables["rejected"]
@@ -271,6 +280,11 @@ _POSITION = {name: position for position, name in enumerate(_EVERY)}
 _HIGHER = [by_name(name).better == "higher" for name in _EVERY]
 _SIGN = np.where(_HIGHER, -1.0, 1.0)  # with it, lower is better for every metric
 _REDUCE = {name: np.maximum if higher else np.minimum for name, higher in zip(_EVERY, _HIGHER, strict=True)}
+
+
+def _or_nan(values: Floats) -> Floats:
+    """The values with NaN in the place of infinite ones."""
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _too_much(kind: str, have: float, lacking: float) -> str:

@@ -37,19 +37,22 @@ Flags = npt.NDArray[np.bool_]
 @dataclass(slots=True)
 class Rejected:
     """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and for cells in which
-    memory leaves nothing what the nearest execution lacks of either memory tier [cells] ([bytes], inf elsewhere)."""
+    memory leaves nothing what the nearest execution lacks of either memory tier, and how much more of either tier
+    alone would do [cells] ([bytes], inf elsewhere)."""
 
     counts: Ints
     lacking: tuple[Floats, Floats]
+    alone: tuple[Floats, Floats]
 
     @classmethod
     def nothing(cls, cells: int) -> Rejected:
         """Before anything was rejected."""
         counts = np.zeros((cells, len(reasons.REASONS) + 1), np.int64)
-        return cls(counts, (np.full(cells, np.inf), np.full(cells, np.inf)))
+        return cls(counts, *((np.full(cells, np.inf), np.full(cells, np.inf)) for _ in range(2)))
 
     def nearest_miss(self, cell: Ints, listed: Flags, fits: Flags, tiers: Sequence[tuple[Floats, float]]) -> None:
-        """Notes what the execution nearest to fitting lacks: the one that both tiers together lack least for.
+        """Notes what the execution nearest to fitting lacks, the one that both tiers together lack least for, and what
+        the one lacks that lacks least of a tier and none of the other.
 
         cell: of each site [sites]. listed, fits [memory modes, sites]: what there is, and what of it fits in memory.
         tiers: what executions need of either tier [memory modes, sites], and its capacity [bytes]. Giving a system just
@@ -68,6 +71,9 @@ class Rejected:
         cells, nearest = np.unique(cell[sites[order]], return_index=True)
         for kept, found in zip(self.lacking, lacking, strict=True):
             kept[cells] = found[order[nearest]]
+        for kept, own, other in zip(self.alone, (first, second), (second, first), strict=True):
+            least = np.where(listed[:, sites] & (other == 0.0), own, np.inf).min(axis=0)
+            np.minimum.at(kept, cell[sites], least)
 
 
 @dataclass(slots=True)

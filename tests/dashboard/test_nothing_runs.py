@@ -7,10 +7,12 @@ from unittest.mock import Mock, patch
 import pytest
 
 from dashboard.altered import altered
+from dashboard.format import gibibytes
 from dashboard.nothing_runs import enough_processors, fits
 from engine import Scenario
 from engine.explore import explore_scenario as explored
-from tests.dashboard.pages import again, exploration, run
+from engine.memory_needs import least_memory
+from tests.dashboard.pages import again, exploration, plainly, run
 
 
 @pytest.mark.parametrize("name", ["execution", "memory", "pareto", "results"])
@@ -24,6 +26,22 @@ def test_a_page_without_executions_offers_what_helps(name: str) -> None:
     (scenario,) = changed.call_args.args
     assert scenario.num_procs == enough_processors(found.scenario)
     assert explored(scenario).best is not None
+
+
+def test_how_far_off_it_is_names_both_memories() -> None:
+    found = exploration("hopeless")
+    said = plainly(run("results", found).warning[0].value)
+    nearest = found.by_cell().sort_values("shortfall_bytes").iloc[0]
+    assert nearest["shortfall_hbm_bytes"] > 0
+    assert nearest["shortfall_host_bytes"] > 0
+    system = found.scenario.system
+    for memory, name, kind in (
+        (system.mem1, "shortfall_hbm_bytes", "HBM"), (system.mem2, "shortfall_host_bytes", "host memory"),
+    ):  # fmt: skip
+        need = gibibytes(memory.capacity_gib * 2**30 + nearest[name])
+        assert plainly(f"**{need}** of the {gibibytes(memory.capacity_gib * 2**30)} of {kind}") in said
+    alone = least_memory(found.scenario.space)["need"].min()
+    assert plainly(f"More HBM alone would do from {gibibytes(alone)} on.") in said
 
 
 def test_the_smallest_doubling_that_fits_is_found() -> None:
