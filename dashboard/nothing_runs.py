@@ -58,7 +58,7 @@ def _how_far(exploration: Exploration) -> str:
             f"**Nothing runs.** None of the {count(total)} executions can, and more memory would not help: networks "
             "or stages stand in the way."
         )
-    nearest = short.loc[short["shortfall_bytes"].idxmin()]
+    nearest = short.sort_values("shortfall_bytes", kind="stable").iloc[0]
     tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
     needs = [
         f"**{gibibytes(have.capacity_gib * GIB + float(nearest[name]))}** of the {gibibytes(have.capacity_gib * GIB)} "
