@@ -110,9 +110,9 @@ def spread_of(_exploration: Exploration, key: str, where: Where) -> Spread:
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
-def span_of(_exploration: Exploration, key: str, name: str) -> tuple[float, float] | None:
-    """Lowest and highest finite value of a column among all that run."""
-    return _exploration.rows.value_range(name)
+def span_of(_exploration: Exploration, key: str, name: str, where: Where = ()) -> tuple[float, float] | None:
+    """Lowest and highest finite value of a column among those that meet conditions."""
+    return _exploration.rows.value_range(name, where=where)
 
 
 @st.cache_data(show_spinner=False, max_entries=256)

@@ -37,7 +37,7 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
     if not exploration.feasible:
         st.caption("No execution runs, so no choice can be compared.")
         return
-    if not where and _best(exploration, metric) == 0:
+    if _best(exploration, metric, where) == 0:
         st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
         return
     chart, cheap = _costs(exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where)
@@ -48,12 +48,12 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
         st.caption(f"Within {percent(NEGLIGIBLE, 0)} of the best whatever is chosen: {names}.")
 
 
-def _best(exploration: Exploration, metric: Metric) -> float:
-    """The best value of a statistic among all that run."""
-    if metric.statistic in exploration.reductions.metrics:
+def _best(exploration: Exploration, metric: Metric, where: data.Where) -> float:
+    """The best value of a statistic among those that meet conditions."""
+    if not where and metric.statistic in exploration.reductions.metrics:
         found = exploration.reductions.best(metric.statistic)
         return math.nan if found is None else found[1]
-    low, high = data.span_of(exploration, exploration.key, metric.statistic) or (math.nan, math.nan)
+    low, high = data.span_of(exploration, exploration.key, metric.statistic, where) or (math.nan, math.nan)
     return low if metric.column.better == "lower" else high
 
 

@@ -19,7 +19,7 @@ import streamlit as st
 from engine import Exploration, ExplorationCancelled, Progress
 from engine.recomputed import add_columns, is_stored
 
-__all__ = ["Evaluating", "Further", "Job", "further", "seconds_for"]
+__all__ = ["Further", "Job", "further", "seconds_for"]
 
 LOG: Final = logging.getLogger("shardscape.further")
 
@@ -63,14 +63,6 @@ class Job:
         return max((when for watcher, when in list(self.watched.items()) if watcher != but), default=-math.inf)
 
 
-class Evaluating(Exception):  # noqa: N818 - not an error of anyone's
-    """What was asked for is being evaluated, or its evaluation was stopped or failed; `job` says which."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job.names)
-        self.job = job
-
-
 class Further:
     """One thread that evaluates statistics which are not stored, one question after the other."""
 
@@ -83,17 +75,17 @@ class Further:
         self._thread = threading.Thread(target=self._work, name="shardscape-further", daemon=True)
         self._thread.start()
 
-    def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> None:
-        """Returns once the rows of an exploration answer all of the statistics.
+    def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> Job | None:
+        """None once the rows of an exploration answer all of the statistics; where that takes longer than `PATIENCE`,
+        what is on its way, or was stopped or failed.
 
-        Raises `Evaluating` where that takes longer than `PATIENCE`, and `engine.store.TooManyValuesError`.
+        Raises `engine.store.TooManyValuesError`.
         """
         job = self.request(exploration, names, watcher)
         if job is None:
-            return
-        if job.done.wait(PATIENCE) and not job.cancelled and not job.problem and not exploration.rows.missing(names):
-            return
-        raise Evaluating(job)
+            return None
+        ended = job.done.wait(PATIENCE) and not job.cancelled and not job.problem
+        return None if ended and not exploration.rows.missing(names) else job
 
     def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> Job | None:
         """The evaluation of those statistics that are not there yet, None where all are.

@@ -13,7 +13,7 @@ from dashboard.charts.markup import head
 from dashboard.charts.template import in_sentence
 from dashboard.derived import Metric
 from dashboard.format import count, counted, format_value
-from dashboard.further import Evaluating, Job, further, seconds_for
+from dashboard.further import Job, further, seconds_for
 from dashboard.text import literal
 from dashboard.waiting import progress_words
 from engine import Exploration
@@ -61,14 +61,13 @@ def there(exploration: Exploration, names: Sequence[str]) -> bool:
         return True
     watcher = state.watcher()
     try:
-        further().need(exploration, names, watcher)
-    except Evaluating as pending:
-        _wait_for(pending.job, watcher)
-        return False
+        job = further().need(exploration, names, watcher)
     except TooManyValuesError as problem:
         _too_many(problem)
         return False
-    return True
+    if job is not None:
+        _wait_for(job, watcher)
+    return job is None
 
 
 def offer(exploration: Exploration, name: str) -> bool:
@@ -114,7 +113,8 @@ def names_of(exploration: Exploration, known: Mapping[str, Metric]) -> dict[str,
 def cost_words(exploration: Exploration) -> str:
     """About how long asking for a figure takes that is not stored: "about 12 s"."""
     seconds = seconds_for(exploration)
-    return "under 1 s" if seconds < 1 else f"about {format_value('total_time', seconds, digits=2)}"
+    words = format_value("total_time", max(1.0, seconds), digits=1 if seconds <= 1 else 2)
+    return f"{'under' if seconds < 1 else 'about'} {words}"
 
 
 def _wait_for(job: Job, watcher: str, key: str = "") -> None:
@@ -178,7 +178,7 @@ def _watch(job: Job, watcher: str, key: str) -> None:
         if st.session_state.get(_OTHERS) == repr((job.key, job.names)):
             st.caption("Somebody else waits for the same, so it goes on.")
         else:
-            st.caption("Not stored, so every execution is evaluated again, once; the page appears by itself.")
+            st.caption("Not stored, so every execution is evaluated again, once; the rest appears by itself.")
 
 
 def _account(job: Job, ahead: int) -> str:

@@ -1,0 +1,220 @@
+"""Statistics that are not stored as filters, as the metric of the map and as the order of the table."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import engine
+from dashboard import further as module
+from dashboard.derived import further, metrics
+from dashboard.filters import conditions, derived_of, parse, text
+from dashboard.format import format_value, plain
+from dashboard.further import Further
+from dashboard.further_waiting import names_of
+from engine import Exploration
+from engine.columns import by_name, defined_of
+from engine.recomputed import is_stored
+from tests.dashboard.pages import SMALL, again, figure, html, run
+
+LONG = 60.0
+SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
+CELL = ["tensor_par", "pipeline_par"]
+
+
+@pytest.fixture(name="server", autouse=True)
+def _server() -> Iterator[Further]:
+    """A server of the test's own, which waits for every evaluation, however busy the machine."""
+    made = Further()
+    with (
+        patch("dashboard.further_waiting.further", return_value=made), patch.object(module, "further", lambda: made),
+        patch.object(module, "PATIENCE", LONG),
+    ):  # fmt: skip
+        yield made
+    made.close()
+
+
+def fresh(cost_model: str = "calculon") -> Exploration:
+    """An exploration to which nothing was added by another test."""
+    limits = {"weight_offload": False, "optimizer_offload": False, "tensor_par_overlap": "none"}
+    return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, limits=limits)
+
+
+@functools.cache
+def table_of(cost_model: str) -> pd.DataFrame:
+    """All figures of every execution that runs, evaluated by its id."""
+    found = fresh(cost_model)
+    return found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
+
+
+def map_of(page: AppTest) -> dict[str, tuple[str, int]]:
+    """What the cells of the map say: (the value as hovering tells it, the execution) by what a click reports."""
+    bars = [trace for trace in figure(page, "explore_pairs")["data"] if trace["type"] == "bar"]
+    return {at: (told, number) for trace in bars
+            for told, (at, number) in zip(trace["hovertext"], trace["customdata"], strict=True)}  # fmt: skip
+
+
+def link_of(name: str, low: float | None = None, high: float | None = None) -> str:
+    return f"{name}:{'' if low is None else repr(float(low))}..{'' if high is None else repr(float(high))}"
+
+
+@pytest.mark.parametrize("cost_model", list(SYSTEMS))
+def test_the_map_is_of_what_meets_filters_on_and_is_ranked_by_any_statistic(cost_model: str) -> None:
+    found, every = fresh(cost_model), table_of(cost_model)
+    bound = float(every["weight_space"].quantile(0.6))
+    chosen = every[every["weight_space"] <= bound]
+    assert 0 < len(chosen) < len(every)
+    page = run("explore", found, {"metric": "act_space", "results_where": link_of("weight_space", None, bound)})
+    assert not found.rows.missing(["act_space", "weight_space"])
+    order = chosen.sort_values(["act_space", "id"]).groupby(CELL)
+    best, rows = order.first(), order.size()
+    shown = map_of(page)
+    known = {at: one for at, one in shown.items() if one[1] >= 0}
+    assert {at: one[1] for at, one in known.items()} == {
+        f"tensor_par:{tp};pipeline_par:{pp}": int(row["id"]) for (tp, pp), row in best.iterrows()
+    }
+    for (tp, pp), row in best.iterrows():
+        hovered = known[f"tensor_par:{tp};pipeline_par:{pp}"][0]
+        assert f"Activations {format_value('act_space', row['act_space'])}" in hovered
+        assert f"{rows[tp, pp]:,} execution" in hovered.replace("\u00a0", " ")
+    assert f"{len(chosen):,}" in html(page)
+
+
+def test_a_statistic_with_no_better_direction_is_that_of_the_fastest() -> None:
+    found, every = fresh(), table_of("calculon")
+    name = "block_optim_flops"
+    assert by_name(name).better is None
+    assert further(found.scenario)[name].of_fastest
+    page = run("explore", found, {"metric": name})
+    fastest = every.sort_values(["sample_rate", "id"], ascending=[False, True]).groupby(CELL).first()
+    shown = {at: number for at, (_, number) in map_of(page).items() if number >= 0}
+    assert shown == {f"tensor_par:{tp};pipeline_par:{pp}": int(row["id"]) for (tp, pp), row in fastest.iterrows()}
+    assert any("of the fastest" in part.value for part in page.markdown)
+
+
+@pytest.mark.parametrize("cost_model", list(SYSTEMS))
+def test_the_table_is_filtered_and_sorted_by_any_statistic(cost_model: str) -> None:
+    found, every = fresh(cost_model), table_of(cost_model)
+    low = float(every["act_grad_space"].median())
+    link = {"results_where": link_of("act_grad_space", low), "results_sort": "optimizer_space",
+            "results_columns": "id,optimizer_space,act_grad_space"}  # fmt: skip
+    page = run("results", found, link)
+    expected = every[every["act_grad_space"] >= low].sort_values(["optimizer_space", "id"])
+    table = page.dataframe[0].value
+    assert table["id"].tolist() == expected["id"].head(100).tolist()
+    scale = expected["optimizer_space"].iloc[0] / table["optimizer_space"].iloc[0]
+    assert np.allclose(table["optimizer_space"] * scale, expected["optimizer_space"].head(100), rtol=1e-12)
+
+
+def test_every_statistic_can_be_filtered_by_and_says_so_in_a_link() -> None:
+    for cost_model in SYSTEMS:
+        found, every = fresh(cost_model), table_of(cost_model)
+        known = derived_of(found.scenario)
+        for column in defined_of(cost_model):
+            bound = float(every[column.name].median())
+            filters, problems = parse(link_of(column.name, bound), known)
+            assert not problems
+            assert parse(text(filters), known)[0] == filters
+            assert [tuple(one) for one in conditions(filters)] == [(column.name, ">=", bound)]
+            assert column.label in filters[0].words
+
+
+@pytest.mark.parametrize(
+    ("cost_model", "where", "said"),
+    [
+        ("calculon", "logit_space:1..2", "no field or result 'logit_space'"),
+        ("calibrated", "block_fw_flops:1..2", "no field or result 'block_fw_flops'"),
+        ("calculon", "act_space:1e999..", "act_space:1..2"),
+        ("calculon", "act_space:nan..", "cannot be read"),
+        ("calculon", "act_space:;act_space:..", "cannot be read"),
+        ("calculon", "status:1..2", "no field or result 'status'"),
+        ("calculon", "act_space.parquet:1..2", "no field or result"),
+        ("calculon", "..-added:1..2", "no field or result"),
+    ],
+)
+def test_filters_that_cannot_be_are_left_out(cost_model: str, where: str, said: str) -> None:
+    told: list[Any] = []
+    found = fresh(cost_model)
+    with patch("dashboard.state.complain", lambda *problem: told.append(problem)):
+        page = run("explore", found, {"results_where": where})
+    assert any(said in str(sentence) for _, sentence in told)
+    assert figure(page, "explore_map")["data"]
+
+
+def test_a_metric_that_is_none_is_answered_as_any_other() -> None:
+    told: list[Any] = []
+    with patch("dashboard.state.complain", lambda *problem: told.append(problem)):
+        page = run("explore", fresh(), {"metric": "logit_space"})
+    assert any(name == "metric" and sentence for name, sentence in told)
+    assert figure(page, "explore_map")["data"]
+
+
+def test_a_page_that_asks_for_nothing_further_starts_nothing() -> None:
+    found = fresh()
+    with patch("dashboard.further_waiting.further", side_effect=AssertionError("asked")):
+        page = run("explore", found, {"metric": "total_time", "results_where": "tensor_par:1,2;mfu:0.1.."})
+        assert figure(page, "explore_pairs")["data"]
+        run("results", found, {"results_sort": "total_time"})
+
+
+def test_choosers_say_the_group_and_what_asking_takes(server: Further) -> None:
+    found = fresh()
+    known = metrics(found.scenario) | further(found.scenario)
+    server.rates["calculon"] = found.feasible / 12.0
+    twelve = format_value("total_time", 12.0, digits=2)
+    assert names_of(found, known)["act_space"] == f"Activations · Memory · about {twelve}"
+    assert names_of(found, known)["total_time"] == "Step time"
+    server.need(found, ["act_space"], "me")
+    assert names_of(found, known)["act_space"] == "Activations · Memory"
+    server.rates["calculon"] = found.feasible / 0.4
+    quick = f" · under {format_value('total_time', 1.0, digits=1)}"
+    assert names_of(found, known)["weight_space"] == f"Weights · Memory{quick}"
+    # The same in every chooser, each of which has all of them once.
+    names = set(further(found.scenario))
+    assert names == {column.name for column in defined_of("calculon") if not is_stored(column.name)}
+    page = run("explore", found)
+    lists = {box.label: box.options for box in (*page.selectbox, *page.multiselect)}
+    for label in ("Metric", "Ranges of fields and results"):
+        assert lists[label].count(f"Weights · Memory{quick}") == 1
+        assert sum(quick in option for option in lists[label]) == len(names) - 1
+    page = run("results", found)
+    lists = {box.label: box.options for box in page.selectbox}
+    for label in ("Field or result", "Sort by"):
+        assert sum(quick in option for option in lists[label]) == len(names) - 1
+
+
+def test_a_range_can_be_had_before_it_is_in_force(server: Further) -> None:
+    found, every = fresh(), table_of("calculon")
+    page = run("explore", found)
+    chooser = next(box for box in page.multiselect if box.label.startswith("Ranges"))
+    chooser.set_value([*chooser.value, "act_space"])
+    page = again(page, found)
+    assert not any("Activations" in field.label for field in page.number_input)
+    page.button(key="further_start_act_space").click()
+    page = again(page, found)
+    assert server.need(found, ["act_space"], "me") is None
+    page = again(page, found)
+    least, most = (next(field for field in page.number_input if field.label.startswith(f"Activations {word}"))
+                   for word in ("at least", "at most"))  # fmt: skip
+    span = (every["act_space"].min() / 2**30, every["act_space"].max() / 2**30)
+    assert [least.placeholder, most.placeholder] == [f"from {plain(span[0])}", f"to {plain(span[1])}"]
+    most.set_value((span[0] + span[1]) / 2)
+    page = again(page, found)
+    left = int((every["act_space"] <= (span[0] + span[1]) / 2 * 2**30).sum())
+    assert f"{left:,} of" in "".join(part.value for part in page.markdown)
+
+
+def test_too_many_at_once_are_refused_on_every_page() -> None:
+    found = fresh()
+    where = ";".join(link_of(name, 0) for name in ("act_space", "weight_space"))
+    with patch.object(found.rows._added, "most", found.feasible):
+        for page, more in (("explore", {}), ("results", {}), ("pareto", {})):
+            told = run(page, found, {"results_where": where, **more}).info
+            assert any("These 2 figures are not stored" in one.value for one in told), page
