@@ -14,7 +14,7 @@ import streamlit as st
 
 from dashboard.charts.markup import Tile
 from dashboard.explore_data import Where, near_best
-from dashboard.format import count, signed_percent
+from dashboard.format import SPACE, count, percent, signed_percent
 from dashboard.text import literal
 from engine import Exploration, Scenario
 from engine.columns import by_name
@@ -73,7 +73,7 @@ def error_of(scenario: Scenario, execution: Mapping[Any, Any]) -> ErrorOf | None
 def span(low: float, high: float) -> str:
     """An interval in few words: "−6.1 to +9.0 %"."""
     first, second = (signed_percent(factor - 1.0) for factor in (low, high))
-    return f"{first.removesuffix(' %')} to {second}"
+    return f"{first.removesuffix(f'{SPACE}%')} to {second}"
 
 
 def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, Any]) -> list[Tile]:
@@ -87,7 +87,7 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
             if error is not None:
                 low, high = error.most[:2]
                 told = span(low, high) if tile.label in _TIMES else span(1.0 / high, 1.0 / low)
-            tile = tile._replace(origin=label, error=told and f"{told} ({100 * SHARE:.0f} %)")
+            tile = tile._replace(origin=label, error=told and f"{told} ({percent(SHARE, 0)})")
         elif tile.label in _MEMORY:
             tile = tile._replace(origin=counted)
         found.append(tile)
@@ -129,7 +129,7 @@ def popover(
             return
         st.markdown(
             f"Of **{error.most.rows:,} measured runs** that had no part in the fit ({_rows(error.most)}), "
-            f"{100 * SHARE:.0f} % took {_times(error.most)} the predicted time, half of them {_times(error.half)}. "
+            f"{percent(SHARE, 0)} took {_times(error.most)} the predicted time, half of them {_times(error.half)}. "
             "Throughput, tokens per second and MFU follow from the time."
         )
         if scenario.calibration is not None:
@@ -142,7 +142,7 @@ def popover(
             several = f"{count(others)} other executions{scope} lie"
             many = f"{'One' if others else 'No'} other execution{scope} lies" if others < 2 else several
             st.markdown(
-                f"**{many} within the error**: a throughput that differs by less than {100 * error.width:.1f} %, half "
+                f"**{many} within the error**: a throughput that differs by less than {percent(error.width)}, half "
                 "the width of the interval, is tied. Runs on one system err alike, so their order is better known than "
                 "their times."
             )

@@ -12,6 +12,7 @@ from dashboard.charts import markup
 from dashboard.charts.calibration import Moved
 from dashboard.charts.template import degrees
 from dashboard.format import format_value, percent, plain, signed_percent
+from dashboard.run_words import assumed
 from dashboard.tables import signed
 from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
 from engine.calibrated import Parameters
@@ -54,7 +55,8 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
             "before": 100 * before,
             "after": 100 * after,
             "fitted": 100 * fitted,
-            "assumed": np.where(accepted, checked.mapped.assumptions, ""),
+            "assumed": [assumed(str(text)) if used else "" for text, used in
+                        zip(checked.mapped.assumptions, accepted, strict=True)],
         }
     )
     empty = [name for name in ("why", "missing", "assumed") if (shown[name] == "").all()]

@@ -10,6 +10,7 @@ import streamlit as st
 import hardware
 from dashboard import links, state
 from dashboard.altered import altered, on_same_accelerator
+from dashboard.format import percent
 from dashboard.library import system_of
 from dashboard.server import user_files
 from dashboard.text import literal
@@ -104,7 +105,7 @@ def _error(calibration: Calibration) -> str:
     unseen = [error for error in calibration.errors if error.held_out and not error.accelerator]
     if not unseen:
         return "Its errors are not recorded."
-    return f"Mean error on {unseen[0].rows:,} unseen runs: {unseen[0].mean_absolute_percent:.1f} %."
+    return f"Mean error on {unseen[0].rows:,} unseen runs: {percent(unseen[0].mean_absolute_percent / 100)}."
 
 
 def _calibrations(scenario: Scenario) -> dict[str, Calibration | None]:

@@ -1,7 +1,8 @@
 """Numbers as text, in one way everywhere.
 
-Three significant digits, a comma between thousands, a space before the unit; SI prefixes for time, operations and
-bandwidth, binary ones for bytes; counts in full below a million; the true minus sign; "–" for what is absent.
+Three significant digits, a comma between thousands, a space at which no line ends before the unit; SI prefixes for
+time, operations and bandwidth, binary ones for bytes; counts in full below a million; the true minus sign; "–" for what
+is absent.
 The unit of a value comes from its column in `engine.columns`.
 """
 
@@ -15,6 +16,8 @@ from engine.columns import Column, by_name, choice_label
 ABSENT: Final = "–"
 INFINITY: Final = "∞"
 MINUS: Final = "\u2212"
+SPACE: Final = "\u00a0"
+"""Between a number and its unit, which stay on one line."""
 
 _SI_UP: Final = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15), ("E", 1e18), ("Z", 1e21))
 _SI_TIME: Final = (("ps", 1e-12), ("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
@@ -35,7 +38,7 @@ class Scale:
     @property
     def suffix(self) -> str:
         """The unit with the space before it, empty without a unit."""
-        return f" {self.unit}" if self.unit else ""
+        return with_unit("", self.unit)
 
     def title(self, label: str) -> str:
         """Return an axis title or table header, such as "HBM needed, GiB"."""
@@ -50,6 +53,11 @@ class Scale:
 def column_of(column: Column | str) -> Column:
     """Return the column itself or the one of that name."""
     return by_name(column) if isinstance(column, str) else column
+
+
+def with_unit(number: str, unit: str) -> str:
+    """Return a number and its unit, on one line: "1.87 s"; a unit of several words too: "1.68 M samples/s"."""
+    return f"{number}{SPACE}{unit.replace(' ', SPACE)}" if unit else number
 
 
 def plain(value: float, digits: int = 3) -> str:
@@ -76,7 +84,7 @@ def plain(value: float, digits: int = 3) -> str:
 def _power_of_ten(value: float, digits: int) -> str:
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{mantissa.replace('-', MINUS)} × 10{raised}"
+    return f"{mantissa.replace('-', MINUS)}{SPACE}×{SPACE}10{raised}"
 
 
 def scale_for(column: Column | str, values: Iterable[Any]) -> Scale:
@@ -144,7 +152,7 @@ def format_delta(column: Column | str, change: Any) -> str:
         return ABSENT
     if column.unit == "fraction" and math.isfinite(known):
         points = f"{abs(known) * 100:,.1f}"
-        return "±0" if float(points.replace(",", "")) == 0 else f"{_sign(known)}{points} points"
+        return "±0" if float(points.replace(",", "")) == 0 else f"{_sign(known)}{with_unit(points, 'points')}"
     if known == 0:
         return "±0"
     return _sign(known) + format_value(column, abs(known))
@@ -166,7 +174,7 @@ def signed_percent(fraction: Any) -> str:
     if math.isinf(known):
         return _sign(known) + INFINITY
     text = f"{abs(known) * 100:,.1f}"
-    return "±0" if float(text.replace(",", "")) == 0 else f"{_sign(known)}{text} %"
+    return "±0" if float(text.replace(",", "")) == 0 else f"{_sign(known)}{with_unit(text, '%')}"
 
 
 def percent(fraction: Any, decimals: int = 1) -> str:
@@ -176,8 +184,9 @@ def percent(fraction: Any, decimals: int = 1) -> str:
         return ABSENT
     if math.isinf(known):
         return plain(known)
-    text = f"{abs(known) * 100:,.{decimals}f} %"
-    return MINUS + text if known < 0 and float(text[:-2].replace(",", "")) != 0 else text
+    text = f"{abs(known) * 100:,.{decimals}f}"
+    sign = MINUS if known < 0 and float(text.replace(",", "")) != 0 else ""
+    return sign + with_unit(text, "%")
 
 
 def count(number: Any) -> str:
@@ -190,7 +199,7 @@ def count(number: Any) -> str:
     if abs(known) < _COUNT[1][1]:
         return f"{round(known):,}".replace("-", MINUS)
     name, factor = _step(_COUNT, abs(known), "")
-    return f"{_fixed(known / factor)} {name}".strip()
+    return with_unit(_fixed(known / factor), name)
 
 
 def counted(number: Any, thing: str) -> str:
@@ -215,10 +224,10 @@ def days(seconds: Any) -> str:
     if math.isinf(known):
         return plain(known)
     if 0 < abs(known) < 3_600:
-        return f"{_fixed(known / 60, 2)} min"
+        return with_unit(_fixed(known / 60, 2), "min")
     if 0 < abs(known) < 86_400:
-        return f"{_fixed(known / 3_600, 2)} h"
-    return f"{known / 86_400:,.1f} days"
+        return with_unit(_fixed(known / 3_600, 2), "h")
+    return with_unit(f"{known / 86_400:,.1f}", "days")
 
 
 UNLIMITED: Final = 2.0**60
@@ -234,7 +243,7 @@ def gibibytes(number: Any) -> str:
 
 def capacity_words(gib: float) -> str:
     """Return a capacity given in GiB: "79.6 GiB", "unlimited"."""
-    return "unlimited" if gib * 2**30 >= UNLIMITED else f"{plain(gib)} GiB"
+    return "unlimited" if gib * 2**30 >= UNLIMITED else with_unit(plain(gib), "GiB")
 
 
 def share_of(need: float, capacity: float) -> str:

@@ -1,4 +1,4 @@
-"""The panel and the table of the Pareto page: the chosen execution, and what moving away from it costs."""
+"""The panel of the Pareto page: the chosen execution, and what moving away from it costs."""
 
 from __future__ import annotations
 
@@ -9,25 +9,21 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import export, state
+from dashboard import state
 from dashboard.charts import markup
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces
 from dashboard.derived import Metric
-from dashboard.filters import Filter
-from dashboard.format import counted, decimals_for, format_delta, format_value, percent, scale_for
-from dashboard.pareto_data import prices, rate_words, steps, undirected
-from dashboard.tables import ROW, arranged, height_of
+from dashboard.format import SPACE, format_delta, format_value, percent
+from dashboard.pareto_data import prices, rate_words, steps
 from dashboard.text import literal
 from dashboard.wording import choices, differences, title
 from engine import Exploration
-from engine.columns import FIELDS, HEADLINE
 
-__all__ = ["panel", "table_of"]
+__all__ = ["panel"]
 
 _GIB = 2.0**30
-_MOST_ROWS = 1_000
 _APART = 1e-9
 """Share of the largest value above which two values differ by more than rounding."""
 
@@ -91,7 +87,7 @@ def _change(row: Mapping[str, Any], axis: Metric, change: float) -> str:
     if now == 0 or axis.column.unit == "fraction":
         return f"{absolute} {label}"
     share = abs(change / now)
-    size = percent(share) if share >= 0.0005 else "under 0.1 %"
+    size = percent(share) if share >= 0.0005 else f"under 0.1{SPACE}%"
     return f"{size} {way} {label} ({absolute})"
 
 
@@ -117,84 +113,4 @@ def _stretches(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str
         return f"{words} ({ends[0]} to {ends[1]})"
 
     least, most = int(known[np.argmin(cost[known])]), int(known[np.argmax(cost[known])])
-    return (
-        f"Along the whole frontier {in_sentence(x.column.label)} is worth from {told(least)} to {told(most)}; the "
-        "table has every stretch."
-    )
-
-
-def table_of(
-    exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter] = ()
-) -> None:
-    """The frontier as a table, with what the way to the next execution costs, and its download."""
-    stored = [axis.key for axis in axes if axis.key == axis.statistic]
-    names = [*stored, *(column.name for column in HEADLINE if column.name not in stored)]
-    names = [name for name in names if name in found.columns]
-    fields = [column.name for column in FIELDS if column.name in found.columns]
-    whole = found[["id", *stored, *fields, *names[len(stored) :]]]
-    number = counted(len(found), "execution")
-    scope = f"{number}, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
-    selection = "; ".join([f"the frontier of {', '.join(_directed(axis) for axis in axes)}",
-                           *(one.words for one in filters)])  # fmt: skip
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.html(markup.head("The frontier as a table", scope))
-        for kind in ("csv", "parquet", "json"):
-            st.download_button(
-                export.FORMATS[kind].label, data=export.of_frame(exploration, whole, kind, selection),
-                file_name=export.file_name(exploration, "frontier", kind), mime=export.FORMATS[kind].mime,
-                key=f"pareto_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
-            )  # fmt: skip
-    top = found.head(_MOST_ROWS)
-    shown, settings = arranged(whole.head(_MOST_ROWS).drop(columns=stored))
-    for place, (name, values, setting) in enumerate(_leading(top, axes)):
-        shown.insert(1 + place, name, values)
-        settings[name] = setting
-
-    def picked() -> None:
-        rows = st.session_state["pareto_table"].selection.rows
-        if rows:
-            state.select(int(top["id"].iloc[rows[0]]))
-
-    st.dataframe(
-        shown, hide_index=True, height=height_of(len(shown), 320), row_height=ROW, column_config=settings,
-        key="pareto_table", on_select=picked, selection_mode="single-row",
-        alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
-    )  # fmt: skip
-
-
-def _directed(axis: Metric) -> str:
-    """An axis by name, and what is better where the register does not say: "useful_flops (more is better)"."""
-    way = "more" if axis.column.better == "higher" else "less"
-    return f"{axis.key} ({way} is better)" if undirected(axis) else axis.key
-
-
-def _leading(found: pd.DataFrame, axes: Sequence[Metric]) -> list[tuple[str, Any, Any]]:
-    """The columns that the table begins with, each with its values and setting: the figures, and what a step costs."""
-    columns = []
-    scales = [scale_for(axis.column, found[axis.key]) for axis in axes]
-    for axis, scale in zip(axes, scales, strict=True):
-        digits = decimals_for(found[axis.key], scale, digits=4)
-        about = literal(f"{axis.column.label}. {axis.column.description} {axis.formula}".strip())
-        header = scale.title(axis.column.short)
-        setting = st.column_config.NumberColumn(header, help=about, format=f"%.{digits}f", width=8 * len(header) + 34)
-        columns.append((axis.key, found[axis.key].to_numpy() / scale.factor, setting))
-    if len(axes) != 2 or len(found) < 2:
-        return columns
-    cost = prices(found, axes[0].key, axes[1].key)
-    for key, axis, scale in zip(("change_y", "change_x"), axes, scales, strict=True):
-        values = cost[key].to_numpy() / scale.factor
-        header = f"Δ {scale.title(axis.column.short)}"
-        columns.append((key, values, st.column_config.NumberColumn(
-            header, help=f"Change of {in_sentence(axis.column.label)} to the next execution of the frontier.",
-            format=f"%+.{decimals_for(values * scale.factor, scale, digits=4)}f", width=8 * len(header) + 34,
-        )))  # fmt: skip
-    values = cost["price"].to_numpy() * scales[1].factor / scales[0].factor
-    units = [{"": axis.column.short, "%": "point"}.get(scale.unit, scale.unit)
-             for axis, scale in zip(axes, scales, strict=True)]  # fmt: skip
-    header = f"{units[0]} per {units[1]}"
-    columns.append(("price", values, st.column_config.NumberColumn(
-        header, format="%.4g", width=8 * len(header) + 34,
-        help=f"Marginal rate: {in_sentence(axes[0].column.label)} that a unit of {in_sentence(axes[1].column.label)} "
-        "is worth between this execution and the next.",
-    )))  # fmt: skip
-    return columns
+    return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every stretch."

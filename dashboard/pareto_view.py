@@ -22,7 +22,8 @@ from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
 from dashboard.nothing_runs import nothing_runs
 from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pareto_others import chooser, frontiers, side_by_side
-from dashboard.pareto_panel import panel, table_of
+from dashboard.pareto_panel import panel
+from dashboard.pareto_table import table_of
 from dashboard.results_filter import in_link, words_of
 from dashboard.scenarios_data import name_of
 from dashboard.text import literal

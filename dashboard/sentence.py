@@ -12,7 +12,7 @@ import hardware
 import models
 from dashboard import cost_model, limits_editor, share, state
 from dashboard.altered import altered
-from dashboard.format import capacity_words, counted, plain
+from dashboard.format import capacity_words, counted, plain, with_unit
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
 from dashboard.text import literal
@@ -71,7 +71,7 @@ def tell_size(place: DeltaGenerator) -> None:
     text = counted(scenario.space.total, "execution")
     if job is not None and job.exploration is not None:
         seconds = job.exploration.timings.get("explore")
-        text += f" · {plain(seconds, 2)} s" if seconds else ""
+        text += f" · {with_unit(plain(seconds, 2), 's')}" if seconds else ""
     place.markdown(f":gray[{literal(text)}]", width="content")
 
 

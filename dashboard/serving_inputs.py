@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import streamlit as st
 
@@ -25,6 +25,11 @@ WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
 DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 LABELS: Final = {"weight_bits": "Weight bits", "kv_bits": "KV cache bits", "launch": "Launch"}
 WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
+LAUNCHED: Final = {
+    "eager": "kernels launched one by one", "compiled": "kernels fused by a compiler",
+    "graphs": "kernels in CUDA graphs",
+}  # fmt: skip
+"""Launch modes in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,8 @@ def inputs() -> Inputs:
         later = _decimal("Per token, ms", "tpot", "Limit on the time per output token; empty for none.", 5)
         with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes that are tried; price."):
             limits = _choices()
-            price = _decimal("USD per GPU-hour", "price", "Empty for the middle of the recorded prices.", 0.5)
+            empty = "Empty for the middle of the recorded prices."
+            price = _decimal("USD per GPU-hour", "price", empty, 0.5, "stretch")
     return Inputs(
         model, system, procs, prompt, output, None if first is None else first / 1e3,
         None if later is None else later / 1e3, price, limits,
@@ -129,7 +135,9 @@ def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
     return int(st.number_input(label, 1, most, step=1, key=key, on_change=changed, help=help, width=116))
 
 
-def _decimal(label: str, name: str, help: str, step: float) -> float | None:
+def _decimal(
+    label: str, name: str, help: str, step: float, width: int | Literal["stretch"] = 124
+) -> float | None:
     """A positive number, or nothing."""
     key = f"_serving_{name}"
     text = state.url_value(f"serving_{name}", "", DECIMAL)
@@ -141,7 +149,7 @@ def _decimal(label: str, name: str, help: str, step: float) -> float | None:
 
     value = st.number_input(
         label, min_value=0.0, max_value=1e6, value=None, step=float(step), key=key, on_change=changed, help=help,
-        placeholder="none", format="%g", width=124,
+        placeholder="none", format="%g", width=width,
     )  # fmt: skip
     return float(value) if value else None
 

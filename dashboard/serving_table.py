@@ -14,7 +14,8 @@ from dashboard.charts import markup
 from dashboard.controls import choose, switch
 from dashboard.format import count, decimals_for, header, scale_for
 from dashboard.serving_data import title
-from dashboard.serving_inputs import WORDS, Inputs
+from dashboard.serving_inputs import WORDS, Inputs, put
+from dashboard.tables import ROW, fitting, grouped, height_of
 from engine.inference import HEADLINE, Found, by_name
 from engine.inference.reasons import by_code
 
@@ -25,15 +26,22 @@ COLUMNS: Final = (
     "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
     *(column.name for column in HEADLINE if column.name not in ("memory_capacity", "memory_reserve")),
 )  # fmt: skip
+FIRST: Final = (
+    "id", "tensor_par", "pipeline_par", "replicas", "batch", "tokens_per_s_per_processor", "tokens_per_s_per_user",
+    "time_to_first_token", "time_per_output_token", "memory_total",
+)  # fmt: skip
+"""Columns that are shown in any case."""
 SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
 
 
 def deployments(question: Inputs, found: Found) -> None:
     """The deployments that run, best first, with their download."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.html(markup.head("Deployments", f"{found.feasible:,} that run; all figures are modelled"))
+        scope = f"{found.feasible:,} that run; all figures are modelled; pick one to see it above"
+        st.html(markup.head("Deployments", scope))
         by = choose("Best by", SORTS, "serving_by", default="tokens_per_s_per_processor", width=220)
         only = switch("Frontier only", "serving_only", help="Those that none beats in output per GPU and per user.")
+        every = switch("All columns", "serving_columns", help="Also what is the same in all rows, and all figures.")
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
         for kind in ("csv", "parquet", "json"):
             st.download_button(
@@ -42,19 +50,31 @@ def deployments(question: Inputs, found: Found) -> None:
                 key=f"serving_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
     rows = (found.top(SHOWN, by) if rows is None else rows.head(SHOWN))[list(COLUMNS)]
-    shown, settings = _arranged(rows)
+    shown, settings, decimals = _arranged(rows)
+    if not every:
+        first = [*dict.fromkeys((*FIRST, by))]
+        kept = fitting(shown, settings, first, [name for name in COLUMNS if name not in first])
+        shown = shown[[name for name in COLUMNS if name in kept]]
+
+    def picked() -> None:
+        places = st.session_state["serving_table"].selection.rows
+        put(id=str(int(rows["id"].iloc[places[0]])) if places else None)
+
     st.dataframe(
-        shown, hide_index=True, key="serving_table", column_config=settings, height=360, placeholder="–",
+        grouped(shown, {name: digits for name, digits in decimals.items() if name in shown}), hide_index=True,
+        key="serving_table", column_config=settings, height=height_of(len(shown), 360), row_height=ROW, placeholder="–",
+        on_select=picked, selection_mode="single-row",
         alt=f"{len(shown)} deployments, best {by_name(by).label} first.",
     )  # fmt: skip
     if len(rows) == SHOWN:
         st.caption(f"The first {SHOWN:,}; a download has all {found.feasible:,}.")
 
 
-def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Rows as they are shown: one unit per column, headers and help from the register."""
+def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], dict[str, int]]:
+    """Rows as they are shown: one unit per column, headers and help from the register; decimals of quantities."""
     shown: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    decimals: dict[str, int] = {}
     for name in rows.columns:
         column, values = by_name(str(name)), rows[name]
         help_text = f"{column.label}. {column.description}"
@@ -63,17 +83,18 @@ def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
             scale = scale_for(column, numbers)
             shown[column.name] = numbers / scale.factor
             text = header(column, scale)
+            decimals[column.name] = decimals_for(numbers, scale, digits=4)
             settings[column.name] = st.column_config.NumberColumn(
-                text, help=help_text, format=f"%.{decimals_for(numbers, scale, digits=4)}f",
-                width=max(84, 8 * len(text) + 26),
-            )  # fmt: skip
+                text, help=help_text, width=max(80, 7 * len(text) + 24)
+            )
         elif column.dtype == "str":
             shown[column.name] = [WORDS.get(str(value), str(value)) for value in values]
-            settings[column.name] = st.column_config.TextColumn(column.short, help=help_text, width=104)
+            settings[column.name] = st.column_config.TextColumn(column.short, help=help_text, width=98)
         else:
             shown[column.name] = values.to_numpy()
-            settings[column.name] = st.column_config.NumberColumn(column.short, help=help_text, format="%d", width=72)
-    return pd.DataFrame(shown), settings
+            decimals[column.name] = 0
+            settings[column.name] = st.column_config.NumberColumn(column.short, help=help_text, width=66)
+    return pd.DataFrame(shown), settings, decimals
 
 
 def _file(question: Inputs, found: Found, kind: str) -> bytes:

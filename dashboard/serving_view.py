@@ -14,7 +14,7 @@ from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_
 from dashboard.controls import show
 from dashboard.format import count, format_value, gibibytes, percent
 from dashboard.serving_data import changes, chips, curves, explored, per_degree, title
-from dashboard.serving_inputs import WORDS, Inputs, inputs, put
+from dashboard.serving_inputs import LAUNCHED, Inputs, inputs, put
 from dashboard.serving_table import deployments, rejected
 from dashboard.text import literal
 from engine.inference import Found, by_name, not_represented
@@ -93,7 +93,8 @@ def _strip(found: Found, row: dict[str, Any]) -> None:
     assert best is not None
     is_best = int(best["id"]) == int(row["id"])
     what = "Best" if is_best else "Chosen"
-    how = f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}, {WORDS[str(row['launch'])]}; modelled"
+    bits = f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}"
+    how = f"{bits}, {LAUNCHED[str(row['launch'])]}; modelled"
     st.html(markup.head(f"{what}: {title(row)}", how))
     recorded = "at the price given" if found.price is not None else "at the recorded price"
     if pd.isna(row["cost_per_million_tokens"]):
@@ -172,7 +173,7 @@ def _nothing(question: Inputs, found: Found, mode: str) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     if len(near):
         with left.container(border=True, gap="xsmall"):
-            st.html(markup.head("How far off the nearest are", "memory per GPU"))
+            st.html(markup.head("Memory of the nearest", "per GPU"))
             show(serving_memory(near, mode), "serving_memory")
             st.html(markup.legend(MEMORY))
     with (right if len(near) else left).container(border=True, gap="xsmall"):

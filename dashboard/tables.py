@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from pandas.io.formats.style import Styler
 from dashboard.format import decimals_for, header, scale_for
 from engine.columns import Column, by_name, choice_label
 
-__all__ = ["ROW", "arranged", "height_of", "signed", "table"]
+__all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table"]
 
 _WIDTHS: Final = {"id": 90, "selective_recompute": 128, "bool": 72, "str": 92, "int64": 66, "float64": 104}
 
@@ -22,24 +23,50 @@ ROW: Final = 31
 """Height of a row, the header among them [px]."""
 
 
+ROOM: Final = 1_180
+"""Widths of columns that a window 1,280 wide shows without scrolling, beside the boxes that choose rows [px]."""
+
+
 def height_of(rows: int, most: int = 1_000_000) -> int:
     """Height of a table that shows so many rows without a gap below them, at most `most` [px]."""
     return min(most, ROW * (rows + 1) + 2)
 
 
-def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int = 1) -> Styler:
+def fitting(
+    shown: pd.DataFrame, settings: Mapping[str, Any], first: Sequence[str], others: Sequence[str], room: int = ROOM
+) -> list[str]:
+    """The columns that there is room for: `first` in any case, then of `others`, in order, those that tell rows apart.
+
+    settings: the column settings, with widths. room: for all columns together [px].
+    """
+    left = room - sum(settings[name]["width"] for name in first)
+    kept = []
+    for name in others:
+        if settings[name]["width"] <= left and shown[name].nunique(dropna=False) > 1:
+            left -= settings[name]["width"]
+            kept.append(name)
+    return [*first, *kept]
+
+
+def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mapping[str, int] = 1) -> Styler:
     """A table whose numbers in `columns` are written with their sign, a minus rather than a hyphen.
 
-    Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
+    decimals: of all of these columns, or of each. Rows still sort by the numbers. The settings of those columns must
+    have no `format`, which would take precedence.
     """
 
-    def written(value: object) -> str:
+    def written(value: object, digits: int) -> str:
         if not isinstance(value, float) or not np.isfinite(value):
             return ""
-        text = f"{value:+.{decimals}f}".replace("-", "\u2212")
+        text = f"{value:+,.{digits}f}".replace("-", "\u2212")
         return text if text.strip("+\u22120.") else f"±{text[1:]}"
 
-    return frame.style.format(written, subset=[name for name in columns if name in frame])
+    each = decimals if isinstance(decimals, Mapping) else dict.fromkeys(columns, decimals)
+    styled = frame.style
+    for name in columns:
+        if name in frame:
+            styled = styled.format(partial(written, digits=each[name]), subset=[name])
+    return styled
 
 
 def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -71,6 +98,21 @@ def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
         text, help=f"{help_text} Unit: {scale.unit or 'none'}.", format=f"%.{decimals}f",
         width=max(width, 8 * len(text) + 26),
     )  # fmt: skip
+
+
+def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> Styler:
+    """A table whose numbers in the columns of `decimals` are written with so many, and with commas between thousands.
+
+    Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
+    """
+    styled = frame.style
+    for name, digits in decimals.items():
+        styled = styled.format(partial(_grouped, digits=digits), subset=[name])
+    return styled
+
+
+def _grouped(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}".replace("-", "\u2212") if np.isfinite(value) else ""
 
 
 def table(

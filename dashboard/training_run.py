@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard import state
 from dashboard.charts import markup
 from dashboard.derived import MFU_FORMULA, token_flops, utilisation
-from dashboard.format import ABSENT, count, days, format_value, gibibytes, percent, plain
+from dashboard.format import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
 from dashboard.text import literal
 from engine import Scenario, derived
 from engine.derived import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, Input, RunInputs, TrainingRun
@@ -209,14 +209,14 @@ def _value(name: str, unit: str, run: TrainingRun) -> str:
         return gibibytes(value)
     if unit == "fraction":
         return percent(value)
-    return f"{_large(value)} {unit}".strip()
+    return with_unit(_large(value), unit)
 
 
 def _span(seconds: float) -> str:
     """A time that may be a fraction of a second or hours."""
     if seconds < 120:
         return format_value("total_time", seconds)
-    return f"{plain(seconds / 3600)} h" if seconds >= 7200 else f"{plain(seconds / 60)} min"
+    return with_unit(plain(seconds / 3600), "h") if seconds >= 7200 else with_unit(plain(seconds / 60), "min")
 
 
 def _large(value: float) -> str:

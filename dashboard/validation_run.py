@@ -12,6 +12,7 @@ from dashboard.charts import markup
 from dashboard.charts.measured import step_parts
 from dashboard.controls import show
 from dashboard.format import format_value, gibibytes, percent, signed_percent
+from dashboard.run_words import assumed, noted
 from dashboard.text import literal
 from dashboard.validation_data import SHARE, Checked, interval_of
 
@@ -40,7 +41,8 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
     title = str(row["model"])[:60] or str(row["id"])[:60]
     st.html(markup.head(title, f"{str(row['hardware'])[:40]} × {row['num_gpus']:,.0f}"))
     st.html(markup.chips([("source", str(row["source"])[:70]), ("layout", layout(row)),
-                          ("batch", f"{row['gbs']:,.0f}"), ("sequence", f"{row['seq_len']:,.0f}")]))  # fmt: skip
+                          ("batch", f"{row['gbs']:,.0f}"), ("sequence", f"{row['seq_len']:,.0f}"),
+                          ("id", str(row["id"])[:70])]))  # fmt: skip
     if row["status"] != "predicted":
         st.caption(f"Not predicted: {literal(str(row['reason_text'])[:400])}")
         return
@@ -69,11 +71,17 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
 def _plainly(described: str) -> str:
     """Which runs an interval rests on, in words: "blackwell, with experts"."""
     for name, words in (
+        ("generation blackwell", "Blackwell"), ("generation hopper", "Hopper"), ("generation ampere", "Ampere"),
         ("generation ", ""), ("experts True", "with experts"), ("experts False", "dense"),
         ("fully_sharded True", "weights gathered layer by layer"), ("fully_sharded False", "weights held whole"),
     ):  # fmt: skip
         described = described.replace(name, words)
     return described
+
+
+def _stack(rule: object) -> str:
+    """The software whose facts fill the gaps of a run."""
+    return "current frameworks" if rule == "default" else literal(str(rule))
 
 
 def _remarks(row: pd.Series[Any]) -> str:
@@ -88,9 +96,9 @@ def _remarks(row: pd.Series[Any]) -> str:
             f"{percent(SHARE, 0)} of {around.rows} comparable unseen runs would lie between {low} and {high} "
             f"({literal(_plainly(around.described))})."
         )
-    words.append(f"Software as for {literal(str(row['software_rule']))}.")
+    words.append(f"What the run does not say of its software is taken as usual for {_stack(row['software_rule'])}.")
     if row["assumptions"]:
-        words.append(f"Assumed: {literal(str(row['assumptions'])[:300])}.")
+        words.append(f"Assumed: {literal(assumed(str(row['assumptions'])[:300]))}.")
     if row["notes"]:
-        words.append(f"Note of the source: {literal(str(row['notes'])[:200])}")
+        words.append(f"Note of the source: {literal(noted(str(row['notes']), 300))}")
     return " ".join(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import streamlit as st
 from dashboard.charts import markup
 from dashboard.controls import segments, switch
 from dashboard.format import count
-from dashboard.tables import signed
+from dashboard.tables import ROW, height_of, signed
 from dashboard.validation_data import EVERY, Checked, Filters, error_rows, memory_rows
 from dashboard.validation_run import layout
 from engine.validation import REASONS
@@ -22,30 +23,32 @@ WORST: Final = 200
 LISTED: Final = 1_000
 
 COLUMNS: Final = (
-    ("rows", "Runs", "localized", "Runs with a prediction and a measured time"),
-    ("mean", "Mean, %", "%.1f", "Mean of |calibrated / measured − 1|"),
-    ("median", "Median", "%.1f", "Median of |calibrated / measured − 1|"),
-    ("p90", "90th", "%.1f", "90th percentile of |calibrated / measured − 1|"),
-    ("bias", "Bias", None, "Median of calibrated / measured − 1; negative: predicted too fast"),
-    ("within_10", "In 10 %", "%.0f", "Share of runs within 10 %, in percent"),
-    ("calculon_rows", "Calc. runs", "localized", "Runs that Calculon's model can express"),
-    ("calculon_mean", "Calc. mean", "%.1f", "Mean error of Calculon's model (modelled, not calibrated) on those"),
-    ("calculon_bias", "Calc. bias", None, "Median signed error of Calculon's model"),
-    ("same_rows_mean", "Ours there", "%.1f", "Mean error of the calibrated model on the runs of Calculon's column"),
-    ("tau", "Tau", "%.2f", "Kendall's tau of layouts of one workload on one machine; empty without such groups"),
-    ("regret", "Regret", "%.1f", "How much slower the layout predicted best was than the measured best"),
-    ("unsupported", "Not sup.", "%d", "Counted runs without a prediction"),
-    ("largest", "Largest, %", "%.1f", "Largest error"),
+    ("rows", "Runs", 60, "localized", "Runs with a prediction and a measured time"),
+    ("mean", "Mean, %", 70, "%.1f", "Mean of |calibrated / measured − 1|"),
+    ("median", "Median", 66, "%.1f", "Median of |calibrated / measured − 1|"),
+    ("p90", "90th", 58, "%.1f", "90th percentile of |calibrated / measured − 1|"),
+    ("bias", "Bias", 60, None, "Median of calibrated / measured − 1; negative: predicted too fast"),
+    ("within_10", "In 10 %", 66, "%.0f", "Share of runs within 10 %, in percent"),
+    ("calculon_rows", "Calc. runs", 78, "localized", "Runs that Calculon's model can express"),
+    ("calculon_mean", "Calc. mean", 84, "%.1f", "Mean error of Calculon's model (modelled, not calibrated) on those"),
+    ("calculon_bias", "Calc. bias", 80, None, "Median signed error of Calculon's model"),
+    ("same_rows_mean", "Ours there", 86, "%.1f", "Mean error of the calibrated model on the runs of Calculon's column"),
+    ("tau", "Tau", 54, "%.2f", "Kendall's tau of layouts of one workload on one machine; empty without such groups"),
+    ("regret", "Regret", 64, "%.1f", "How much slower the layout predicted best was than the measured best"),
+    ("unsupported", "Not sup.", 72, "%d", "Counted runs without a prediction"),
+    ("largest", "Largest, %", 80, "%.1f", "Largest error"),
 )
-"""Name, header, format and help of each column; those without a format are written with their sign."""
-_SIGNED: Final = [name for name, _, form, _ in COLUMNS if form is None]
+"""Name, header, width [px], format and help of each column; those without a format are written with their sign."""
+_FIRST: Final = re.compile(r"^(?:all|published)\b")
+"""What begins the name of a set of runs; other names are those of sources."""
+_SIGNED: Final = [name for name, _, _, form, _ in COLUMNS if form is None]
 
 
 def _settings(names: list[str], first: str) -> dict[str, Any]:
     found: dict[str, Any] = {"name": st.column_config.TextColumn(first, width=300)}
-    for name, label, form, help_text in COLUMNS:
+    for name, label, width, form, help_text in COLUMNS:
         if name in names:
-            found[name] = st.column_config.NumberColumn(label, format=form, help=help_text, width=74)
+            found[name] = st.column_config.NumberColumn(label, format=form, help=help_text, width=width)
     return found
 
 
@@ -63,11 +66,11 @@ def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
             "measured": found["measured_step_time_s"],
             "predicted": found["predicted_step_time_s"],
             "source": found["source"],
-            "id": found["id"],
         }
     )
     st.dataframe(
-        signed(shown, ["error"]), hide_index=True, height=250, key="validation_worst", on_select=lambda: picked(found),
+        signed(shown, ["error"]), hide_index=True, height=height_of(len(shown), 250), row_height=ROW,
+        key="validation_worst", on_select=lambda: picked(found),
         selection_mode="single-row", alt=f"The {len(shown)} runs with the largest errors, worst first.",
         column_config={
             "error": st.column_config.NumberColumn("Error, %", width=76,
@@ -78,8 +81,7 @@ def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
             "layout": st.column_config.TextColumn("Layout", width=230),
             "measured": st.column_config.NumberColumn("Measured, s", format="%.3f", width=96),
             "predicted": st.column_config.NumberColumn("Calibrated, s", format="%.3f", width=100),
-            "source": st.column_config.TextColumn("Source", width=246),
-            "id": st.column_config.TextColumn("Id", width=200),
+            "source": st.column_config.TextColumn("Source", width=250),
         },
     )  # fmt: skip
 
@@ -100,7 +102,8 @@ def errors(checked: Checked, filters: Filters) -> None:
             st.caption("No run here has both a measured and a modelled memory.")
             return
         st.dataframe(
-            signed(table, _SIGNED), hide_index=True, key="validation_memory",
+            signed(table, _SIGNED), hide_index=True, key="validation_memory", row_height=ROW,
+            height=height_of(len(table), 560),
             column_config=_settings(list(table.columns), "Memory"),
             alt=f"Errors of modelled memory for {len(table)} sources.",
         )  # fmt: skip
@@ -111,9 +114,10 @@ def errors(checked: Checked, filters: Filters) -> None:
         st.caption("No run here has both a prediction and a measured time.")
         return
     names = ["name", *(name for name, *_ in COLUMNS if name in table)]
+    table = table.assign(name=table["name"].str.replace(_FIRST, lambda found: found[0].capitalize(), regex=True))
     st.dataframe(
         signed(table[names], _SIGNED), hide_index=True, key="validation_table", placeholder="–",
-        column_config=_settings(names, "Source, accelerator"), height=min(560, 38 + 35 * len(table)),
+        column_config=_settings(names, "Source, accelerator"), height=height_of(len(table), 560), row_height=ROW,
         alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
     )  # fmt: skip
 
@@ -125,26 +129,27 @@ def not_supported(gone: pd.DataFrame, total: int) -> None:
         st.caption("Every run here is predicted.")
         return
     reasons = gone["reason"].value_counts()
-    left, right = st.columns([1.15, 1], gap="medium")
-    with left:
-        st.dataframe(
-            pd.DataFrame({"reason": [REASONS.get(str(code), str(code)) for code in reasons.index],
-                          "runs": reasons.to_numpy()}),
-            hide_index=True, key="validation_reasons", alt=f"{len(reasons)} reasons for runs without a prediction.",
-            column_config={"reason": st.column_config.TextColumn("Because", width=540),
-                           "runs": st.column_config.NumberColumn("Runs", format="%d", width=64)},
-        )  # fmt: skip
-    with right:
-        st.dataframe(
-            gone.head(LISTED)[["row", "reason_text", "hardware", "model", "id"]], hide_index=True, height=300,
-            key="validation_gone", alt=f"{len(gone)} runs without a prediction.",
-            column_config={
-                "row": st.column_config.NumberColumn("Row", format="%d", width=56, help="From 1, below the header"),
-                "reason_text": st.column_config.TextColumn("Why", width=230),
-                "hardware": st.column_config.TextColumn("Accelerator", width=124),
-                "model": st.column_config.TextColumn("Model", width=124),
-                "id": st.column_config.TextColumn("Id", width=150),
-            },
-        )  # fmt: skip
-        if len(gone) > LISTED:
-            st.caption(f"The first {LISTED:,} of {len(gone):,}.")
+    st.dataframe(
+        pd.DataFrame({"reason": [REASONS.get(str(code), str(code)) for code in reasons.index],
+                      "runs": reasons.to_numpy()}),
+        hide_index=True, key="validation_reasons", alt=f"{len(reasons)} reasons for runs without a prediction.",
+        height=height_of(len(reasons)), row_height=ROW, width=680,
+        column_config={"reason": st.column_config.TextColumn("Because", width=600),
+                       "runs": st.column_config.NumberColumn("Runs", format="%d", width=64)},
+    )  # fmt: skip
+    st.dataframe(
+        gone.head(LISTED)[["row", "reason_text", "hardware", "model", "source_family", "id"]], hide_index=True,
+        key="validation_gone", alt=f"{len(gone)} runs without a prediction.", row_height=ROW,
+        height=height_of(min(len(gone), LISTED), 320),
+        column_config={
+            "row": st.column_config.NumberColumn("Row", format="%d", width=56, help="From 1, below the header"),
+            "reason_text": st.column_config.TextColumn("Why", width=420, help="Words such as mbs are columns of the "
+                                                       "table of runs, as under Upload runs."),
+            "hardware": st.column_config.TextColumn("Accelerator", width=150),
+            "model": st.column_config.TextColumn("Model", width=160),
+            "source_family": st.column_config.TextColumn("Source", width=220),
+            "id": st.column_config.TextColumn("Id", width=200),
+        },
+    )  # fmt: skip
+    if len(gone) > LISTED:
+        st.caption(f"The first {LISTED:,} of {len(gone):,}.")

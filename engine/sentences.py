@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["amount", "filled", "pieces"]
+__all__ = ["amount", "excess", "filled", "pieces"]
 
 _LEAST: Final = 0.001
 """The smallest quantity that a sentence tells [GiB]."""
@@ -84,3 +84,24 @@ def amount(value: object) -> str:
     if rounded == int(rounded):
         return f"{rounded:,.0f}"
     return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}".rstrip("0")
+
+
+def excess(need: float, have: float) -> dict[str, str]:
+    """What is needed, what there is of it and how much is short, from GiB, each with its unit: `need`, `have`, `short`.
+
+    Need and have get as many digits as their difference takes to show, and a small difference is in MiB or less.
+    """
+    short = need - have
+    decimals = min(math.ceil(-math.log10(short)), 6) if 0 < short < 1 else 0
+    told = {name: f"{_at_least(value, decimals)} GiB" for name, value in (("need", need), ("have", have))}
+    for unit in ("GiB", "MiB", "KiB"):
+        if short >= 1:
+            return told | {"short": f"{amount(short)} {unit}"}
+        short *= 1024.0
+    return told | {"short": f"{short:,.0f} B"}
+
+
+def _at_least(value: float, decimals: int) -> str:
+    """A number as `amount` says it, with at least so many decimals where it has any."""
+    usual = amount(value)
+    return usual if len(usual.partition(".")[2]) >= decimals else f"{value:,.{decimals}f}"

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dashboard.charts.surface import MOST_LABELS, ink_on
 from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading
 from dashboard.charts.time_bar import time_kinds, time_pieces
-from dashboard.format import column_of, format_value, scale_for, signed_percent
+from dashboard.format import SPACE, column_of, format_value, scale_for, signed_percent
 from dashboard.palette import palette
 from engine.columns import Column
 
@@ -50,7 +50,7 @@ def difference_map(
     fills, labels, hatched = [], [], []
     for cell in cells:
         only = _only(a, b, cell, names)
-        labels.append(only or signed_percent(gains[cell]).removesuffix(" %"))
+        labels.append(only or signed_percent(gains[cell]).removesuffix(f"{SPACE}%"))
         hatched.append(bool(only))
         fills.append(colours.muted if only else colours.diverge(gains[cell] / span))
     figure = base(colours, height)

@@ -42,14 +42,14 @@ def figure_strip(tiles: Sequence[Tile]) -> str:
     items = []
     telling = any(tile.error for tile in tiles)
     for tile in tiles:
-        number, _, unit = tile.value.partition(" ")
+        number, *unit = tile.value.split(maxsplit=1)
         title = f' title="{escape(tile.formula)}"' if tile.formula else ""
         spoken = escape(", ".join(part for part in _told(tile) if part))
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
         items.append(
             f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
             f'<div class="ss-tile-label">{escape(tile.label)}{_origin(tile.origin)}</div>'
-            f'<div class="ss-tile-value">{escape(number)}{_small(unit)}</div>'
+            f'<div class="ss-tile-value">{escape(number)}{_small(" ".join(unit))}</div>'
             f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div>'
             f'{_error(tile.error) if telling else ""}</div>'
         )

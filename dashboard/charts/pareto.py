@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.ramp import colour_bar, ramp_for
-from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, unfading
+from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, note, unfading
 from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
 from dashboard.palette import SCENARIOS, Palette, palette
 from engine.columns import Column
@@ -99,6 +99,10 @@ def pareto(
         (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
     ):
         update(title_text=scale.title(column.label), showgrid=True, fixedrange=False, **_axis(extent, scale, log))
+    if z_column is not None and shown[z_column.name].nunique() == 1:
+        same = f"All marks: {in_sentence(z_column.label)} {format_value(z_column, shown[z_column.name].iloc[0])}"
+        note(figure, same, colours, x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom")
+        figure.update_layout(margin={"t": 28})
     alt = _alt(frontier, shown, x_column, y_column)
     if others:
         told = ", ".join(f"{one.letter} {one.name} with {count(len(one.frontier))}" for one in others)
@@ -215,7 +219,7 @@ def _marks(
             "cmin": 0,
             "cmax": 1,
             "colorscale": colours.colorscale(),
-            "showscale": True,
+            "showscale": ramp.good != ramp.bad,
             "colorbar": {**colour_bar(ramp, z_scale, colours), "title": {
                 "text": z_scale.title(z_column.label), "side": "right", "font": {"size": 11, "color": colours.muted},
             }},

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dashboard.charts.template import TICK_SIZE, finite, nice_steps
+from dashboard.charts.template import TICK_SIZE, finite, nice_steps, tick_texts
 from dashboard.format import Scale, plain
 from dashboard.palette import Palette
 
@@ -18,6 +18,8 @@ Domain = Literal["near best", "from zero", "logarithmic"]
 with zero; logarithmic: all values, equal ratios get equal distances."""
 
 _LEAST_SHARE = 0.4
+_FEWEST, _MOST = 3, 8
+"""Ticks of a logarithmic bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,30 @@ class Ramp:
             return [self.position(ratio * self.good) for ratio in ratios], texts, "× best"
         low, high = sorted((self.bad / scale.factor, self.good / scale.factor))
         if self.logarithmic:
-            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-            factors = (1, 2, 5) if len(powers) <= 3 else (1,)
-            values = [factor * 10.0**power for power in powers for factor in factors]
-            values = [value for value in values if low <= value <= high]
+            values, texts = _ratios(low, high)
         else:
             values = nice_steps(low, high)
-        return [self.position(value * scale.factor) for value in values], [plain(value) for value in values], scale.unit
+            texts = [plain(value) for value in values]
+        return [self.position(value * scale.factor) for value in values], texts, scale.unit
+
+
+def _ratios(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return ticks of a logarithmic bar and their texts: 1, 2, 5 and their tenfolds where these are neither many nor
+    few, powers of ten over more decades, round numbers at equal steps over less than one."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1, 2, 5), (1,)):
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        values = [value for value in values if low <= value <= high]
+        if _FEWEST <= len(values) <= _MOST:
+            break
+    if len(values) >= _FEWEST:
+        values = values[:: -(-len(values) // _MOST)]
+        return values, [plain(value, 1) for value in values]
+    for wanted in range(5, 12):  # steps are rounded up, so that there may be fewer
+        steps = tick_texts(low, high, wanted)
+        if len(steps["tickvals"]) >= _FEWEST:
+            break
+    return steps["tickvals"], steps["ticktext"]
 
 
 def ramp_for(values: Sequence[float], *, lower_is_better: bool, domain: Domain) -> Ramp:

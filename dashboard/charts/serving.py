@@ -103,7 +103,7 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int
 
 
 def _ends(lines: dict[int, list[tuple[float, float]]], ranges: list[tuple[float, float]]) -> dict[int, Place]:
-    """Places of the names of curves near their ends, clear of every curve and of each other.
+    """Places of the names of curves near one of their ends, clear of every curve and of each other.
 
     lines: points of the curves by degree; ranges of the axes [decades].
     """
@@ -115,12 +115,15 @@ def _ends(lines: dict[int, list[tuple[float, float]]], ranges: list[tuple[float,
     found = {}
     for degree, line in sorted(lines.items(), key=lambda item: item[1][-1][1]):
         x, y = line[-1]
+        start, top = line[0]
         found[degree] = room.put(
             f"TP {degree}",
             [
                 Place(x, y, "left", xshift=7.0), Place(x, y, yanchor="top", yshift=-7.0),
                 Place(x, y, "right", xshift=-8.0), Place(x, y, "left", "top", 5.0, -4.0),
                 Place(x, y, "right", "top", -5.0, -4.0), Place(x, y, "left", "bottom", 5.0, 4.0),
+                Place(start, top, "right", xshift=-8.0), Place(start, top, "right", "bottom", -2.0, 4.0),
+                Place(start, top, "right", "top", -2.0, -4.0),
                 Place(x, y, "left", xshift=24.0), Place(x, y, "right", xshift=-24.0),
             ],
         )  # fmt: skip
@@ -173,7 +176,9 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
         )  # fmt: skip
     for place, total in zip(places, rows["memory_total"], strict=True):
         tone = colours.worse if total > capacity else colours.text
-        note(figure, f"<b>{gibibytes(total)}</b> · {percent(total / capacity, 0)}", colours, x=1, xref="paper",
+        # What hardly does not fit takes more than the capacity in writing, too.
+        decimals = 2 if 1.0 < total / capacity < 1.005 else 0
+        note(figure, f"<b>{gibibytes(total)}</b> · {percent(total / capacity, decimals)}", colours, x=1, xref="paper",
              xanchor="right", xshift=112, y=place, colour=tone)  # fmt: skip
     edge = capacity / scale.factor
     figure.add_shape(type="line", x0=edge, x1=edge, y0=-0.5, y1=len(rows) - 0.5, layer="above",

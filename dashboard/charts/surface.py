@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.template import TICK_SIZE, Chart, base, empty, unfading
-from dashboard.format import format_value, plain, signed_percent
+from dashboard.format import SPACE, format_value, plain, signed_percent
 from dashboard.palette import Palette, contrast, palette
 
 HEIGHT: Final = 330
@@ -179,7 +179,7 @@ def ink_on(fill: str, colours: Palette) -> str:
 def _label(gain: float) -> str:
     if not math.isfinite(gain):
         return "–"
-    return signed_percent(gain).removesuffix(" %")
+    return signed_percent(gain).removesuffix(f"{SPACE}%")
 
 
 def _hover(spot: Spot, gain: float, x: Side, y: Side) -> str:

@@ -168,7 +168,7 @@ def wrapped(text: str, width: int = 60) -> str:
     """Break a long sentence for the hover box, which does not wrap by itself."""
     lines: list[str] = []
     line = ""
-    for word in text.split():
+    for word in text.split(" "):
         if line and len(line) + 1 + len(word) > width:
             lines.append(line)
             line = word

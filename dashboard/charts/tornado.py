@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.template import Chart, base, empty, noted
-from dashboard.format import ABSENT, signed_percent
+from dashboard.format import ABSENT, SPACE, signed_percent
 from dashboard.palette import Palette, palette
 
 _ROW: Final = 30
@@ -124,7 +124,8 @@ def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict
         if any(other < gain if worse else other > gain for other in both):
             continue  # the longer bar on this side has the label
         place = left - gap if worse else right + gap
-        notes.append(noted(signed_percent(gain).removesuffix(" %"), colours, x=100 * place, y=row, colour=colours.text,
+        label = signed_percent(gain).removesuffix(f"{SPACE}%")
+        notes.append(noted(label, colours, x=100 * place, y=row, colour=colours.text,
                            xanchor="right" if worse else "left"))  # fmt: skip
     return notes
 

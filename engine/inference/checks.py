@@ -13,7 +13,7 @@ from engine.inference.columns import FIELDS
 from engine.inference.deployments import Deployments
 from engine.inference.figures import Subject
 from engine.inference.reasons import FITS, code_of, number_of, sentence
-from engine.sentences import amount
+from engine.sentences import excess
 
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 
@@ -87,6 +87,5 @@ def reason_text(
         "tpot": 1e3 * row.get("time_per_output_token", 0.0), "tpot_limit": 1e3 * (tpot_limit or 0.0),
     }  # fmt: skip
     if "memory_total" in row:
-        need, have = float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB
-        quantities |= {"need": amount(need), "have": amount(have), "short": amount(need - have)}
+        quantities |= excess(float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB)
     return sentence(code_of(number), quantities)

@@ -48,7 +48,7 @@ REASONS: Final[tuple[Reason, ...]] = (
     _reason("infeasible", "context_too_long", "Longer than the model's context",
             "Prompt and output have {length:,} tokens; the model's context ends at {context:,}."),
     _reason("infeasible", "memory", "Out of HBM",
-            "Needs {need} GiB of HBM, but a GPU has {have} GiB: {short} GiB too much."),
+            "Needs {need} of HBM, but a GPU has {have}: {short} too much."),
     _reason("infeasible", "time_to_first_token", "First token too late",
             "The first token takes {ttft:,.4g} ms, more than the limit of {ttft_limit:,.4g} ms."),
     _reason("infeasible", "time_per_output_token", "Tokens too slow",

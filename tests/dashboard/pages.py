@@ -53,6 +53,11 @@ def html(app: AppTest) -> str:
     return "\n".join(str(element.value) for element in app.html)
 
 
+def plainly(text: object) -> str:
+    """A text with plain spaces where a number and its unit are held together."""
+    return str(text).replace("\u00a0", " ")
+
+
 def figure(app: AppTest, key: str) -> dict[str, Any]:
     """The Plotly figure of a chart by the key of its element."""
     for element in app.get("plotly_chart"):

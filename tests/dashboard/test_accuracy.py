@@ -10,6 +10,7 @@ import pytest
 from dashboard import accuracy
 from dashboard.charts.markup import Tile, figure_strip
 from dashboard.export import about
+from dashboard.format import SPACE
 from dashboard.report import build
 from engine import Scenario
 from engine.validation.uncertainty import residuals
@@ -57,7 +58,7 @@ def test_rates_err_the_other_way_round() -> None:
 
 
 def test_span_reads_as_an_interval() -> None:
-    assert accuracy.span(0.93, 1.08) == "−7.0 to +8.0 %"
+    assert accuracy.span(0.93, 1.08) == f"−7.0 to +8.0{SPACE}%"
 
 
 def test_ties_are_the_executions_within_half_the_interval() -> None:

@@ -25,7 +25,7 @@ from engine import Scenario, best_of, calibrate
 from engine.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
-from tests.dashboard.pages import ROOT, SMALL, figure, html
+from tests.dashboard.pages import ROOT, SMALL, figure, html, plainly
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.58})
 SYSTEM = {"calibrate_system": "h100_80g_sxm"}
@@ -71,7 +71,7 @@ def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTes
 
 def said(page: AppTest) -> str:
     parts = [*page.caption, *page.info, *page.warning, *page.error]
-    return " ".join(part.value for part in parts).replace("\\", "")
+    return plainly(" ".join(part.value for part in parts).replace("\\", ""))
 
 
 def shown_in(page: AppTest, column: str) -> pd.DataFrame:
@@ -283,7 +283,7 @@ def test_charts_escape_names_and_state_their_finding() -> None:
     drawn = before_and_after(rows, "left out of the fit")
     assert "<img" not in drawn.figure.to_json()
     assert "<i>x" not in drawn.figure.to_json()
-    assert drawn.alt == "2 runs: mean error before the fit 160.0 %, left out of the fit 10.0 %."
+    assert plainly(drawn.alt) == "2 runs: mean error before the fit 160.0 %, left out of the fit 10.0 %."
     # Far errors are drawn at the edge; a run without an error after has no line.
     assert min(drawn.figure.data[1].y) > -113
     assert list(drawn.figure.data[0].x) == [1.0, 1.0, None]

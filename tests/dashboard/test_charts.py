@@ -29,6 +29,7 @@ from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of, palette
 from engine.columns import HEADLINE, by_name
 from tests import reference
+from tests.dashboard.pages import plainly
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]
@@ -232,6 +233,35 @@ def test_ramp_is_monotone_and_within_bounds(values: list[float], lower: bool, do
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (7.1, 9.6, ["7.5", "8.0", "8.5", "9.0", "9.5"]),  # no power of ten, no 1, 2 or 5 of one
+        (9.601, 9.618, ["9.605", "9.610", "9.615"]),
+        (2.2, 9.0, ["4", "6", "8"]),
+        (0.9, 90.0, ["1", "2", "5", "10", "20", "50"]),
+        (5.0, 5000.0, ["10", "100", "1,000"]),
+        (1e-3, 1e9, ["0.001", "0.1", "10", "1,000", "100,000", "1 × 10⁷", "1 × 10⁹"]),
+    ],
+)
+def test_a_logarithmic_colour_bar_has_ticks_over_any_range(low: float, high: float, expected: list[str]) -> None:
+    ramp = ramp_for([low, high], lower_is_better=False, domain="logarithmic")
+    places, texts, unit = ramp.ticks(text.Scale(1.0, "samples/s"))
+    assert [plainly(word) for word in texts] == expected
+    assert unit == "samples/s"
+    values = [float(word) for word in expected] if high < 1000 else np.geomspace(10, 1000, 3) if low == 5 else None
+    if values is not None:  # where each stands follows from its logarithm
+        assert places == pytest.approx([math.log(value / low) / math.log(high / low) for value in values])
+
+
+@given(st.floats(1e-4, 1e9), st.floats(1e-5, 1e6))
+def test_a_logarithmic_colour_bar_has_at_least_three_ticks(low: float, wider: float) -> None:
+    ramp = ramp_for([low, low * (1 + wider)], lower_is_better=True, domain="logarithmic")
+    places, texts, _ = ramp.ticks(text.Scale(1.0, ""))
+    assert 3 <= len(texts) == len(set(texts)) <= 13
+    assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
+
+
 def test_tier_pieces_sum_to_what_the_reference_needs() -> None:
     assert RUNS["weight_offload"].sum() > 50
     for row in RUNS.to_dict("records"):
@@ -262,7 +292,7 @@ def test_memory_bars_show_every_byte_against_the_capacity() -> None:
     assert line.x0 * scales[0].factor == pytest.approx(0.5 * row["proc_mem_tier1_cap_req"])
     assert chart.figure.layout.xaxis.range[1] > sums["x"]
     assert "too much" in chart.alt
-    assert "200 %" in [note.text for note in chart.figure.layout.annotations]
+    assert "200 %" in [plainly(note.text) for note in chart.figure.layout.annotations]
 
 
 def test_memory_has_one_panel_when_host_memory_is_unused() -> None:
@@ -321,7 +351,7 @@ def test_pareto_draws_the_frontier_in_the_units_of_the_axes() -> None:
     assert heat.z[1][1] == pytest.approx(3)
     assert heat.customdata[1][0] == 3
     assert chart.figure.layout.xaxis.title.text == "HBM needed, GiB"
-    assert "Best HBM needed 10 GiB, with throughput 1 samples/s" in chart.alt
+    assert "Best HBM needed 10 GiB, with throughput 1 samples/s" in plainly(chart.alt)
 
 
 def test_pareto_with_a_third_axis_colours_the_marks_and_reverses_for_lower_is_better() -> None:
@@ -362,7 +392,7 @@ def test_histogram_bars_are_the_counts() -> None:
     assert list(chart.figure.data[0].y) == [3, 0, 9]
     assert list(chart.figure.data[0].x) == pytest.approx([50, 150, 250])
     assert chart.figure.layout.shapes[0].x0 == pytest.approx(150)
-    assert "holds 9, from 200 ms to 300 ms" in chart.alt
+    assert "holds 9, from 200 ms to 300 ms" in plainly(chart.alt)
     assert "No execution" in histogram([0, 0], [0, 1, 2], "total_time").alt
 
 
@@ -386,7 +416,7 @@ def test_choices_are_placed_at_their_share_of_the_best() -> None:
     assert "off · on" in texts  # the same place within a hair: one label
     assert "32: none runs" in texts
     assert "InfiniBand" in texts
-    assert "recompute full: it leaves 69.0 %" in chart.alt
+    assert "recompute full: it leaves 69.0 %" in plainly(chart.alt)
 
 
 def test_options_side_by_side_are_not_read_as_one_number() -> None:
@@ -421,13 +451,13 @@ def test_reasons_are_ordered_named_and_complete() -> None:
     names = chart.figure.layout.yaxis.ticktext
     assert (names[0], names[1], names[-1]) == ("Out of HBM", "Reason 10", "7 other reasons")
     assert trace.marker.pattern.shape == "/"
-    assert "out of HBM, 11 of them (17 %)" in chart.alt
+    assert "out of HBM, 11 of them (17 %)" in plainly(chart.alt)
     assert reasons({}).alt == "Every execution fits."
 
 
 def test_mini_bars_and_tiles_escape_and_state_their_numbers() -> None:
     html = markup.memory_bar({"weights": 60 * GIB, "activations": 40 * GIB}, 80 * GIB, "a<b")
-    assert "100 GiB of 80 GiB" in html
+    assert "100 GiB of 80 GiB" in plainly(html)
     assert "ss-worse" in html
     assert "left:80.000%" in html
     assert "a&lt;b" in html

@@ -20,7 +20,7 @@ from dashboard.layer_view import _WORDS, named
 from dashboard.plainest import best_of
 from engine.columns import FIELDS, STATISTICS
 from engine.schedule import schedule
-from tests.dashboard.pages import again, exploration, figure, html, run
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 BLOCKS = 40
 
@@ -64,7 +64,7 @@ def test_compared_with_another_term_by_term() -> None:
     assert [trace["name"] for trace in drawn] == ["A", "B"]
     assert drawn[1]["x"][0] / drawn[0]["x"][0] == pytest.approx(best["total_time"] / row["total_time"])
     share = row["total_time"] / best["total_time"] - 1
-    assert any(f"{share * 100:.1f} % longer than B" in element.value for element in page.markdown)
+    assert any(f"{share * 100:.1f} % longer than B" in plainly(element.value) for element in page.markdown)
     assert any("per step: it s" in element.value for element in page.markdown)
     listed = next(element.value for element in page.dataframe if list(element.value.columns) == ["Choice", "A", "B"])
     differing = [column.label for column in FIELDS if row[column.name] != best[column.name]]
@@ -89,7 +89,7 @@ def test_the_account_of_a_difference_adds_up() -> None:
     other = same | dict(zip(pieces, (0.1, 0.2, 0.4, 0.45, 0.25), strict=True))
     one["total_time"], other["total_time"] = 1.5, 1.4
     # Four of the five terms would leave 100 ms, which is all of the difference.
-    said = _insight(one, other)
+    said = plainly(_insight(one, other))
     assert "saves 250 ms of recompute, 150 ms of pipeline bubble and 100 ms of optimizer step, but" in said
     assert said.endswith("spends 400 ms of forward and 200 ms of backward more.")
 

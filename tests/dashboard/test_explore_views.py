@@ -20,7 +20,7 @@ from dashboard.format import count, format_value, percent
 from engine import explore
 from engine.columns import by_name
 from engine.store import Condition
-from tests.dashboard.pages import again, exploration, figure, html, run
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 NONE_OR_FULL = "activation_recompute:none,full"
 LEAN = "activation_recompute:none,full;proc_mem_tier1_cap_req:..21474836480.0"
@@ -68,7 +68,7 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
     assert f'aria-label="Meet the filters {count(left)}' in text
     assert f"TP {best['tensor_par']} × PP {best['pipeline_par']}" in text
     assert f"{count(left)} of {count(found.feasible)} that run" in words(app)
-    labels = [button.label.replace("\\", "") for button in app.button]
+    labels = [plainly(button.label).replace("\\", "") for button in app.button]
     assert "Recompute none or full" in labels
     assert "HBM needed ≤ 20 GiB" in labels
     here = [*LEAN_CONDITIONS, *(Condition(n, "=", best[n]) for n in ("tensor_par", "pipeline_par"))]
@@ -250,7 +250,7 @@ def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_the
     assert 0 < len(mine) < found.feasible
     assert f'aria-label="Meet the filters {count(len(mine))}' in html(app)
     assert f"{count(len(mine))} of {count(found.feasible)} that run" in words(app)
-    labels = [button.label.replace("\\", "") for button in app.button]
+    labels = [plainly(button.label).replace("\\", "") for button in app.button]
     assert {"HBM needed ≤ 30 GiB", "Microbatch 2 to 8"} <= set(labels)
     assert any(label.startswith("Model FLOP utilisation ≥") for label in labels)
     assert set(app.multiselect(key="_explore_ranges").value) == {
@@ -293,8 +293,8 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
     found = exploration()
     app = run("explore", found, {"results_where": "mfu:0.99.."})
     best = utilisation(found.scenario, found.best["sample_rate"])  # type: ignore[index]
-    labels = [button.label.replace("\\", "") for button in app.button]
-    assert f"Relax to Model FLOP utilisation ≥ {percent(best)}" in labels
+    labels = [plainly(button.label).replace("\\", "") for button in app.button]
+    assert f"Relax to Model FLOP utilisation ≥ {plainly(percent(best))}" in labels
     app.button(key="explore_relax_mfu").click()
     again(app, found)
     assert 'aria-label="Meet the filters ' in html(app)

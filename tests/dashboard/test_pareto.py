@@ -7,15 +7,19 @@ from io import BytesIO
 from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from dashboard.charts.pareto import pareto
 from dashboard.charts.template import degrees
 from dashboard.format import format_value, plain, relative
 from dashboard.palette import SCENARIOS, contrast, palette
 from dashboard.pareto_data import BINS, axes_of, density, frontier, near, prices, rate_words, steps
 from engine import explore_scenario, whatif
-from engine.columns import by_name
-from tests.dashboard.pages import again, exploration, figure, html, run
+from engine.calibrated.fields import NOT_READ
+from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from tests.dashboard.test_calibrated_pages import dense
 
 AXES = ("sample_rate", "proc_mem_tier1_cap_req")
 COLUMNS = [by_name(name) for name in AXES]
@@ -183,7 +187,39 @@ def test_prices_are_the_slopes_between_neighbours() -> None:
     assert words in "".join(part.value for part in page.markdown)
     dearest = cost["price"].max() * 2**30
     said = next(part.value for part in page.caption if "Along the whole frontier" in part.value)
-    assert f"{plain(dearest)} samples/s per GiB" in said.replace("\\", "")
+    assert f"{plain(dearest)} samples/s per GiB" in plainly(said).replace("\\", "")
+
+
+def test_the_table_shows_what_tells_executions_apart_and_all_else_on_demand() -> None:
+    found = exploration()
+    front = frontier(found, found.key, AXES)
+    shown = run("pareto", found).dataframe[0].value
+    leading = ["id", *AXES, "change_y", "change_x", "price", "tensor_par", "pipeline_par", "data_par"]
+    assert shown.columns.tolist()[: len(leading)] == leading
+    assert all(shown[name].nunique() > 1 for name in shown.columns[len(leading) :])
+    assert "num_procs" not in shown  # the same in all
+    every = run("pareto", found, {"pareto_columns": "on"}).dataframe[0].value
+    assert {column.name for column in (*FIELDS, *HEADLINE)} <= set(every.columns)
+    assert every["microbatch_size"].tolist() == front["microbatch_size"].tolist()
+
+
+def test_the_table_of_the_calibrated_model_has_its_fields_and_no_networks() -> None:
+    found = dense()
+    page = run("pareto", found, {"pareto_columns": "on"})
+    columns = page.dataframe[0].value.columns
+    assert {column.name for column in EXTENSIONS} <= set(columns)
+    assert not NOT_READ & set(columns)  # nothing follows from them there
+
+
+def test_a_third_figure_that_all_share_is_told_instead_of_coloured() -> None:
+    rows = pd.DataFrame({"id": [1, 2], "total_time": [1.0, 2.0], "sample_rate": [2.0, 4.0], "bubble_time": [0.0, 0.0]})
+    drawn = pareto(rows, "total_time", "sample_rate", z="bubble_time").figure
+    assert [plainly(note.text) for note in drawn.layout.annotations] == ["All marks: pipeline bubble 0 s"]
+    assert not drawn.data[-1].marker.showscale
+    rows["bubble_time"] = [0.5, 0.25]
+    drawn = pareto(rows, "total_time", "sample_rate", z="bubble_time").figure
+    assert not drawn.layout.annotations
+    assert drawn.data[-1].marker.showscale
 
 
 def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> None:

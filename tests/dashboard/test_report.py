@@ -13,7 +13,7 @@ import pytest
 import engine
 import hardware
 from dashboard import report
-from dashboard.format import format_value
+from dashboard.format import SPACE, format_value
 from dashboard.report_parts import top_table
 from dashboard.wording import title
 from engine import Scenario
@@ -62,7 +62,7 @@ def test_the_report_holds_the_figures_of_the_engine() -> None:
     plain = unescape(text)
     assert title(best) in plain
     for name in ("sample_rate", "total_time"):
-        number, _, unit = format_value(name, best[name]).partition(" ")
+        number, _, unit = format_value(name, best[name]).partition(SPACE)
         assert f'{number} <span class="ss-unit">{unit}' in text
     assert f"{found.total:,}" in plain
     document = json.loads(page.texts["scenario"])

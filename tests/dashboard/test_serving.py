@@ -18,10 +18,10 @@ from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_
 from dashboard.format import format_value
 from dashboard.serving_data import curves, per_degree, title
 from dashboard.serving_inputs import Inputs, model_names
-from dashboard.serving_table import _file
+from dashboard.serving_table import COLUMNS, _file
 from engine import inference
 from engine.inference import MEMORY_PARTS, STEP_PARTS, Found, by_name
-from tests.dashboard.pages import ROOT, figure, html
+from tests.dashboard.pages import ROOT, figure, html, plainly
 
 QUESTION = {"num_procs": 16, "prompt": 1000, "output": 200}
 LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "16",
@@ -56,7 +56,7 @@ def listed(app: AppTest) -> pd.DataFrame:
 
 
 def captions(app: AppTest) -> str:
-    return " ".join(caption.value for caption in app.caption).replace("\\", "")
+    return plainly(" ".join(caption.value for caption in app.caption)).replace("\\", "")
 
 
 def test_the_page_is_in_the_navigation_and_about_no_scenario():
@@ -144,7 +144,7 @@ def test_inputs_become_part_of_the_link():
     page.number_input(key="_serving_tpot").set_value(40.0)
     again(page)
     assert url(page)["serving_tpot"] == "40"
-    assert "limit 40 ms" in html(page)
+    assert "limit 40 ms" in plainly(html(page))
     page.number_input(key="_serving_tpot").set_value(None)
     again(page)
     assert "serving_tpot" not in url(page)
@@ -168,10 +168,33 @@ def test_nothing_fits_and_each_change_helps():
         assert "Best: " in html(page)
 
 
+def test_two_limits_that_no_deployment_meets_give_way_together(found: Found) -> None:
+    page = run({**LINK, "serving_tpot": "2", "serving_ttft": "10"})
+    label = plainly(page.button(key="serving_change_0").label)
+    rows = found.table
+    missed = np.maximum(rows["time_to_first_token"] / 0.010, rows["time_per_output_token"] / 0.002)
+    nearest = rows.loc[missed.idxmin()]
+    first, later = (np.ceil(1e4 * nearest[name]) / 10 for name in ("time_to_first_token", "time_per_output_token"))
+    assert label.startswith(f"Allow the first token {first:g} ms and each token {later:g} ms")
+    page.button(key="serving_change_0").click()
+    again(page)
+    assert not page.warning
+    assert url(page)["serving_ttft"] == f"{first:g}"
+
+
+def test_the_table_shows_what_fits_and_everything_on_demand() -> None:
+    shown = listed(run(LINK))
+    assert {"id", "tensor_par", "tokens_per_s_per_processor", "memory_total"} <= set(shown.columns)
+    assert "expert_par" not in shown  # 1 in all: the model has no experts
+    assert set(COLUMNS) == set(listed(run({**LINK, "serving_columns": "on"})).columns)
+    by_energy = listed(run({**LINK, "serving_by": "energy_per_token"}))
+    assert "energy_per_token" in by_energy
+
+
 def test_limits_that_nothing_meets_name_the_nearest():
     page = run({**LINK, "serving_tpot": "2"})
     nearest = inference.explore("llama-3-70B", "h100_80g_sxm", **QUESTION).table["time_per_output_token"].min()
-    told = page.warning[0].value.replace("\\", "")
+    told = plainly(page.warning[0].value).replace("\\", "")
     assert f"An output token takes {1e3 * nearest:,.4g} ms, more than the limit of 2 ms" in told
     label = page.button(key="serving_change_0").label
     assert label.startswith(f"Allow each token {np.ceil(1e4 * nearest) / 10:g} ms")

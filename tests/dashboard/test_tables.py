@@ -3,8 +3,9 @@
 import math
 
 import pandas as pd
+import streamlit as st
 
-from dashboard.tables import signed
+from dashboard.tables import fitting, grouped, signed
 
 
 def test_signs_are_a_minus_or_a_plus_and_nothing_has_both() -> None:
@@ -14,3 +15,20 @@ def test_signs_are_a_minus_or_a_plus_and_nothing_has_both() -> None:
     assert all(f">{text}<" in html for text in ("−45.3", "+3.0", "±0.0", "−10.0", "-6"))
     assert html.count("±0.0") == 2
     pd.testing.assert_frame_equal(shown.data, frame)
+
+
+def test_every_column_has_its_own_decimals() -> None:
+    frame = pd.DataFrame({"x": [-1234.5678, 0.001], "y": [2.0, -0.5]})
+    html = signed(frame, ["x", "y"], {"x": 2, "y": 0}).to_html()
+    assert all(f">{text}<" in html for text in ("−1,234.57", "±0.00", "+2", "±0"))
+    html = grouped(frame, {"x": 1}).to_html()
+    assert all(f">{text}<" in html for text in ("−1,234.6", "0.0"))
+
+
+def test_columns_that_fit_are_those_that_tell_rows_apart() -> None:
+    frame = pd.DataFrame({"id": [1, 2], "same": [3, 3], "wide": [4, 5], "b": [6, 7], "c": [8, 9], "d": [0, 1]})
+    settings = {name: st.column_config.NumberColumn(width=300 if name == "wide" else 100) for name in frame}
+    others = ["same", "wide", "b", "c", "d"]
+    assert fitting(frame, settings, ["id"], others, 320) == ["id", "b", "c"]
+    assert fitting(frame, settings, ["id"], others, 400) == ["id", "wide"]
+    assert fitting(frame, settings, ["id"], others, 50) == ["id"]

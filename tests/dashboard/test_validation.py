@@ -111,18 +111,21 @@ def test_filters_leave_what_they_name(expected: tuple[pd.DataFrame, pd.DataFrame
     assert errors_of(page)["name"].tolist() == ["MosaicML llm-foundry, H100-80GB-SXM"]
     family = run({"validation_family": "moe"})
     shown = errors_of(family)
-    assert int(shown.loc[shown["name"] == "all rows", "rows"].iloc[0]) == len(marks(figure(family, "validation_plot")))
+    assert int(shown.loc[shown["name"] == "All rows", "rows"].iloc[0]) == len(marks(figure(family, "validation_plot")))
     nothing = run({"validation_source": "MT-NLG", "validation_hardware": "B200"})
     assert "no run" in html(nothing).lower() or any("No run" in caption.value for caption in nothing.caption)
 
 
 def test_worst_runs_come_first_and_a_chosen_run_shows_its_parts(expected: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    table, predictions = expected
+    _, predictions = expected
     page = run()
     shown = page.dataframe(key="validation_worst").value
     sizes = shown["error"].abs().to_numpy()
     assert (np.diff(sizes) <= 1e-9).all()
-    position = int(np.flatnonzero((table["id"] == shown["id"].iloc[3]).to_numpy())[0])
+    same = (predictions["measured_step_time_s"] == shown["measured"].iloc[3]) & (
+        predictions["predicted_step_time_s"] == shown["predicted"].iloc[3]
+    )
+    position = int(np.flatnonzero(same.to_numpy())[0])
     chosen = run({"validation_run": str(position + 1)})
     bars = figure(chosen, "validation_parts")["data"][0]["x"]
     parts = validation.breakdown().iloc[position]

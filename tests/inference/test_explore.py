@@ -15,6 +15,7 @@ from engine.inference.columns import ALL, STEP_PARTS
 from engine.inference.deployments import LAUNCHES
 from engine.inference.reasons import REASONS
 from engine.inference.space import BATCHES, DeploymentSpace
+from engine.sentences import excess
 
 NAMES = [column.name for column in FIELDS]
 
@@ -176,3 +177,11 @@ def test_columns_are_described():
         assert column.label
         assert column.label[0].isupper()
     assert len({reason.code for reason in REASONS}) == len(REASONS)
+
+
+def test_what_hardly_does_not_fit_is_told_in_digits_that_show_it() -> None:
+    assert excess(79.668, 79.6498) == {"need": "79.67 GiB", "have": "79.65 GiB", "short": "18.6 MiB"}
+    assert excess(394.0, 80.0) == {"need": "394 GiB", "have": "80 GiB", "short": "314 GiB"}
+    assert excess(80.5, 80.0) == {"need": "80.5 GiB", "have": "80.0 GiB", "short": "512 MiB"}
+    assert excess(1.0 + 2.0**-20, 1.0) == {"need": "1.000001 GiB", "have": "1.000000 GiB", "short": "1 KiB"}
+    assert excess(1.0 + 2.0**-22, 1.0)["short"] == "256 B"

@@ -1,0 +1,163 @@
+"""The frontier as a table: its executions, what the way from each to the next costs, and its download."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard import export, state
+from dashboard.charts import markup
+from dashboard.charts.template import in_sentence
+from dashboard.controls import switch
+from dashboard.derived import Metric
+from dashboard.filters import Filter
+from dashboard.format import Scale, counted, decimals_for, plain, scale_for
+from dashboard.pareto_data import prices, undirected
+from dashboard.tables import ROW, arranged, fitting, height_of, signed
+from dashboard.text import literal
+from dashboard.wording import recomputed
+from engine import Exploration
+from engine.calibrated.fields import NOT_READ
+from engine.columns import fields_of, headline_of
+
+__all__ = ["table_of"]
+
+_MOST_ROWS: Final = 1_000
+_RECOMPUTE: Final = {"calibrated": 128}
+"""Width of what is computed again, where that takes several words [px]."""
+_DEGREES: Final = ("tensor_par", "pipeline_par", "data_par")
+_TELLING: Final = (
+    "context_par", "expert_par", "microbatch_size", "activation_recompute", "zero_stage", "pipeline_interleaving",
+    "weight_offload", "activations_offload", "optimizer_offload",
+)  # fmt: skip
+"""What one would ask first of how executions differ, before the other fields."""
+
+
+def table_of(
+    exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter] = ()
+) -> None:
+    """The frontier as a table, with what the way to the next execution costs, and its download."""
+    stored = [axis.key for axis in axes if axis.key == axis.statistic]
+    model = exploration.scenario.cost_model
+    fields = [column.name for column in fields_of(model) if column.name in found.columns]
+    results = [column.name for column in headline_of(model)
+               if column.name in found.columns and column.name not in stored]  # fmt: skip
+    whole = found[["id", *stored, *fields, *results]]
+    number = counted(len(found), "execution")
+    scope = f"{number}, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
+    selection = "; ".join([f"the frontier of {', '.join(_directed(axis) for axis in axes)}",
+                           *(one.words for one in filters)])  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.html(markup.head("The frontier as a table", scope))
+        every = switch("All columns", "pareto_columns",
+                       help="Also what is the same in all rows, and all stored results. Downloads have them anyway.")
+        for kind in ("csv", "parquet", "json"):
+            st.download_button(
+                export.FORMATS[kind].label, data=export.of_frame(exploration, whole, kind, selection),
+                file_name=export.file_name(exploration, "frontier", kind), mime=export.FORMATS[kind].mime,
+                key=f"pareto_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
+            )  # fmt: skip
+    top = found.head(_MOST_ROWS)
+    shown, settings = arranged(whole.head(_MOST_ROWS).drop(columns=stored))
+    leading = _leading(top, axes)
+    for place, one in enumerate(leading):
+        shown.insert(1 + place, one.key, one.values)
+        settings[one.key] = one.setting
+    if not every:
+        again = settings["activation_recompute"]
+        settings["activation_recompute"] = {**again, "width": max(again["width"], _RECOMPUTE.get(model, 0))}
+        shown = shown.assign(activation_recompute=[recomputed(row, brief=True) for row in _records(top)])
+    shown = shown[_order(shown, settings, [one.key for one in leading], model, every)]
+
+    def picked() -> None:
+        rows = st.session_state["pareto_table"].selection.rows
+        if rows:
+            state.select(int(top["id"].iloc[rows[0]]))
+
+    st.dataframe(
+        _written(shown, leading), hide_index=True, height=height_of(len(shown), 320), row_height=ROW,
+        column_config=settings, key="pareto_table", on_select=picked, selection_mode="single-row", placeholder="–",
+        alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
+    )  # fmt: skip
+
+
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+
+
+def _order(
+    shown: pd.DataFrame, settings: Mapping[str, Any], leading: Sequence[str], model: str, every: bool
+) -> list[str]:
+    """The columns of the table: the figures, the degrees, then those that tell the executions apart and have room.
+
+    every: all of them, with room or without. Fields that the cost model does not read say nothing.
+    """
+    first = ["id", *leading, *_DEGREES]
+    unread = NOT_READ if model == "calibrated" else frozenset()
+    others = [name for name in dict.fromkeys((*_TELLING, *shown.columns)) if name in shown and name not in first]
+    others = [name for name in others if name not in unread]
+    if every:
+        return [*first, *others]
+    # One column has all about recompute.
+    return fitting(shown, settings, first, [name for name in others if name != "selective_recompute"])
+
+
+def _directed(axis: Metric) -> str:
+    """An axis by name, and what is better where the register does not say: "useful_flops (more is better)"."""
+    way = "more" if axis.column.better == "higher" else "less"
+    return f"{axis.key} ({way} is better)" if undirected(axis) else axis.key
+
+
+class _Leading(NamedTuple):
+    """A column that the table begins with."""
+
+    key: str
+    values: Any
+    setting: Any
+    signs: int | None = None
+    """Decimals of a difference, which is written with its sign."""
+
+
+def _leading(found: pd.DataFrame, axes: Sequence[Metric]) -> list[_Leading]:
+    """The columns that the table begins with: the figures, and what a step costs."""
+    columns = []
+    scales = [scale_for(axis.column, found[axis.key]) for axis in axes]
+    for axis, scale in zip(axes, scales, strict=True):
+        digits = decimals_for(found[axis.key], scale, digits=4)
+        about = literal(f"{axis.column.label}. {axis.column.description} {axis.formula}".strip())
+        columns.append(_Leading(axis.key, found[axis.key].to_numpy() / scale.factor,
+                                _number(scale.title(axis.column.short), about, f"%.{digits}f")))  # fmt: skip
+    if len(axes) != 2 or len(found) < 2:
+        return columns
+    cost = prices(found, axes[0].key, axes[1].key)
+    for key, axis, scale in zip(("change_y", "change_x"), axes, scales, strict=True):
+        values = cost[key].to_numpy() / scale.factor
+        about = f"Change of {in_sentence(axis.column.label)} to the next execution of the frontier."
+        columns.append(_Leading(key, values, _number(f"Δ {scale.title(axis.column.short)}", about),
+                                decimals_for(values, Scale(1.0, ""), digits=4)))  # fmt: skip
+    values = cost["price"].to_numpy() * scales[1].factor / scales[0].factor
+    units = [{"": axis.column.short, "%": "point"}.get(scale.unit, scale.unit)
+             for axis, scale in zip(axes, scales, strict=True)]  # fmt: skip
+    about = (f"Marginal rate between this execution and the next: change of {in_sentence(axes[0].column.label)} per "
+             f"change of {in_sentence(axes[1].column.label)}.")  # fmt: skip
+    return [*columns, _Leading("price", values, _number(f"{units[0]} per {units[1]}", about))]
+
+
+def _number(header: str, about: str, form: str | None = None) -> Any:
+    return st.column_config.NumberColumn(header, help=about, format=form, width=7 * len(header) + 30)
+
+
+def _written(shown: pd.DataFrame, leading: Sequence[_Leading]) -> Any:
+    """The table with its differences and prices written as the page writes numbers; rows still sort by the numbers."""
+    signs = {one.key: one.signs for one in leading if one.signs is not None}
+    if not signs:
+        return shown
+
+    def price(value: object) -> str:
+        return plain(value) if isinstance(value, float) and np.isfinite(value) else ""
+
+    return signed(shown, signs, signs).format(price, subset=["price"])
