@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
@@ -22,7 +23,7 @@ from dashboard.explore_data import Where, in_cell
 from engine import Exploration
 from engine.store import Condition
 
-__all__ = ["Tie", "best_of", "plainest", "ties_of_best"]
+__all__ = ["Tie", "best_of", "plainest", "plainest_of", "ties_of_best"]
 
 _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -124,6 +125,19 @@ def _rank(table: pa.Table, name: str) -> npt.NDArray[Any]:
     words = table[name].combine_chunks()
     ranks = np.array([options.index(word) for word in words.dictionary.to_pylist()], dtype=np.int64)
     return np.asarray(ranks[words.indices.to_numpy()])
+
+
+def plainest_of(executions: pd.DataFrame) -> int:
+    """The id of the plainest of executions that tie, among those in the cell of the first; see `engine.whatif.Choice`.
+
+    executions: columns `id` and the fields, in order of id.
+    """
+    here = executions[(executions[list(_CELL)] == executions[list(_CELL)].iloc[0]).all(axis=1)]
+    table = pa.table({
+        name: pa.array(here[name]).dictionary_encode() if _ORDER.get(name) else pa.array(here[name])
+        for name in _COLUMNS
+    })  # fmt: skip
+    return int(here["id"].iloc[int(_from_plain(table)[0])])
 
 
 def best_of(exploration: Exploration) -> dict[str, Any] | None:

@@ -17,8 +17,7 @@ from dashboard.controls import show
 from dashboard.derived import MFU_FORMULA, days_for, utilisation
 from dashboard.format import ABSENT, MINUS, count, days, format_delta, format_value, percent, plain, signed_percent
 from dashboard.palette import TIME_KINDS
-from dashboard.plainest import best_of
-from dashboard.server import runner
+from dashboard.plainest import plainest_of
 from dashboard.text import literal
 from dashboard.whatif_changes import current, described, text_of
 from dashboard.whatif_studies import studies
@@ -36,7 +35,7 @@ DAY: Final = 86_400.0
 @st.cache_resource(show_spinner=False, max_entries=128)
 def _answer(_scenario: Scenario, key: str, changes: str, _changes: Mapping[str, float]) -> Answer:
     with studies().asking():
-        return _plainly(whatif.reoptimise(_scenario, _changes))
+        return _plainly(whatif.reoptimise(_scenario, _changes, plainest_of))
 
 
 def _plainly(found: Answer) -> Answer:
@@ -52,22 +51,11 @@ def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
     return _answer(scenario, scenario.key, text_of(changes), changes)
 
 
-def _as_elsewhere(scenario: Scenario, found: Answer) -> Answer:
-    """The base as the one of several executions that tie which the other pages show, where the scenario is explored."""
-    job = runner().find(scenario.key)
-    plain = None if job is None or job.exploration is None else best_of(job.exploration)
-    if plain is None or found.best is None or plain[RATE] != found.best[RATE]:
-        return found
-    return replace(found, best=plain, base=plain)
-
-
 def draw() -> None:
     """Draw the strip of figures, and why the best is the best."""
     scenario = state.current_scenario()
     changes, _ = current(scenario)
     found = answer(scenario, changes)
-    if not changes:
-        found = _as_elsewhere(scenario, found)
     if found.best is None:
         _nothing(found)
         return
@@ -115,7 +103,8 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
                     _tone(old_long - long), formula),
         markup.Tile("Best execution", f"{_cell(best)}", _was(base, best, unchanged)),
         markup.Tile("Feasible", count(found.feasible),
-                    f"of {count(found.total)}" if not more else f"{'+' if more > 0 else MINUS}{count(abs(more))}"),
+                    f"{'+' if more > 0 else MINUS}{count(abs(more))} against the base" if more
+                    else f"of {count(found.total)}"),
     ]  # fmt: skip
 
 

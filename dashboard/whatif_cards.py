@@ -18,6 +18,7 @@ from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import segments, show
 from dashboard.format import MINUS, count
+from dashboard.plainest import plainest_of
 from dashboard.whatif_answer import answer
 from dashboard.whatif_changes import current, options, put
 from dashboard.whatif_progress import progress
@@ -115,11 +116,13 @@ class Board:
         two = None
         if x != y:
             xs, ys = self.values(x), self.values(y)
-            two = self._run("two", [x, y, xs, ys], lambda: whatif.sweep_two(scenario, x, xs, y, ys, around))
+            two = self._run(
+                "two", [x, y, xs, ys], lambda: whatif.sweep_two(scenario, x, xs, y, ys, around, plainest_of)
+            )
         factors = FACTORS[self.step]
         return (
-            self._run("tornado", factors, lambda: whatif.sensitivity(centre, factors)),
-            self._run("sweep", [one, along], lambda: whatif.sweep(scenario, one, along, around)),
+            self._run("tornado", factors, lambda: whatif.sensitivity(centre, factors, choose=plainest_of)),
+            self._run("sweep", [one, along], lambda: whatif.sweep(scenario, one, along, around, plainest_of)),
             two,
             self._run("sizes", [counts, batch], lambda: whatif.sizes(centre, counts, batch)),
         )
@@ -172,7 +175,7 @@ def _tornado(board: Board) -> None:
     for which, factor, point in list(board.tornado.found):
         labels[which.name] = which.label
         gains.setdefault(which.name, {})[factor] = (_gain(point.rate, base), _gain(point.kept, base))
-    missing = (math.nan, math.nan)
+    missing = (None, None)
     swings = [
         Swing(name, labels[name], by.get(low, missing)[0], by.get(high, missing)[0], by.get(low, missing)[1],
               by.get(high, missing)[1])
@@ -180,7 +183,7 @@ def _tornado(board: Board) -> None:
     ]  # fmt: skip
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
-    progress(board.tornado, board.answer.seconds)
+    progress(board.tornado)
     if base > 0:
         st.caption(
             "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same "
@@ -219,7 +222,7 @@ def _sweep(board: Board) -> None:
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
     )  # fmt: skip
     show(chart, "whatif_sweep", on_select=lambda: _pick_value(board, name), selection_mode="points")
-    progress(run, board.answer.seconds)
+    progress(run)
     aside = [other for other in board.changes if other != name]
     tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
     if any(math.isfinite(stop.best) for stop in stops):
@@ -252,7 +255,7 @@ def _sweep_two(board: Board) -> None:
     against = "what-if" if board.around else "base"
     chart = board.chart(run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against))
     show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
-    progress(run, board.answer.seconds)
+    progress(run)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Size", GRIDS, "whatif_grid")
         of = f"the {against}" if board.centre_rate > 0 else f"the best here, as nothing runs in the {against}"
@@ -288,15 +291,18 @@ def _sizes(board: Board) -> None:
     view = state.url_value("whatif_size_show", "each", VIEWS)
     chart = board.chart(
         run, (here, view),
-        lambda: size_bars(sizes, board.mode, here=here, show="per GPU" if view == "each" else "total"),
+        lambda: size_bars(sizes, board.mode, here=here, every=board.counts,
+                          show="per GPU" if view == "each" else "total"),
     )  # fmt: skip
     show(chart, "whatif_sizes", on_select=lambda: _pick_size(board), selection_mode="points")
-    progress(run, board.answer.seconds)
+    progress(run)
     falls = fall_off(sizes) if run.finished else None
     tail = f" From {count(falls)} GPUs on, a GPU does less than 90 % of its best." if falls else ""
     if run.finished and not board.centre_rate > 0:
         enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
         tail = f" From {enough:,} GPUs on something runs." if enough else " Nothing runs at any size."
+    if not run.finished and sizes:
+        tail = f" So far {len(sizes)} of {len(board.counts)} sizes: what is best may change."
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"batch kept at {batch:,}" if board.batch == "kept" else "batch in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

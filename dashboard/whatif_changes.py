@@ -9,7 +9,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard import state
-from dashboard.format import plain
+from dashboard.format import plain, with_unit
 from dashboard.text import literal
 from engine import Scenario, whatif
 from engine.whatif import Parameter
@@ -59,7 +59,9 @@ def put(scenario: Scenario, name: str, value: float) -> None:
     if float(f"{value:.10g}") != float(f"{whatif.parameter(scenario, name).value:.10g}"):
         changes[name] = value
     try:
-        whatif.changed(scenario, changes).space  # noqa: B018 - refused here, before anything is shown
+        after, which = whatif.changed(scenario, changes), whatif.parameter(scenario, name)
+        if which.layout or which.can_be_off:
+            after.space  # noqa: B018 - refused here, before anything is shown
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return
@@ -89,13 +91,13 @@ def told_value(which: Parameter, value: float) -> str:
     if value == 0 and which.can_be_off:
         return "off"
     if which.unit == "GB/s" and value >= 1000:
-        return f"{plain(value / 1000)} TB/s"
+        return with_unit(plain(value / 1000), "TB/s")
     if which.unit == "GiB" and value >= 1024:
-        return f"{plain(value / 1024)} TiB"
+        return with_unit(plain(value / 1024), "TiB")
     if which.unit == "TFLOP/s" and value >= 10_000:
-        return f"{plain(value / 1000)} PFLOP/s"
+        return with_unit(plain(value / 1000), "PFLOP/s")
     unit = which.unit.removesuffix("s") if value == 1 and which.unit == "GPUs" else which.unit
-    return f"{plain(value)} {unit}"
+    return with_unit(plain(value), unit)
 
 
 def in_words(which: Parameter, value: float) -> str:

@@ -1,15 +1,17 @@
 """Studies off the page's thread: sensitivity and sweeps, a point of each in turn, shared by all sessions.
 
 Studies are asked for by a key that says everything about them. Whoever asks first starts one; it goes on as long as
-somebody looks at it now and then, and what it found stays for the next who asks.
+somebody looks at it now and then, and what it found stays for the next who asks. One that was stopped, or at which
+nobody looked, goes on with the points that it lacks.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -23,13 +25,19 @@ __all__ = ["Run", "Studies", "studies"]
 LOG: Final = logging.getLogger("shardscape.whatif")
 
 UNWATCHED: Final = 20.0
-"""Time after which a study at which nobody looks is given up [s]."""
+"""Time after which a study at which nobody looks waits until somebody does [s]."""
 MOST_RUNNING: Final = 64
 """Studies that may be under way at once; the one not looked at for longest gives way."""
 MOST_KEPT: Final = 200
 """Finished studies that are remembered."""
 PATIENCE: Final = 0.4
 """Longest wait of a study for somebody's single question [s]."""
+TELLING: Final = 3
+"""Points after the first that tell how long the others take."""
+TELLING_TIME: Final = 1.0
+"""Fewer tell as well if they took so long [s]."""
+LATEST: Final = 40
+"""Points that are remembered to tell it: two lines of a fine sweep, whose points differ in what they change."""
 
 
 class Run:
@@ -41,35 +49,57 @@ class Run:
         self.total = 0
         self.problem = ""
         self.cancelled = False
+        """Whether somebody stopped it before it was done."""
+        self.left = False
+        """Whether it waits for somebody to look again."""
         self.done = threading.Event()
         self.started = self.seen = time.monotonic()
-        self.seconds = 0.0
         self.spent = 0.0
         """Time that was spent on it [s]."""
         self.behind = 0.0
         """Time that counts as spent before it began, so that it does not make all others wait [s]."""
-        self.make = make
+        self._make = make
         self._results: Iterator[Any] | None = None
+        self._timed: deque[float] = deque(maxlen=LATEST)
+        """Times of the latest points since it was begun or gone on with, without the first of them [s]."""
+        self._readied = False
 
     @property
     def finished(self) -> bool:
         """Whether it found all there is to find."""
-        return self.done.is_set() and not self.cancelled and not self.problem
+        return self.done.is_set() and not (self.cancelled or self.left or self.problem)
+
+    @property
+    def rest(self) -> float | None:
+        """Time that the points not yet found may take [s]; None as long as too little is known of it.
+
+        The first point does not tell: it makes ready what the others use.
+        """
+        telling = list(self._timed)
+        if not telling or (len(telling) < TELLING and sum(telling) < TELLING_TIME):
+            return None
+        return (self.total - len(self.found)) * sum(telling) / len(telling)
 
     def prepare(self) -> None:
         """Finds out how many points there will be; a refusal is told by the first step."""
         with suppress(ValueError, MemoryError):
-            study = self.make()
-            self.total, self._results = len(study), iter(study)
+            self._begin()
+
+    def _begin(self) -> Iterator[Any]:
+        """Begins, or goes on after what was found."""
+        study = self._make()
+        self.total = len(study)
+        self._timed.clear()
+        self._readied = False
+        self._results = results = study.after(len(self.found))
+        return results
 
     def step(self) -> bool:
-        """Finds one more point; returns whether there may be more."""
+        """Finds one more point; returns whether there are more."""
+        start = time.monotonic()
         try:
-            if self._results is None:
-                study = self.make()
-                self.total, self._results = len(study), iter(study)
-            self.found.append(next(self._results))
-            return True
+            self.found.append(next(self._results or self._begin()))
+            return len(self.found) < self.total
         except StopIteration:
             return False
         except (ValueError, MemoryError) as problem:  # every refusal of models, hardware and engine is a ValueError
@@ -77,13 +107,17 @@ class Run:
         except Exception:
             LOG.exception("study %s failed", self.key)
             self.problem = "This failed for a reason of our own; the server's log has it."
+        finally:
+            took = time.monotonic() - start
+            self.spent += took
+            if self._readied:
+                self._timed.append(took)
+            self._readied = True
         return False
 
-    def end(self) -> None:
-        """Lets go of everything but what was found."""
+    def pause(self) -> None:
+        """Lets go of everything but what was found; a step after this goes on from there."""
         self._results = None
-        self.seconds = time.monotonic() - self.started
-        self.done.set()
 
 
 class Studies:
@@ -101,37 +135,35 @@ class Studies:
         self._thread = threading.Thread(target=self._work, name="shardscape-whatif", daemon=True)
         self._thread.start()
 
-    def request(self, key: str, make: Callable[[], Study[Any]], *, again: bool = False) -> Run:
-        """The study of a key: the one there is, or a new one. again: start anew where it was cancelled or failed."""
+    def request(self, key: str, make: Callable[[], Study[Any]]) -> Run:
+        """The study of a key: the one there is, which goes on where nobody looked at it for a while, or a new one."""
         with self._lock:
             run = self._runs.get(key)
-            if run is None or (again and run.done.is_set() and not run.finished):
-                run = Run(key, make)
+            if run is None:
+                run = self._runs[key] = Run(key, make)
                 run.prepare()
-                run.behind = min((each.spent + each.behind for each in self._turn.values()), default=0.0)
-                self._runs[key] = self._turn[key] = run
-                self._turn.move_to_end(key, last=False)
-                if len(self._turn) > MOST_RUNNING:
-                    self._give_up(min(self._turn.values(), key=lambda each: each.seen))
+                self._enter(run)
                 self._forget()
-                self._lock.notify_all()
+            elif run.left:
+                self._enter(run)
             run.seen = time.monotonic()
             self._runs.move_to_end(key)
             return run
 
-    def restart(self, key: str) -> None:
-        """Starts a study that was stopped once more."""
+    def go_on(self, key: str) -> None:
+        """Has a study that was stopped go on with the points that it lacks."""
         with self._lock:
             run = self._runs.get(key)
-            if run is not None:
-                self.request(key, run.make, again=True)
+            if run is not None and run.cancelled:
+                self._enter(run)
 
     def cancel(self, key: str) -> None:
         """Stops a study; what it found stays."""
         with self._lock:
             run = self._turn.get(key)
             if run is not None:
-                self._give_up(run, forget=False)
+                run.cancelled = True
+                self._leave(run)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
@@ -145,10 +177,18 @@ class Studies:
                 self._asking -= 1
                 self._lock.notify_all()
 
-    @property
-    def running(self) -> int:
-        """Studies under way."""
-        return len(self._turn)
+    def wait_for(self, run: Run) -> float | None:
+        """Time until a study is done, with the others that take their turns [s]; None as long as too little is known.
+
+        All get equal shares, so one that takes less than this one delays it by all that it takes, and one that takes
+        more by as much as this one does.
+        """
+        mine = run.rest
+        if mine is None:
+            return None
+        with self._lock:
+            others = [each.rest for each in self._turn.values() if each is not run]
+        return mine + sum(mine if other is None else min(mine, other) for other in others)
 
     def close(self) -> None:
         """Stops everything and ends the thread."""
@@ -157,11 +197,28 @@ class Studies:
             self._lock.notify_all()
         self._thread.join(timeout=30)
 
-    def _give_up(self, run: Run, *, forget: bool = True) -> None:
-        run.cancelled = True
-        self._turn.pop(run.key, None)
-        if forget:
-            self._runs.pop(run.key, None)
+    def _enter(self, run: Run) -> None:
+        """Lets a study have its turns; the one looked at longest ago gives way if there are too many."""
+        ahead = min((each.spent + each.behind for each in self._turn.values()), default=run.spent)
+        run.behind = ahead - run.spent
+        run.cancelled = run.left = False
+        run.started = run.seen = time.monotonic()
+        run.done.clear()
+        self._turn[run.key] = run
+        self._turn.move_to_end(run.key, last=False)
+        if len(self._turn) > MOST_RUNNING:
+            self._set_aside(min(self._turn.values(), key=lambda each: each.seen))
+        self._lock.notify_all()
+
+    def _set_aside(self, run: Run) -> None:
+        """Has a study wait until somebody looks at it again."""
+        run.left = True
+        self._leave(run)
+
+    def _leave(self, run: Run) -> None:
+        """Ends the turns of a study."""
+        del self._turn[run.key]
+        run.pause()
         run.done.set()
 
     def _forget(self) -> None:
@@ -175,7 +232,7 @@ class Studies:
             while not self._closed:
                 now = time.monotonic()
                 for run in [run for run in self._turn.values() if now - run.seen > UNWATCHED]:
-                    self._give_up(run)
+                    self._set_aside(run)
                 if not self._turn:
                     self._lock.wait()
                 elif self._asking and not waited:
@@ -188,19 +245,21 @@ class Studies:
 
     def _work(self) -> None:
         while (run := self._next()) is not None:
-            start = time.monotonic()
             more = run.step()
             with self._lock:
-                run.spent += time.monotonic() - start
-                if run.key in self._turn and self._turn[run.key] is run:
-                    if more:
-                        self._turn.move_to_end(run.key)
-                    else:
-                        del self._turn[run.key]
-                        run.end()
+                if not more:
+                    run.cancelled = run.left = False  # whoever stopped it did so while it found its last point
+                    if run.key in self._turn:
+                        self._leave(run)
+                elif run.key in self._turn:
+                    self._turn.move_to_end(run.key)
+                else:
+                    run.pause()
 
 
 @st.cache_resource(show_spinner=False, on_release=Studies.close, max_entries=1)
 def studies() -> Studies:
     """The studies of the server."""
-    return Studies()
+    made = Studies()
+    atexit.register(made.close)  # a server that is stopped does not release its caches
+    return made

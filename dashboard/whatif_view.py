@@ -7,6 +7,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard import state, whatif_answer, whatif_cards, whatif_hardware, whatif_progress
+from dashboard.whatif_changes import current
 
 __all__ = ["render"]
 
@@ -14,6 +15,7 @@ POLL: Final = 0.7
 """How often studies that are on their way are looked at [s]."""
 _POLLING: Final = "_whatif_polling"
 _SEARCHED: Final = "_whatif_searched"
+_SLOW: Final = "_whatif_slow"
 
 
 def render() -> None:
@@ -42,8 +44,17 @@ def _answer() -> None:
     if st.session_state.get(_SEARCHED) != scenario.key:
         # Only before there is anything to see: on every move of a slider it would make the page jump.
         with st.spinner(whatif_progress.searching(scenario), show_time=True):
-            whatif_answer.answer(scenario, {})
+            first = whatif_answer.answer(scenario, {})
         st.session_state[_SEARCHED] = scenario.key
+        st.session_state[_SLOW] = whatif_progress.is_slow(first)
+    changes, _ = current(scenario)
+    if st.session_state[_SLOW]:
+        place = st.empty()  # one line, whatever is in it: nothing below moves
+        with place, st.spinner("Searching again", show_time=True):
+            found = whatif_answer.answer(scenario, changes)
+        place.caption(whatif_progress.searching_again(found))
+    else:
+        st.session_state[_SLOW] = whatif_progress.is_slow(whatif_answer.answer(scenario, changes))
     whatif_answer.draw()
 
 

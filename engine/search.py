@@ -51,9 +51,9 @@ class Optimum(dict[str, Any]):
     """The best execution: `id`, the 23 fields, outcome and all statistics. Empty when nothing is feasible.
 
     `total`, `feasible`: executions in the space and how many run; `evaluated`: how many of those were evaluated, the
-    others being proven no better. `top`: the best executions [id, sample_rate], best first. `by_cell`: the best of
-    every cell [tensor_par, pipeline_par, data_par, batch_size, sample_rate (NaN when nothing fits), id], None unless
-    asked for.
+    others being proven no better. `tied`: ids of all executions that are exactly as good as the best, itself among
+    them, ascending. `top`: the best executions [id, sample_rate], best first. `by_cell`: the best of every cell
+    [tensor_par, pipeline_par, data_par, batch_size, sample_rate (NaN when nothing fits), id], None unless asked for.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Optimum(dict[str, Any]):
         scenario: Scenario,
         feasible: int,
         evaluated: int,
+        tied: Ints,
         top: pd.DataFrame,
         by_cell: pd.DataFrame | None,
     ) -> None:
@@ -71,6 +72,7 @@ class Optimum(dict[str, Any]):
         self.total = scenario.space.total
         self.feasible = feasible
         self.evaluated = evaluated
+        self.tied = tied
         self.top = top
         self.by_cell = by_cell
 
@@ -124,8 +126,9 @@ def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum
         first = int(top["id"].iloc[0])
         found = {"id": first} | first_row(scenario.evaluate(space.table([first])))
     return Optimum(
-        found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, top=top, by_cell=cells
-    )
+        found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, tied=search.tied(), top=top,
+        by_cell=cells,
+    )  # fmt: skip
 
 
 class Search:
@@ -235,6 +238,11 @@ class Search:
         known = self._cell_rate[cell]
         better = (rate > known) | ((rate == known) & (number < self._cell_id[cell]))
         self._cell_rate[cell[better]], self._cell_id[cell[better]] = rate[better], number[better]
+
+    def tied(self) -> Ints:
+        """Ids of all executions that have exactly the best rate, ascending: whatever ties is evaluated and kept."""
+        ids, rates = np.concatenate(self._ids), np.concatenate(self._rates)
+        return np.unique(ids[rates == rates.max()]) if len(ids) else ids
 
     def result(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """(the k best, the best of every cell or None)."""

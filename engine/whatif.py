@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import pandas as pd
@@ -28,12 +29,12 @@ from engine.scenario import Scenario
 from engine.search import best_of
 from engine.space import SpaceError
 from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters, system_changes
-from engine.whatif_search import Point, searcher_of, transferred
+from engine.whatif_search import Choice, Point, first_enumerated, searcher_of, transferred
 
 __all__ = [
-    "Answer", "ChangeError", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first", "parameter",
-    "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sweep", "sweep_two", "system_changes",
-    "values_around",
+    "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
+    "parameter", "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sweep", "sweep_two",
+    "system_changes", "values_around",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
@@ -73,36 +74,43 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[Result]):
-    """An iterator over results that knows how many there will be."""
+    """Results in order, found one by one as they are asked for, and how many there will be.
+
+    `after` gives an iterator over those that follow the first so many, which are not computed.
+    """
 
     total: int
-    results: Iterator[Result] = field(repr=False)
+    after: Callable[[int], Iterator[Result]] = field(repr=False)
 
     def __iter__(self) -> Iterator[Result]:
-        return self.results
+        return self.after(0)
 
     def __len__(self) -> int:
         return self.total
 
 
-def reoptimise(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
+def reoptimise(scenario: Scenario, changes: Mapping[str, float], choose: Choice = first_enumerated) -> Answer:
     """The best execution after a change, the gain, and how the best before fares if it is kept.
 
-    changes: values by name of `parameters`. Raises `ChangeError`, `hardware.SystemFileError`, `models.ModelFileError`
-    or `engine.SpaceError` for a change that gives no scenario.
+    changes: values by name of `parameters`. choose: which of several executions that tie stands for the best, before
+    and after. Raises `ChangeError`, `hardware.SystemFileError`, `models.ModelFileError` or `engine.SpaceError` for a
+    change that gives no scenario.
     """
     start = time.perf_counter()
-    searcher = searcher_of(scenario)
+    searcher = searcher_of(scenario, choose)
     after = changed(scenario, changes)
     found = searcher.at(after)
     base = searcher.base
-    rows = [] if found.execution is None else [dict(found.execution)]
+    chosen, execution = searcher.chosen(after, found.tied), found.execution
+    if chosen is not None and chosen != found.id:
+        execution = searcher.execution(after, chosen)
+    rows = [] if execution is None else [dict(execution)]
     rows += [] if base is None else [transferred(base, after)]
     best = kept = None
     if rows:
         table = after.evaluate(pd.DataFrame(rows))
-        if found.execution is not None:
-            best = {"id": found.id} | first_row(table.iloc[:1])
+        if execution is not None:
+            best = {"id": chosen} | first_row(table.iloc[:1])
         if base is not None:
             kept = first_row(table.iloc[-1:])
     return Answer(
@@ -111,7 +119,7 @@ def reoptimise(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
         base=base,
         best=best,
         kept=kept,
-        total=after.space.total,
+        total=found.total,
         feasible=found.feasible,
         base_feasible=searcher.base_feasible,
         evaluated=found.evaluated,
@@ -120,23 +128,27 @@ def reoptimise(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
 
 
 def sensitivity(
-    scenario: Scenario, factors: Sequence[float] = (0.9, 1.1), names: Sequence[str] | None = None
+    scenario: Scenario,
+    factors: Sequence[float] = (0.9, 1.1),
+    names: Sequence[str] | None = None,
+    choose: Choice = first_enumerated,
 ) -> Study[tuple[Parameter, float, Point]]:
     """One parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
     names: which parameters; by default all of system and model that the factors make sense for (see `applicable`).
+    choose: which of several executions that tie is the best of the base and kept.
     """
     chosen = [parameter(scenario, name) for name in names] if names is not None else list(parameters(scenario))
     pairs = [(which, factor) for which in chosen for factor in factors if applicable(which, factor)]
     if names is None:
         pairs = [pair for pair in pairs if pair[0].about != "run"]
 
-    def results() -> Iterator[tuple[Parameter, float, Point]]:
-        searcher = searcher_of(scenario)
-        for which, factor in pairs:
+    def after(done: int) -> Iterator[tuple[Parameter, float, Point]]:
+        searcher = searcher_of(scenario, choose)
+        for which, factor in pairs[done:]:
             yield which, factor, searcher.point(scenario, {which.name: which.value * factor})
 
-    return Study(len(pairs), results())
+    return Study(len(pairs), after)
 
 
 def applicable(which: Parameter, factor: float) -> bool:
@@ -149,21 +161,26 @@ def applicable(which: Parameter, factor: float) -> bool:
     return math.log2(factor).is_integer() and which.value * factor == int(which.value * factor)
 
 
-def sweep(scenario: Scenario, name: str, values: Sequence[float], changes: Mapping[str, float] | None = None) -> Study[
-    Point
-]:
+def sweep(
+    scenario: Scenario,
+    name: str,
+    values: Sequence[float],
+    changes: Mapping[str, float] | None = None,
+    choose: Choice = first_enumerated,
+) -> Study[Point]:
     """The optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
 
-    changes: other parameters that are changed throughout. What is kept is the best of the scenario without `changes`.
+    changes: other parameters that are changed throughout. What is kept is the best of the scenario without `changes`,
+    the one that `choose` picks where several tie.
     """
     others = {key: value for key, value in (changes or {}).items() if key != name}
 
-    def results() -> Iterator[Point]:
-        searcher = searcher_of(scenario)
-        for index in coarse_first(len(values)):
+    def after(done: int) -> Iterator[Point]:
+        searcher = searcher_of(scenario, choose)
+        for index in coarse_first(len(values))[done:]:
             yield searcher.point(scenario, {**others, name: values[index]}, {name: values[index]})
 
-    return Study(len(values), results())
+    return Study(len(values), after)
 
 
 def sweep_two(
@@ -173,10 +190,11 @@ def sweep_two(
     y: str,
     ys: Sequence[float],
     changes: Mapping[str, float] | None = None,
+    choose: Choice = first_enumerated,
 ) -> Study[Point]:
     """The optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at first.
 
-    Raises `ChangeError` for a parameter against itself.
+    changes, choose: as for `sweep`. Raises `ChangeError` for a parameter against itself.
     """
     first, second = parameter(scenario, x), parameter(scenario, y)
     if x == y:
@@ -185,14 +203,13 @@ def sweep_two(
     # What is expensive to change (the layout, then the masks) changes less often.
     outer, outers, inner, inners = (x, xs, y, ys) if _cost(first) >= _cost(second) else (y, ys, x, xs)
 
-    def results() -> Iterator[Point]:
-        searcher = searcher_of(scenario)
-        for a in coarse_first(len(outers)):
-            for b in coarse_first(len(inners)):
-                both = {outer: outers[a], inner: inners[b]}
-                yield searcher.point(scenario, {**others, **both}, both)
+    def after(done: int) -> Iterator[Point]:
+        searcher = searcher_of(scenario, choose)
+        for a, b in islice(product(coarse_first(len(outers)), coarse_first(len(inners))), done, None):
+            both = {outer: outers[a], inner: inners[b]}
+            yield searcher.point(scenario, {**others, **both}, both)
 
-    return Study(len(xs) * len(ys), results())
+    return Study(len(xs) * len(ys), after)
 
 
 def sizes(scenario: Scenario, counts: Sequence[int], batch: Literal["kept", "scaled"] = "kept") -> Study[Point]:
@@ -220,7 +237,8 @@ def sizes(scenario: Scenario, counts: Sequence[int], batch: Literal["kept", "sca
             efficiency=float(found["total_efficiency"]),
         )
 
-    return Study(len(counts), (at(counts[index]) for index in coarse_first(len(counts))))
+    order = coarse_first(len(counts))
+    return Study(len(counts), lambda done: (at(counts[index]) for index in order[done:]))
 
 
 def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list[float]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import fields_of
@@ -17,9 +19,19 @@ from engine.search import best_of
 from engine.whatif_parameters import changed
 from engine.whatif_space import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
-__all__ = ["Best", "Point", "Searcher", "searcher_of", "transferred"]
+__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searcher_of", "transferred"]
 
 NAN: Final = float("nan")
+
+Ints = npt.NDArray[np.int64]
+
+Choice = Callable[[pd.DataFrame], int]
+"""Which of several executions that tie exactly stands for them: its `id`, from their ids and fields, in order of id."""
+
+
+def first_enumerated(executions: pd.DataFrame) -> int:
+    """The first of executions that tie: the rule of `engine.best` and `engine.explore`."""
+    return int(executions["id"].iloc[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,50 +60,60 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The optimum of a scenario, with the rate of the base's best execution kept [samples/s], or NaN."""
+    """The optimum of a scenario, with the rate of the base's best execution kept [samples/s], or NaN.
+
+    `total`: executions in its space. `tied`: ids of all that are exactly as good, itself among them, ascending.
+    """
 
     id: int | None
     rate: float
     kept: float
     execution: Mapping[str, Any] | None
+    total: int
     feasible: int
     evaluated: int
+    tied: Ints
 
 
-_searchers: OrderedDict[str, Searcher] = OrderedDict()
+_searchers: OrderedDict[tuple[str, Choice], Searcher] = OrderedDict()
 _lock = threading.Lock()
 
 
-def searcher_of(scenario: Scenario) -> Searcher:
-    """The searcher of a base scenario, the latest few being kept."""
+def searcher_of(scenario: Scenario, choose: Choice = first_enumerated) -> Searcher:
+    """The searcher of a base scenario, the latest few being kept. choose: see `Searcher`."""
+    key = scenario.key, choose
     with _lock:
-        if scenario.key in _searchers:
-            _searchers.move_to_end(scenario.key)
-            return _searchers[scenario.key]
-    made = Searcher(scenario)
+        if key in _searchers:
+            _searchers.move_to_end(key)
+            return _searchers[key]
+    made = Searcher(scenario, choose)
     with _lock:
-        _searchers[scenario.key] = made
+        _searchers[key] = made
         if len(_searchers) > SPACES_KEPT:
             _searchers.popitem(last=False)
     return made
 
 
 class Searcher:
-    """Optima of scenarios like one base scenario, and how the base's best execution fares in each."""
+    """Optima of scenarios like one base scenario, and how the base's best execution fares in each.
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
+    choose: which of several executions that tie stands for the best of the base.
+    """
+
+    def __init__(self, scenario: Scenario, choose: Choice = first_enumerated) -> None:
+        self.scenario, self.choose = scenario, choose
         self.space = ready(scenario)
         self._executions: dict[int, dict[str, Any]] = {}
         if self.space is not None:
             found = self.space.best(scenario.system)
-            self.base_id, self.base_feasible = found.id, found.feasible
+            self.base_feasible, tied = found.feasible, found.tied
         else:
             best = best_of(scenario)
-            self.base_id, self.base_feasible = best.get("id"), best.feasible
+            self.base_feasible, tied = best.feasible, best.tied
+        self.base_id = self.chosen(scenario, tied)
         self.base: dict[str, Any] | None = None
         if self.base_id is not None:
-            row = scenario.evaluate(scenario.space.table([self.base_id]))
+            row = scenario.evaluate(self._table(scenario, [self.base_id]))
             self.base = {"id": self.base_id} | first_row(row)
 
     def point(
@@ -105,27 +127,53 @@ class Searcher:
             return Point(values, NAN, problem=str(problem))
         return Point(values, found.rate, found.kept, found.execution, found.feasible)
 
+    def chosen(self, scenario: Scenario, tied: Ints) -> int | None:
+        """Which of the executions of a scenario that tie stands for them; None where there are none."""
+        if self.choose is first_enumerated or len(tied) < 2:
+            return int(tied[0]) if len(tied) else None
+        fields = self._table(scenario, tied)
+        fields.insert(0, "id", tied)
+        return self.choose(fields)
+
+    def execution(self, scenario: Scenario, number: int) -> dict[str, Any]:
+        """The fields of an execution of a scenario."""
+        mine = self._has(scenario)
+        if mine and number in self._executions:
+            return self._executions[number]
+        row = self._table(scenario, [number]).iloc[0]
+        fields = {column.name: row[column.name] for column in fields_of(scenario.cost_model)}
+        if mine:
+            self._executions[number] = fields
+        return fields
+
     def at(self, scenario: Scenario) -> Best:
         """The optimum of a scenario."""
-        same = self.space is not None and self.space.key == layout_key(scenario)
-        space = self.space if same else ready(scenario)
+        space = self._ready(scenario)
         if space is None:
             best = best_of(scenario)
             id_, rate = best.get("id"), float(best.get("sample_rate", NAN))
             fields = fields_of(scenario.cost_model)
             execution = None if id_ is None else {column.name: best[column.name] for column in fields}
-            return Best(id_, rate, self._kept_elsewhere(scenario), execution, best.feasible, best.evaluated)
-        found = space.best(scenario.system, self.base_id if same else None)
-        execution = None if found.id is None else self._execution(scenario, space, found.id)
-        kept = found.kept if same else self._kept_elsewhere(scenario)
-        return Best(found.id, found.rate, kept, execution, found.feasible, found.evaluated)
+            return Best(id_, rate, self._kept_elsewhere(scenario), execution, best.total, best.feasible, best.evaluated,
+                        best.tied)  # fmt: skip
+        mine = space is self.space
+        found = space.best(scenario.system, self.base_id if mine else None)
+        execution = None if found.id is None else self.execution(scenario, found.id)
+        kept = found.kept if mine else self._kept_elsewhere(scenario)
+        return Best(found.id, found.rate, kept, execution, space.space.total, found.feasible, found.evaluated,
+                    found.tied)  # fmt: skip
 
-    def _execution(self, scenario: Scenario, space: AnyReadySpace, number: int) -> dict[str, Any]:
-        if space is not self.space:
-            return _fields(scenario, number)
-        if number not in self._executions:
-            self._executions[number] = _fields(self.scenario, number)
-        return self._executions[number]
+    def _has(self, scenario: Scenario) -> bool:
+        """Whether executions of a scenario have the same ids and fields as those of the base, which is kept ready."""
+        return self.space is not None and self.space.key == layout_key(scenario)
+
+    def _ready(self, scenario: Scenario) -> AnyReadySpace | None:
+        return self.space if self._has(scenario) else ready(scenario)
+
+    def _table(self, scenario: Scenario, ids: npt.ArrayLike) -> pd.DataFrame:
+        """Fields of executions of a scenario. Its space is not enumerated anew where one like it is ready."""
+        space = self._ready(scenario)
+        return (scenario.space if space is None else space.space).table(ids)
 
     def _kept_elsewhere(self, scenario: Scenario) -> float:
         """The rate of the base's best execution in another space; NaN where it does not run."""
@@ -133,11 +181,6 @@ class Searcher:
             return NAN
         found = scenario.evaluate(pd.DataFrame([transferred(self.base, scenario)]))
         return float(found["sample_rate"].iloc[0])
-
-
-def _fields(scenario: Scenario, number: int) -> dict[str, Any]:
-    row = scenario.space.table([number]).iloc[0]
-    return {column.name: row[column.name] for column in fields_of(scenario.cost_model)}
 
 
 def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,8 @@ class Found:
     """The best execution of a space on a system: its id and sample rate [samples/s], None and NaN when nothing runs.
 
     `feasible` counts executions that run, `evaluated` those whose times were computed, the others being proven no
-    better. `kept` is the sample rate of the execution that was to be compared, NaN when it does not run.
+    better. `kept` is the sample rate of the execution that was to be compared, NaN when it does not run. `tied` are
+    the ids of all that are exactly as good as the best, itself among them, ascending.
     """
 
     id: int | None
@@ -68,6 +69,7 @@ class Found:
     feasible: int
     evaluated: int
     kept: float = float("nan")
+    tied: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
 
 
 @dataclass(slots=True)
@@ -178,7 +180,8 @@ def _found(search: Search, kept_rate: float) -> Found:
     if not len(top):
         return Found(None, float("nan"), 0, 0, kept_rate)
     first = top.iloc[0]
-    return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate)
+    return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate,
+                 search.tied())  # fmt: skip
 
 
 def _locate(plan: AnyPlan, rows: AnyCandidates, execution: int) -> tuple[Ints, float] | None:

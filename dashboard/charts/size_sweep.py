@@ -27,8 +27,14 @@ class Size(NamedTuple):
     problem: str = ""
 
 
-def size_bars(sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU") -> Chart:
-    """Draw one bar per size. here: the scenario's own, which is highlighted. Bars carry customdata (procs,)."""
+def size_bars(
+    sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = ()
+) -> Chart:
+    """Draw one bar per size. Bars carry customdata (procs,).
+
+    here: the scenario's own size, which is highlighted. every: all sizes that there will be, which have their places
+    before they are known.
+    """
     colours = palette(mode)
     shown = sorted(sizes, key=lambda size: size.procs)
     known = [size for size in shown if math.isfinite(size.rate)]
@@ -43,11 +49,13 @@ def size_bars(sizes: Sequence[Size], mode: str = "light", *, here: int, show: Sh
         else 0.0
         for size in shown
     ]
+    slots = sorted({*every, *(size.procs for size in shown)})
+    places = [slots.index(size.procs) for size in shown]
     figure = base(colours, HEIGHT)
     fills = [colours.ramp(0.92) if size.procs == here else colours.ramp(0.55) for size in shown]
     figure.add_trace(
         go.Bar(
-            x=list(range(len(shown))),
+            x=places,
             y=heights,
             width=0.86,
             marker={"color": fills, "line": {"width": 0}},
@@ -59,7 +67,7 @@ def size_bars(sizes: Sequence[Size], mode: str = "light", *, here: int, show: Sh
     )
     top = max(heights)
     notes = []
-    for index, (size, height) in enumerate(zip(shown, heights, strict=True)):
+    for index, size, height in zip(places, shown, heights, strict=True):
         if not math.isfinite(size.rate):
             notes.append(noted("–", colours, x=index, y=0, yanchor="bottom"))
             continue
@@ -73,8 +81,8 @@ def size_bars(sizes: Sequence[Size], mode: str = "light", *, here: int, show: Sh
             notes.append(noted(size.name, colours, x=index, y=0, yanchor="bottom", colour=ink, font_size=TICK_SIZE - 1))
     figure.update_layout(annotations=notes)
     figure.update_xaxes(
-        tickvals=list(range(len(shown))), ticktext=[_short(size.procs) for size in shown],
-        range=[-0.6, len(shown) - 0.4], title_text="GPUs (best TP·PP at the foot)",
+        tickvals=list(range(len(slots))), ticktext=[_short(procs) for procs in slots],
+        range=[-0.6, len(slots) - 0.4], title_text="GPUs (best TP·PP at the foot)",
     )  # fmt: skip
     if show == "per GPU":
         figure.update_yaxes(range=[0, 1.08], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],

@@ -16,16 +16,22 @@ _TICK: Final = 0.74
 
 
 class Swing(NamedTuple):
-    """What one parameter does: gains as fractions of the base's best, NaN where it was not tried or nothing runs."""
+    """What one parameter does: gains as fractions of the base's best, NaN where nothing runs, None where not tried."""
 
     name: str
     label: str
-    down: float
+    down: float | None
     """Gain with the parameter lowered and the whole space re-optimised."""
-    up: float
-    down_kept: float
+    up: float | None
+    down_kept: float | None
     """Gain with the base's best execution left as it is."""
-    up_kept: float
+    up_kept: float | None
+
+    @property
+    def known(self) -> list[float]:
+        """All of the gains that there are."""
+        every = (self.down, self.up, self.down_kept, self.up_kept)
+        return [gain for gain in every if gain is not None and math.isfinite(gain)]
 
 
 def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light") -> Chart:
@@ -38,11 +44,11 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     shown = sorted(swings, key=_span, reverse=True)
     if not shown:
         return empty(colours, 160, "Nothing has been computed yet.")
-    if not any(math.isfinite(gain) for swing in shown for gain in swing[2:]):
+    if not any(swing.known for swing in shown):
         return empty(colours, 160, "Nothing runs to begin with, so there are no gains to show.")
     figure = base(colours, 60 + _ROW * len(shown))
     places = [len(shown) - 1 - index for index in range(len(shown))]
-    known = [gain for swing in shown for gain in swing[2:] if math.isfinite(gain)]
+    known = [gain for swing in shown for gain in swing.known]
     low, high = min(0.0, *known), max(0.0, *known)
     reach = max(high - low, 0.01)
     # Down below up: where both go the same way, the longer is drawn first so that the shorter stays visible.
@@ -55,7 +61,7 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         ticks += [
             _upright(100 * kept, row - _TICK / 2, row + _TICK / 2, colours.text, 2)
             for kept in (swing.down_kept, swing.up_kept)
-            if math.isfinite(kept)
+            if kept is not None and math.isfinite(kept)
         ]
         notes += _labels(swing, row, reach, colours)
     ticks.append(_upright(0, -0.6, len(shown) - 0.4, colours.muted, 1))
@@ -75,18 +81,18 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
 def _bars(
     figure: go.Figure, shown: Sequence[Swing], places: Sequence[int], step: str, pick: int, colours: Palette
 ) -> None:
-    gains = [float(swing[pick]) for swing in shown]
-    kept = [float(swing[pick + 2]) for swing in shown]
+    gains = [swing.down if pick == 2 else swing.up for swing in shown]
+    kept = [swing.down_kept if pick == 2 else swing.up_kept for swing in shown]
     figure.add_trace(
         go.Bar(
-            x=[100 * gain if math.isfinite(gain) else 0.0 for gain in gains],
+            x=[100 * gain if gain is not None and math.isfinite(gain) else 0.0 for gain in gains],
             y=list(places),
             orientation="h",
             width=_THICK,
             marker={"color": _colour(colours, pick), "line": {"width": 0}},
             hovertext=[
-                f"<b>{swing.label} {step}</b><br>{_told(gain)} re-optimised<br>"
-                f"{_told(same)} with the same execution"
+                f"<b>{swing.label} {step}</b><br>" + ("not computed" if gain is None or same is None else
+                f"{_told(gain)} re-optimised<br>{_told(same)} with the same execution")
                 for swing, gain, same in zip(shown, gains, kept, strict=True)
             ],
             hovertemplate="%{hovertext}<extra></extra>",
@@ -110,15 +116,15 @@ def _upright(x: float, low: float, high: float, colour: str, width: int) -> dict
 
 def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict[str, Any]]:
     """Return each bar's gain, to write beyond its end and beyond its tick."""
-    ends = [value for value in swing[2:] if math.isfinite(value)]
+    ends = swing.known
     left, right = min([0.0, *ends]), max([0.0, *ends])
     gap = 0.015 * reach
     if all(abs(value) < 5e-4 for value in ends):
         return [noted("±0" if ends else ABSENT, colours, x=100 * (right + gap), y=row, xanchor="left")]
-    both = (swing.down, swing.up)
+    both = [gain for gain in (swing.down, swing.up) if gain is not None and math.isfinite(gain)]
     notes = []
     for gain in both:
-        if not math.isfinite(gain) or abs(gain) < 5e-4:
+        if abs(gain) < 5e-4:
             continue
         worse = gain < 0
         if any(other < gain if worse else other > gain for other in both):
@@ -142,7 +148,7 @@ def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
 
 
 def _span(swing: Swing) -> float:
-    gains = [abs(gain) for gain in (swing.down, swing.up) if math.isfinite(gain)]
+    gains = [abs(gain) for gain in (swing.down, swing.up) if gain is not None and math.isfinite(gain)]
     return sum(gains) if gains else -1.0
 
 
@@ -151,7 +157,7 @@ def _finding(shown: Sequence[Swing], steps: tuple[str, str]) -> str:
     told = " and ".join(
         f"{signed_percent(gain)} at {step}"
         for gain, step in ((first.down, steps[0]), (first.up, steps[1]))
-        if step and math.isfinite(gain)
+        if step and gain is not None and math.isfinite(gain)
     )
     quiet = sum(_span(swing) < 1e-3 for swing in shown)
     return (

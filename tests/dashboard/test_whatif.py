@@ -17,14 +17,15 @@ from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.format import format_value, signed_percent
 from dashboard.palette import palette
+from dashboard.plainest import best_of
 from dashboard.whatif_answer import _plainly, answer
 from dashboard.whatif_changes import in_words, options, text_of
 from dashboard.whatif_progress import account, searching, span
-from dashboard.whatif_studies import Run, Studies, studies
+from dashboard.whatif_studies import Studies, studies
 from dashboard.wording import differences
 from engine import Scenario, whatif
 from engine.whatif import Study
-from tests.dashboard.pages import again, exploration, figure, html, run
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 
@@ -121,6 +122,24 @@ def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
     assert _plainly(same).best == same.kept
 
 
+def test_the_old_best_is_the_plainest_of_those_that_tie_though_nothing_was_explored() -> None:
+    """As on the other pages, which read it from an exploration; a server that was started anew may have none."""
+    found = exploration()
+    plain, first = best_of(found), found.best
+    assert plain is not None
+    assert first is not None
+    assert plain["id"] != first["id"]
+    unchanged = answer(found.scenario, {})
+    assert unchanged.base is not None
+    assert unchanged.best is not None
+    assert unchanged.base["id"] == plain["id"]
+    assert not differences(plain, unchanged.best)
+    changed = answer(found.scenario, {"hbm_bandwidth": 6144.0})
+    kept = changed.scenario.evaluate(found.scenario.space.table([plain["id"]])).iloc[0]
+    assert changed.kept is not None
+    assert changed.kept["total_time"] == kept["total_time"]
+
+
 def test_the_four_studies_are_drawn_from_the_engine() -> None:
     found = exploration()
     app = settled(page({"whatif_changes": "hbm_capacity:100"}))
@@ -159,19 +178,19 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
         for value in found:
             assert whatif.changed(scenario, {which.name: value}).space.total >= 0
     capacity = whatif.parameter(scenario, "hbm_capacity")
-    assert in_words(capacity, 100) == "100 GiB ×1.25"
-    assert in_words(capacity, 80) == "80 GiB"
+    assert plainly(in_words(capacity, 100)) == "100 GiB ×1.25"
+    assert plainly(in_words(capacity, 80)) == "80 GiB"
     assert in_words(whatif.parameter(scenario, "host_capacity"), 0) == "off"
     assert text_of({"a": 1.0, "b": 2.5}) == "a:1;b:2.5"
 
 
 def study(count: int, wait: float = 0.0) -> Callable[[], Study[int]]:
-    def results() -> Iterator[int]:
-        for number in range(count):
+    def results(done: int) -> Iterator[int]:
+        for number in range(done, count):
             time.sleep(wait)
             yield number
 
-    return lambda: Study(count, results())
+    return lambda: Study(count, results)
 
 
 def test_studies_take_turns_and_are_shared() -> None:
@@ -188,9 +207,7 @@ def test_studies_take_turns_and_are_shared() -> None:
         assert slow.done.wait(10)
         assert slow.cancelled
         assert 0 < len(slow.found) < 1000
-        again_ = runner.request("slow", study(3), again=True)
-        assert again_.done.wait(10)
-        assert again_.found == [0, 1, 2]
+        assert not slow.finished
     finally:
         runner.close()
 
@@ -211,21 +228,103 @@ def test_points_that_take_long_do_not_hold_up_a_study_whose_points_are_quick() -
         runner.close()
 
 
-def test_a_study_says_how_long_it_may_take_before_and_while_it_works() -> None:
-    run = Run("key", study(40))
-    run.prepare()
-    assert account(run, each=3.0, sharing=2) == "40 points · may take 4 min"
-    run.found, run.spent = [0] * 10, 25.0
-    assert account(run, each=3.0, sharing=1) == "10 of 40 points · 75 s left"
-    assert account(run, each=3.0, sharing=4) == "10 of 40 points · 5 min left"
-    assert (span(0.2), span(80), span(100), span(7200)) == ("1 s", "80 s", "2 min", "2 h")
+def test_a_study_that_was_stopped_goes_on_after_what_it_found() -> None:
+    made = []
+
+    def make() -> Study[int]:
+        made.append(1)
+        return study(40, 0.01)()
+
+    runner = Studies()
+    try:
+        run = runner.request("study", make)
+        while len(run.found) < 3:
+            time.sleep(0.005)
+        runner.cancel("study")
+        assert run.done.is_set()
+        time.sleep(0.1)  # the point that was being looked for is found yet
+        stopped = len(run.found)
+        assert 3 <= stopped < 40
+        assert (run.cancelled, run.finished) == (True, False)
+        assert runner.request("study", make) is run  # looking at it does not start it
+        time.sleep(0.1)
+        assert len(run.found) == stopped
+        runner.go_on("study")
+        assert run.done.wait(10)
+        assert run.found == list(range(40))
+        assert run.finished
+        assert len(made) == 2
+    finally:
+        runner.close()
+
+
+def test_stopping_while_the_last_point_is_looked_for_leaves_a_finished_study() -> None:
+    runner = Studies()
+    try:
+        run = runner.request("study", study(2, 0.2))
+        while not run.found:
+            time.sleep(0.005)
+        runner.cancel("study")
+        latest = time.monotonic() + 10
+        while len(run.found) < 2 or run.cancelled:
+            assert time.monotonic() < latest
+            time.sleep(0.005)
+        assert run.finished
+    finally:
+        runner.close()
+
+
+def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.whatif_studies.UNWATCHED", 0.1)
+    runner = Studies()
+    try:
+        run = runner.request("study", study(100, 0.01))
+        assert run.done.wait(10)
+        time.sleep(0.1)
+        assert 0 < len(run.found) < 100
+        assert (run.cancelled, run.finished) == (False, False)
+        latest = time.monotonic() + 20
+        while not run.finished:
+            assert runner.request("study", study(1)) is run
+            assert time.monotonic() < latest
+            time.sleep(0.02)
+        assert run.found == list(range(100))
+    finally:
+        runner.close()
+
+
+def test_a_study_says_how_long_it_may_yet_take_once_its_points_tell() -> None:
+    """The first point makes things ready; what tells is what follows it."""
+    runner = Studies()
+    runner.close()  # nothing works on them but the test
+    run, short, new = (runner.request(name, study(40)) for name in ("run", "short", "new"))
+    assert runner.wait_for(run) is None
+    assert account(run, None) == "0 of 40 points"
+    assert run.step()
+    assert runner.wait_for(run) is None
+    run._timed.extend([0.2, 0.2])
+    assert runner.wait_for(run) is None
+    run._timed.clear()
+    run._timed.append(2.0)
+    run.found.append(0)
+    short.found = [0] * 35
+    short._timed.append(2.0)
+    assert runner.wait_for(short) == pytest.approx(3 * 10)  # the three share the time equally until it is done
+    assert runner.wait_for(run) == pytest.approx(76 + 10 + 76)
+    runner.cancel("new")
+    assert new.cancelled
+    assert account(run, runner.wait_for(run)) == f"2 of 40 points · {span(86)} left"
+
+
+def test_times_to_wait_are_told_in_words() -> None:
+    assert tuple(plainly(span(seconds)) for seconds in (0.2, 80, 100, 7200)) == ("1 s", "80 s", "2 min", "2 h")
     small = exploration().scenario
     assert searching(small) == f"Searching {small.space.total:,} executions for the best"
     many = Scenario.of(
         "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=1024, datatype="bfloat16",
         limits={"batch_size": {"min": 1}},
     )  # fmt: skip
-    assert searching(many) == "Searching 268 M executions for the best; that many may take 11 s"
+    assert plainly(searching(many)) == "Searching 268 M executions for the best; that many may take 11 s"
 
 
 def test_a_failing_study_says_so_and_hurts_no_other() -> None:
@@ -266,6 +365,9 @@ def test_the_tornado_puts_the_widest_first_and_says_what_is_kept(mode: str) -> N
     ticks = [shape for shape in chart.figure.layout.shapes if shape.line.color == palette(mode).text]
     assert sorted(shape.x0 for shape in ticks) == pytest.approx([-2, 0, 5])
     assert "Much matters most" in chart.alt
+    partly = tornado([Swing("a", "Half", -0.1, None, -0.1, None)], ("−10 %", "+10 %"), mode).figure
+    assert "not computed" in partly.data[1].hovertext[0]
+    assert "nothing runs" not in partly.data[1].hovertext[0]
     assert tornado([], ("", "")).alt
 
 
@@ -366,4 +468,7 @@ def test_sizes_say_where_efficiency_falls_off() -> None:
              Size(64, math.nan, math.nan, "", "too few")]  # fmt: skip
     assert fall_off(sizes) == 32
     assert "From 32 GPUs on" in size_bars(sizes, here=16).alt
+    some = size_bars(sizes[1:3], here=16, every=[8, 16, 32, 64]).figure  # the others are on their way
+    assert list(some.data[0].x) == [1, 2]
+    assert list(some.layout.xaxis.ticktext) == ["8", "16", "32", "64"]
     assert size_bars(sizes, here=16, show="total").figure.data[0].y[2] == pytest.approx(20)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ import pytest
 import engine
 import hardware
 from engine import Exploration, Optimum, Scenario, whatif
+from engine.whatif import Study
+from engine.whatif_search import Searcher
 from engine.whatif_space import layout_key, ready
 
 CASES: dict[str, dict[str, Any]] = {
@@ -192,12 +195,62 @@ def test_sizes_are_optima_and_say_what_stands_in_the_way() -> None:
     assert scaled[32].rate == best["sample_rate"]
 
 
-def test_leaving_a_study_early_leaves_nothing_behind() -> None:
-    study = whatif.sweep(scenario(), "matrix", whatif.values_around(whatif.parameter(scenario(), "matrix")))
-    first = next(iter(study))
-    study.results.close()  # type: ignore[attr-defined]
-    assert first.rate > 0
-    assert list(study) == []
+STUDIES: dict[str, Callable[[Scenario], Study[Any]]] = {
+    "sensitivity": lambda base: whatif.sensitivity(base, names=("matrix", "hbm_capacity", "net0_bandwidth")),
+    "sweep": lambda base: whatif.sweep(base, "matrix", (500, 1000, 2000)),
+    "sweep_two": lambda base: whatif.sweep_two(base, "matrix", (500, 1000), "hbm_capacity", (40, 80, 120)),
+    "sizes": lambda base: whatif.sizes(base, (8, 16, 32, 64)),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_that_was_left_goes_on_without_finding_anything_twice(name: str) -> None:
+    study = STUDIES[name](scenario())
+    whole = list(study)
+    assert len(whole) == len(study)
+    looked_for = "engine.whatif.best_of" if name == "sizes" else "engine.whatif_search.Searcher.point"
+    real = engine.best_of if name == "sizes" else Searcher.point
+    with mock.patch(looked_for, autospec=True, side_effect=real) as asked:
+        for done in (0, 1, len(whole) - 1, len(whole)):
+            asked.reset_mock()
+            assert list(map(repr, study.after(done))) == list(map(repr, whole[done:]))
+            assert asked.call_count == len(whole) - done
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("changes", [{}, {"hbm_capacity": 30}, {"matrix": 400}, {"batch": 8}], ids=str)
+def test_all_that_tie_with_the_best_are_known_and_one_may_be_chosen(case: str, changes: dict[str, float]) -> None:
+    base, offered = scenario(case), []
+    after = whatif.changed(base, changes)
+
+    def last(executions: pd.DataFrame) -> int:
+        offered.append(executions)
+        return int(executions["id"].iloc[-1])
+
+    def ties_of(explored: Exploration) -> list[int]:
+        rows = explored.rows.table(["id", "sample_rate"]).to_pandas()
+        return sorted(rows["id"][rows["sample_rate"] == rows["sample_rate"].max()])
+
+    before, now = ties_of(engine.explore_scenario(base)), ties_of(engine.explore_scenario(after))
+    assert searched(base).tied.tolist() == before
+    space = ready(after)
+    assert space is not None
+    assert space.best(after.system).tied.tolist() == now
+    answer = whatif.reoptimise(base, changes, last)
+    assert answer.base is not None
+    assert answer.best is not None
+    assert (answer.base["id"], answer.best["id"]) == (before[-1], now[-1])
+    for executions in offered:
+        ids = executions["id"].tolist()
+        assert ids in (before, now)
+        scenario_of = base if ids == before else after
+        pd.testing.assert_frame_equal(executions.drop(columns="id"), scenario_of.space.table(ids))
+    if set(changes) <= {"hbm_capacity", "matrix"}:
+        kept = after.evaluate(base.space.table([before[-1]])).iloc[0]
+        assert answer.kept is not None
+        np.testing.assert_equal(float(answer.kept["sample_rate"]), float(kept["sample_rate"]))
+        (point,) = whatif.sweep(base, "matrix", [after.system.matrix[base.datatype].tflops], changes, last)
+        np.testing.assert_equal(point.kept, float(kept["sample_rate"]))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 20, 21, 64])
