@@ -1,7 +1,8 @@
 """Statistics that are not stored, of all executions of an exploration: evaluated off the page's thread.
 
-Whoever asks first starts the evaluation; it goes on as long as somebody looks at it now and then. Afterwards the rows
-of the exploration answer them as they answer stored ones, for all sessions, until they give way to others.
+Whoever asks first starts the evaluation, of all of them if there is room; it goes on as long as somebody looks at it
+now and then. Afterwards the rows of the exploration answer them as they answer stored ones, for all sessions, until
+they give way to those of other explorations.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Final
 import streamlit as st
 
 from engine import Exploration, ExplorationCancelled, Progress
+from engine.columns import defined_of
 from engine.recomputed import add_columns, is_stored
+from engine.store import TooManyValuesError
 
 __all__ = ["Further", "Job", "further", "seconds_for"]
 
@@ -38,10 +41,11 @@ RATES: Final = {"calculon": 400_000.0, "calibrated": 300_000.0}
 class Job:
     """One evaluation on its way, or how it ended. Read-only for everybody but `Further`."""
 
-    def __init__(self, exploration: Exploration, names: Sequence[str], watcher: str) -> None:
+    def __init__(self, exploration: Exploration, names: Sequence[str], every: Sequence[str], watcher: str) -> None:
+        """names: what was asked for. every: what is evaluated on the way, those among them."""
         self.key = exploration.key
         self.scenario = exploration.scenario
-        self.names, self.rows = tuple(names), exploration.feasible
+        self.names, self.every, self.rows = tuple(names), tuple(every), exploration.feasible
         self.progress: Progress | None = None
         self.problem = ""
         self.cancelled = False
@@ -98,13 +102,14 @@ class Further:
         if not missing:
             return None
         exploration.rows.check_room(names, exploration.feasible)
+        every = _every(exploration) or missing
         with self._lock:
             long_ago = time.monotonic() - REMEMBERED
             self._jobs = [one for one in self._jobs if not one.done.is_set() or one.looked_at() > long_ago]
-            job = next((one for one in self._jobs if one.key == exploration.key and set(missing) <= set(one.names)),
+            job = next((one for one in self._jobs if one.key == exploration.key and set(missing) <= set(one.every)),
                        None)  # fmt: skip
             if job is None:
-                job = Job(exploration, missing, watcher)
+                job = Job(exploration, missing, every, watcher)
                 self._jobs.append(job)
                 self._lock.notify_all()
         self.look(job, watcher)
@@ -113,7 +118,7 @@ class Further:
     def find(self, exploration: Exploration, name: str) -> Job | None:
         """The evaluation of one statistic, on its way or stopped or failed."""
         with self._lock:
-            return next((one for one in self._jobs if one.key == exploration.key and name in one.names), None)
+            return next((one for one in self._jobs if one.key == exploration.key and name in one.every), None)
 
     def look(self, job: Job, watcher: str) -> None:
         """Takes note that a session still wants to know."""
@@ -169,7 +174,7 @@ class Further:
         """Works on one job. A method of its own, so that nothing outlives it."""
         assert job.exploration is not None
         try:
-            add_columns(job.exploration, job.names, progress=job.tell, cancel=job.stops)
+            add_columns(job.exploration, job.every, progress=job.tell, cancel=job.stops)
             if job.progress is not None and job.progress.rate > 0:
                 self.rates[job.scenario.cost_model] = job.progress.rate
         except ExplorationCancelled:
@@ -198,6 +203,16 @@ def further() -> Further:
     made = Further()
     atexit.register(made.close)  # a server that is stopped does not release its caches
     return made
+
+
+def _every(exploration: Exploration) -> list[str]:
+    """All that is not there yet, where there is room for all at once: evaluating all takes little more than one."""
+    every = [column.name for column in defined_of(exploration.scenario.cost_model) if not is_stored(column.name)]
+    try:
+        exploration.rows.check_room(every, exploration.feasible)
+    except TooManyValuesError:
+        return []
+    return exploration.rows.missing(every)
 
 
 def seconds_for(exploration: Exploration) -> float:

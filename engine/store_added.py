@@ -23,12 +23,16 @@ import pyarrow.parquet as pq
 from engine import columns
 from engine.store_errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
 
-MOST_VALUES: Final = 128 << 20
-"""Values that lie beside the rows of one store, rows times columns: at 8 bytes each, before compression, 1 GiB."""
+MOST_BYTES: Final = 5 << 29
+"""What may lie beside the rows of one store [bytes], and what columns that are added at once may come to before they
+are compressed: all 77 of the exact cost model for 4.3 million rows. On disk those take 10 bytes per row."""
 MOST_IN_MEMORY: Final = 8
 """Columns that are added to rows in memory, which hold some 25 as wide."""
 SUFFIX: Final = ".added"
 """What the folder of an exploration's added columns has behind its key."""
+
+VALUE: Final = 8
+"""Size of a value [bytes]."""
 
 Floats = npt.NDArray[np.float64]
 _Column = tuple[str, str]
@@ -59,15 +63,15 @@ class Added(ABC):
 
     def __init__(self, most: int) -> None:
         self.most = most
-        """Values that are kept at most."""
+        """What is kept at most [bytes]."""
         self._lock = threading.Lock()
-        self._kept: OrderedDict[_Column, int] = OrderedDict()  # values of each, the least lately read first
+        self._kept: OrderedDict[_Column, int] = OrderedDict()  # bytes of each, the least lately read first
         self._read: Counter[_Column] = Counter()  # queries that read it now
         self._removals: Counter[str] = Counter()
 
     @property
-    def values(self) -> int:
-        """Values that are kept."""
+    def bytes(self) -> int:
+        """What is kept [bytes]."""
         with self._lock:
             return sum(self._kept.values())
 
@@ -78,8 +82,8 @@ class Added(ABC):
 
     def check_room(self, names: Sequence[str], rows: int) -> None:
         """Raise TooManyValuesError where so many columns cannot be there at once."""
-        if rows * len(set(names)) > self.most:
-            raise TooManyValuesError(rows, len(set(names)), self.most)
+        if VALUE * rows * len(set(names)) > self.most:
+            raise TooManyValuesError(rows, len(set(names)), self.most // VALUE)
 
     @contextlib.contextmanager
     def reading(self, key: str, names: Sequence[str]) -> Iterator[list[str]]:
@@ -114,10 +118,11 @@ class Added(ABC):
             with self._lock:
                 if self._removals[key] != removals:
                     raise StoreError(f"Exploration {key} was removed while columns were added to it.")
-                self._make_room(rows * len(writer.names))
+                sizes = self._finish(writer)
+                self._make_room(sum(sizes.values()))
                 self._publish(key, writer)
                 for name in writer.names:
-                    self._kept[key, name] = rows
+                    self._kept[key, name] = sizes[name]
                     self._kept.move_to_end((key, name))
 
     def forget(self, key: str, names: Sequence[str] | None = None) -> None:
@@ -136,16 +141,20 @@ class Added(ABC):
             self.forget(key, damaged)
             raise NotEvaluatedError(damaged)
 
-    def _make_room(self, values: int) -> None:
-        """Remove the least lately read until so many more have room; what is being read stays until the next time."""
+    def _make_room(self, size: int) -> None:
+        """Remove the least lately read until so many bytes more have room; what is being read stays this time."""
         for column in [one for one in self._kept if not self._read[one]]:
-            if sum(self._kept.values()) + values <= self.most:
+            if sum(self._kept.values()) + size <= self.most:
                 return
             del self._kept[column]
             self._drop(*column)
 
     @abstractmethod
     def _writer(self, key: str, names: Sequence[str], rows: int) -> contextlib.AbstractContextManager[AddedWriter]: ...
+
+    @abstractmethod
+    def _finish(self, writer: AddedWriter) -> Mapping[str, int]:
+        """End what was written; return the size of each column [bytes]."""
 
     @abstractmethod
     def _publish(self, key: str, writer: AddedWriter) -> None:
@@ -169,7 +178,7 @@ class AddedFiles(Added):
     Opening a store for writing sweeps what is there (see `engine.store_database`).
     """
 
-    def __init__(self, folder: Path, *, read_only: bool, most: int = MOST_VALUES) -> None:
+    def __init__(self, folder: Path, *, read_only: bool, most: int = MOST_BYTES) -> None:
         super().__init__(most)
         self._folder, self._read_only = folder, read_only
 
@@ -205,13 +214,20 @@ class AddedFiles(Added):
             shutil.rmtree(partial, ignore_errors=True)
             self._tidy(key)
 
-    def _publish(self, key: str, writer: AddedWriter) -> None:
+    def _finish(self, writer: AddedWriter) -> Mapping[str, int]:
         assert isinstance(writer, _FileWriter)
         try:
             writer.finish()
+            return {name: writer.path(name).stat().st_size for name in writer.names}
+        except (OSError, pa.ArrowException) as error:
+            raise explain(error, self._folder) from error
+
+    def _publish(self, key: str, writer: AddedWriter) -> None:
+        assert isinstance(writer, _FileWriter)
+        try:
             for name in writer.names:
                 writer.path(name).replace(self._place(key, name))
-        except (OSError, pa.ArrowException) as error:
+        except OSError as error:
             raise explain(error, self._folder) from error
 
     def _place(self, key: str, name: str) -> str:
@@ -274,7 +290,7 @@ class AddedArrays(Added):
     """Columns added to the rows of an exploration in memory, given back with it."""
 
     def __init__(self, rows: int) -> None:
-        super().__init__(MOST_IN_MEMORY * max(1, rows))
+        super().__init__(MOST_IN_MEMORY * VALUE * max(1, rows))
         self._arrays: dict[_Column, Floats] = {}
 
     def onto(self, table: pa.Table) -> pa.Table:
@@ -287,6 +303,9 @@ class AddedArrays(Added):
     @contextlib.contextmanager
     def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["_ArrayWriter"]:
         yield _ArrayWriter(names, rows)
+
+    def _finish(self, writer: AddedWriter) -> Mapping[str, int]:
+        return dict.fromkeys(writer.names, VALUE * writer.rows)
 
     def _publish(self, key: str, writer: AddedWriter) -> None:
         assert isinstance(writer, _ArrayWriter)

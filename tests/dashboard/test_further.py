@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -214,7 +215,23 @@ def test_a_range_can_be_had_before_it_is_in_force(server: Further) -> None:
 def test_too_many_at_once_are_refused_on_every_page() -> None:
     found = fresh()
     where = ";".join(link_of(name, 0) for name in ("act_space", "weight_space"))
-    with patch.object(found.rows._added, "most", found.feasible):
+    with patch.object(found.rows._added, "most", 8 * found.feasible):
         for page, more in (("explore", {}), ("results", {}), ("pareto", {})):
             told = run(page, found, {"results_where": where, **more}).info
             assert any("These 2 figures are not stored" in one.value for one in told), page
+
+
+def test_asking_for_one_has_all_evaluated_where_there_is_room(server: Further, tmp_path: Path) -> None:
+    limits = {"tensor_par": [1, 2], "weight_offload": False, "optimizer_offload": False}
+    found = engine.explore("gpt3-13B", SYSTEMS["calculon"], **SMALL, limits=limits, store=tmp_path / "results.duckdb")
+    every = list(further(found.scenario))
+    with patch.object(found.rows._added, "most", 8 * found.feasible):
+        assert server.need(found, ["act_space"], "me") is None
+        assert found.rows.missing(every) == [name for name in every if name != "act_space"]
+    assert server.need(found, ["weight_space"], "me") is None
+    assert not found.rows.missing(every)
+    page = run("explore", found, {"metric": "dp_comm_link_time"})
+    assert figure(page, "explore_pairs")["data"]
+    whole = found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
+    stored = found.rows.table(every)
+    assert all(np.array_equal(stored[name].to_numpy(), whole[name]) for name in every)

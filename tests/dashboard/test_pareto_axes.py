@@ -311,7 +311,7 @@ def test_the_page_tells_progress_and_stops(server: Further) -> None:
 def test_too_many_are_refused_with_what_would_do(server: Further) -> None:
     found = fresh()
     link = {"pareto_x": "block_bw_pp_size", "pareto_z": "act_space"}
-    with patch.object(found.rows._added, "most", found.feasible):
+    with patch.object(found.rows._added, "most", 8 * found.feasible):
         with pytest.raises(TooManyValuesError):
             server.need(found, ["block_bw_pp_size", "act_space"], ME)
         page = run("pareto", found, link)
