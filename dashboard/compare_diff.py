@@ -19,6 +19,16 @@ _MODEL: Final = {
     "hidden": "Hidden size", "feedforward": "Feedforward width", "seq_size": "Sequence length, tokens",
     "attn_heads": "Attention heads", "attn_size": "Head size", "num_blocks": "Blocks",
 }  # fmt: skip
+_ARCHITECTURE: Final = {
+    "hidden": "Hidden size", "ffn": "Feedforward width", "layers": "Blocks", "heads": "Attention heads",
+    "kv_heads": "Key-value heads", "head_dim": "Head size", "vocab": "Vocabulary", "vocab_padded": "Padded vocabulary",
+    "gated_mlp": "Gated feedforward", "norm": "Normalisation", "tied_embeddings": "Embeddings tied",
+    "experts.routed": "Experts", "experts.top_k": "Experts of a token", "experts.ffn": "Width of an expert",
+    "experts.shared": "Shared experts", "experts.leading_dense_layers": "Leading blocks without experts",
+    "prediction_layers": "Prediction layers",
+}  # fmt: skip
+_SILENT: Final = ("params_published_b", "params_active_published_b", "rope_theta", "max_seq", "positions")
+"""Parts of an architecture that no result depends on."""
 _ENGINE: Final = re.compile(r"(matrix|vector)\.([^.]+)\.(tflops|gflops_efficiency)")
 _NETWORK: Final = re.compile(r"networks\.(\d+)\.(\w+)(?:\.(.+))?")
 _NETWORK_WORDS: Final = {
@@ -36,7 +46,8 @@ _MEMORY: Final = {
 
 def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]]]:
     """(group, field, value in each scenario) of every field that is not the same in all, the most telling first."""
-    tables = [dict(_fields(scenario)) for scenario in scenarios]
+    exact = all(scenario.cost_model == "calculon" for scenario in scenarios)
+    tables = [dict(_fields(scenario, exact)) for scenario in scenarios]
     names = list(dict.fromkeys(name for table in tables for name in table))
     order = {group: index for index, group in enumerate(("Run", "Model", "System", "Limits"))}
     found = []
@@ -47,7 +58,9 @@ def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]
     return sorted(found, key=lambda row: order[row[0]])
 
 
-def _fields(scenario: Scenario) -> Iterator[tuple[tuple[str, str], str]]:
+def _fields(scenario: Scenario, exact: bool) -> Iterator[tuple[tuple[str, str], str]]:
+    """((group, field), value) of everything that results depend on. exact: whether all compared are Calculon's, which
+    knows a model by the six numbers of its block alone."""
     model, system = scenario.model, scenario.system
     yield ("Run", "Model"), model.title or model.name
     yield ("Run", "System"), system_name(system)
@@ -58,17 +71,30 @@ def _fields(scenario: Scenario) -> Iterator[tuple[tuple[str, str], str]]:
     if scenario.calibration is not None:
         yield ("Run", "Calibration"), scenario.calibration.name
     yield ("Run", "Executions"), f"{scenario.space.total:,}"
-    for key, value in models.to_calculon(model).items():
-        yield ("Model", _MODEL.get(key, key)), _told(value)
+    yield ("Model", _MODEL["seq_size"]), _told(model.seq_size)
+    if model.block is not None and (exact or model.architecture is None):
+        for key, value in models.to_calculon(model).items():
+            yield ("Model", _MODEL.get(key, key)), _told(value)
+    else:
+        for path, value in _leaves(models.to_document(model)["architecture"]):
+            if path not in _SILENT:
+                yield ("Model", _ARCHITECTURE.get(path, _words(path))), _told(value)
     document = hardware.to_document(system)
     physics = {key: document[key] for key in ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")}
     for path, value in _leaves(physics):
         label = _label(path, scenario.datatype)
         if label:
             yield ("System", label), _told(value * 1e6 if path.endswith("latency_s") else value)
+    if not exact and system.accelerator is not None and system.accelerator.tdp_w:
+        yield ("System", "Design power, W"), _told(system.accelerator.tdp_w)
     for name, limit in scenario.limits.items():
         label = by_name(name).label if name != "uneven_pipelines" else "Uneven pipelines"
         yield ("Limits", label), _told_limit(limit)
+
+
+def _words(path: str) -> str:
+    """A path into a document as a label: "latent_attention.kv_rank" becomes "Latent attention, kv rank"."""
+    return path.replace("_", " ").replace(".", ", ").capitalize()
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

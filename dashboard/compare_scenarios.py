@@ -129,5 +129,7 @@ def told(member: Member, first: Scenario) -> tuple[str, str]:
     """(name, what more there is to say) of a scenario."""
     if member.changes:
         words = described(first, member.changes)
-        return f"A with {words[0]}" if len(words) == 1 else "A with other numbers", ", ".join(words)
+        if len(words) == 1:
+            return f"A with {words[0]}", sentence_of(member.scenario)
+        return "A with other numbers", ", ".join(words)
     return name_of(member.scenario), sentence_of(member.scenario)

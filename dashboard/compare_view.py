@@ -20,7 +20,7 @@ from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisa
 from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative
 from dashboard.memory_needs import GIB
-from dashboard.palette import MEMORY_KINDS
+from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of
 from dashboard.tables import ROW, height_of
 from dashboard.text import literal
@@ -28,7 +28,7 @@ from dashboard.whatif_changes import reset
 from dashboard.wording import differences as choices_that_differ
 from dashboard.wording import title
 from engine import Exploration
-from engine.columns import ALL_FIELDS, choice_label
+from engine.columns import ALL_FIELDS
 
 __all__ = ["render"]
 
@@ -232,12 +232,12 @@ def _table(sides: list[Side]) -> None:
     for column in ALL_FIELDS:
         if any(column.name not in side.best for side in known if side.best is not None):
             continue  # not every cost model knows it
-        values = [choice_label(column, side.best[column.name]) if side.best is not None else ABSENT for side in sides]
+        values = [_value(side, column.name) for side in sides]
         if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
             rows.append([column.label, *values])
     table = pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
     told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in known if side.best is not None)
-    st.dataframe(table, hide_index=True, height=height_of(len(rows), 470), row_height=ROW, key="compare_best",
+    st.dataframe(table, hide_index=True, height=height_of(len(rows), 620), row_height=ROW, key="compare_best",
                  column_config={"": st.column_config.TextColumn(width=130)},
                  alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
 
@@ -256,7 +256,8 @@ def _memory(sides: list[Side]) -> None:
     sizes = [(side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
              for side, _ in known]  # fmt: skip
     show(aligned_memory([(side.letter, best) for side, best in known], sizes, state.theme_mode()), "compare_memory")
-    st.html(markup.legend(MEMORY_KINDS))
+    told_apart = {kind.key for side, _ in known for kind in kinds_of(MEMORY_KINDS, side.scenario.cost_model)}
+    st.html(markup.legend(kind for kind in MEMORY_KINDS if kind.key in told_apart))
 
 
 def _steps(sides: list[Side]) -> None:

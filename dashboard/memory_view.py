@@ -29,6 +29,8 @@ HBM: Final = "proc_mem_tier1_cap_req"
 HOST: Final = "proc_mem_tier2_cap_req"
 _MOST_GIB: Final = 65_536
 """End of the slider of capacities: a description may claim any number, and each step of the slider takes room."""
+_FEW: Final = 14
+"""Cells whose bars are shown without scrolling."""
 _SORTS: Final = {"rate": "Fastest first", "need": "Most memory first", "degrees": "By TP and PP"}
 _TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
@@ -230,7 +232,7 @@ def _best_of_cells(exploration: Exploration, mode: str) -> None:
         st.info("No cell's best execution offloads anything, so host memory is empty.", icon=":material/info:")
         return
     chart = _cells_chart(exploration, exploration.key, tuple(int(value) for value in rows["id"]), tier, mode)
-    with st.container(height=430, border=False, key="memory_cells_scroll"):
+    with st.container(height=430 if len(rows) > _FEW else "content", border=False, key="memory_cells_scroll"):
         show(chart, "memory_cells", on_select=_pick_execution, selection_mode="points")
 
 
@@ -279,6 +281,7 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     if others > 0:
         fail = "cell fails" if others == 1 else "cells fail"
         st.caption(f"{others:,} further {fail} for reasons other than HBM; Explore names them.")
-    with st.container(height=430, border=False, key="memory_needs_scroll"):
+    # Long lists scroll; short ones take the room that they need.
+    with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")

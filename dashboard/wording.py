@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dashboard.charts.template import degrees
-from dashboard.format import counted, plain
+from dashboard.format import counted, format_value, plain
 from engine import Scenario
 from engine.calibrated import model_shapes
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
@@ -129,8 +129,8 @@ def differences(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> list[tup
     return [
         (
             column.label,
-            choice_label(column, _given(first, column.name)),
-            choice_label(column, _given(second, column.name)),
+            format_value(column, _given(first, column.name)),
+            format_value(column, _given(second, column.name)),
         )
         for column in ALL_FIELDS
         if _given(first, column.name) != _given(second, column.name)

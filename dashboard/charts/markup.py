@@ -42,7 +42,8 @@ def figure_strip(tiles: Sequence[Tile]) -> str:
     items = []
     telling = any(tile.error for tile in tiles)
     for tile in tiles:
-        number, *unit = tile.value.split(maxsplit=1)
+        # Words, such as the degrees of an execution, have no unit that would be smaller.
+        number, *unit = [tile.value] if tile.value[:1].isalpha() else tile.value.split(maxsplit=1)
         title = f' title="{escape(tile.formula)}"' if tile.formula else ""
         spoken = escape(", ".join(part for part in _told(tile) if part))
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""

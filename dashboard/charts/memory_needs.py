@@ -60,6 +60,12 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
                          line={"color": colours.worse, "width": 2})  # fmt: skip
         note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(needs) - 0.5, yanchor="bottom", yshift=1,
              xanchor="right" if place > 0.25 * reach / scale.factor else "left", colour=colours.worse)  # fmt: skip
+    cut = [row for row, need in zip(rows, needs, strict=True) if need > reach]
+    for row in cut:
+        note(figure, "▸", colours, x=reach / scale.factor, y=row, xanchor="left", xshift=-1)
+    if cut:
+        note(figure, "▸ longer than drawn", colours, x=1, xref="paper", y=len(needs) - 0.5, yanchor="bottom", yshift=1,
+             xanchor="right")  # fmt: skip
     _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
     right = 250 if any(over) else 74
     figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})

@@ -15,8 +15,10 @@ import engine
 from dashboard import links
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.compare_diff import differences
+from dashboard.compare_scenarios import Member, told
 from dashboard.format import format_value, relative
 from dashboard.plainest import best_of
+from dashboard.wording import differences as choices_that_differ
 from engine import Exploration, Scenario, whatif
 from tests.dashboard.pages import again, exploration, figure, html, run
 
@@ -160,6 +162,44 @@ def test_differences_are_those_of_the_documents() -> None:
     limited = Scenario(base.model, base.system, 16, 32, "float16", {"tensor_par": {"min": 1, "max": 4}})
     assert ("Limits", "Tensor parallel", ["–", "1 to 4"]) in differences([base, limited])
     assert differences([base, base]) == []
+
+
+MOE = {"system": "h100_80g_sxm", "num_procs": 64, "max_batch_size": 64, "datatype": "bfloat16"}
+
+
+def test_a_mixture_of_experts_is_compared_by_its_architecture() -> None:
+    base = Scenario.of("qwen3-30B-A3B", **MOE)
+    rows = {label: values for _, label, values in differences([base, whatif.changed(base, {"power": 800})])}
+    assert rows == {"Design power, W": ["700", "800"]}
+    models_apart = differences([base, Scenario.of("mixtral-8x7B", **MOE), Scenario.of("llama-3-8B", **MOE)])
+    said = {label: values for group, label, values in models_apart if group == "Model"}
+    assert said["Experts"] == ["128", "8", "–"]
+    assert said["Width of an expert"] == ["768", "14,336", "–"]
+    assert said["Hidden size"] == ["2,048", "4,096", "4,096"]
+    assert not any("published" in label.lower() for label in said)
+    assert differences([base, base]) == []
+
+
+def test_the_page_compares_mixtures_of_experts() -> None:
+    base = explored(Scenario.of("qwen3-30B-A3B", **{**MOE, "num_procs": 8, "max_batch_size": 8}))
+    app = run("compare", base, {"compare_b": "~power:800"})
+    shown = next(table.value for table in app.dataframe if "Field" in table.value)
+    assert list(shown["Field"]) == ["Design power, W"]
+    assert figure(app, "compare_map_B")["data"]
+
+
+def test_numbers_of_gpus_have_thousands_separators_in_every_table() -> None:
+    first, second = {"num_procs": 512, "tensor_par": 8}, {"num_procs": 1024, "tensor_par": 8}
+    assert ("GPUs", "512", "1,024") in choices_that_differ(first, second)
+
+
+def test_what_a_scenario_changes_is_said_once() -> None:
+    base = exploration().scenario
+    one = Member("B", "compare_b", whatif.changed(base, {"hbm_capacity": 40}), {"hbm_capacity": 40})
+    name, more = told(one, base)
+    assert "40" in name
+    assert "HBM" not in more
+    assert "FP16" in more
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
