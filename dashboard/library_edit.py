@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
@@ -152,9 +153,9 @@ def _verdict(
         try:
             copied = copy_of(thing, changes, " ".join(name.split()), title)
         except Refused as problem:
-            faults = [str(problem)]
+            faults = [_in_words(thing, str(problem))]
     if copied is None:
-        st.error(literal(faults[0]), icon=":material/error:")
+        st.error("\n\n".join(map(literal, faults)), icon=":material/error:")
     elif not changes:
         st.info("Nothing differs from the original yet.", icon=":material/info:")
     else:
@@ -162,6 +163,15 @@ def _verdict(
         st.success(f"{number} value{'s' if number != 1 else ''} will differ from "
                    f"{literal(copied.derived_from)}; the copy remembers which.", icon=":material/check:")  # fmt: skip
     return copied
+
+
+def _in_words(thing: Model | System, refusal: str) -> str:
+    """A refusal with what the fields are called here in the place of where they stand in the document."""
+    for field in fields_of(thing):
+        place = re.sub(r"\.(\d+)", r"[\1]", field.path)
+        unit = f", there {place.rpartition('.')[2]}" if field.factor != 1.0 else ""  # the figure is in that unit
+        refusal = refusal.replace(f"'{place}'", f"{field.label} ({field.section}{unit})")
+    return refusal
 
 
 def _buttons(copied: Model | System | None, changed: bool, done: Callable[[], None]) -> None:

@@ -125,9 +125,9 @@ def _table(here: Sequence[Entry]) -> None:
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
         height=height_of(len(here), 738), row_height=ROW, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=286, help="Given by whoever saved it, else model and system."),
+            "Title": st.column_config.TextColumn(width=266, help="Given by whoever saved it, else model and system."),
             "Scenario": st.column_config.TextColumn(
-                width=168, help="What was edited in model and system, datatype, largest batch, limits, cost model."
+                width=188, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
             "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
             "TP·PP·DP": st.column_config.TextColumn(
@@ -258,8 +258,10 @@ def _rename(entry: Entry) -> None:
     label = "Rename" if entry.saved is not None else "Save"
     with st.popover(label, icon=":material/edit:", key=menu_key("scenarios_title")):
         key = f"scenarios_title_{entry.ident}"
-        st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-        st.button("Keep this title", key="scenarios_rename", on_click=_safely, args=(lambda: _title(entry, key),))
+        with st.form("scenarios_title_form", border=False):  # so that Enter keeps it
+            st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
+            st.form_submit_button("Keep this title", key="scenarios_rename", on_click=_safely,
+                                  args=(lambda: _title(entry, key),))  # fmt: skip
 
 
 def _title(entry: Entry, key: str) -> None:
@@ -275,7 +277,7 @@ def _duplicate(entry: Entry) -> None:
     if entry.saved is not None:
         _pick([user_files().duplicate(entry.ident)])
     elif entry.scenario is not None:
-        _pick([user_files().keep(f"{name_of(entry.scenario)[: LONGEST_TITLE - 7]} (copy)", entry.scenario)])
+        _pick([user_files().keep(user_files().title_of_copy(name_of(entry.scenario)), entry.scenario)])
 
 
 def _delete(entry: Entry) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import streamlit as st
 
 from dashboard import links, report, state
+from dashboard.controls import menu_key, shut
 from dashboard.scenarios_data import name_of
 from dashboard.server import runner, user_files
 from dashboard.text import literal
@@ -29,15 +30,20 @@ def opener() -> None:
     """Draws Share and Save."""
     _share()
     scenario = state.current_scenario()
-    with st.popover("Save", type="tertiary", icon=":material/bookmark:", help="Keep this scenario on the server."):
+    tip = "Keep this scenario on the server."
+    with st.popover("Save", type="tertiary", icon=":material/bookmark:", help=tip, key=menu_key("save")):
         if user_files().folder is None:
             st.caption("This server keeps nothing. The file holds model, system and limits whole.")
             _download(scenario, "Scenario file", "save_file")
             return
         key = f"save_title_{scenario.key[:12]}"
-        st.text_input("Title", name_of(scenario)[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-        st.caption("It appears on the Scenarios page, for everybody who uses this server, with the view you see now.")
-        st.button("Save", key="save_now", type="primary", on_click=_save, args=(key,), icon=":material/bookmark_add:")
+        with st.form("save_form", border=False):  # so that Enter saves
+            st.text_input("Title", name_of(scenario)[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
+            st.caption(
+                "It appears on the Scenarios page, for everybody who uses this server, with the view you see now."
+            )
+            st.form_submit_button("Save", key="save_now", type="primary", on_click=_save, args=(key,),
+                                  icon=":material/bookmark_add:")  # fmt: skip
 
 
 @st.fragment
@@ -122,3 +128,4 @@ def _save(key: str) -> None:
         st.toast(literal(str(problem)), icon=":material/error:")
     else:
         st.toast(f"Saved as **{literal(' '.join(title.split()))}**.", icon=":material/bookmark_added:")
+        shut("save")

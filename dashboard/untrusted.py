@@ -103,6 +103,11 @@ def kind_of(document: object, where: str) -> Kind:
         return "system"
     if "model_type" in document or "architectures" in document or "hidden" in document:
         return "model"
+    if "tensor_par" in document:
+        raise Refused(
+            f"{where} is an execution, not a model, system or scenario; `shardscape evaluate` reads it with a model "
+            "and a system."
+        )
     raise Refused(
         f"{where} is no model, system or scenario that can be read: Calculon's and our own JSON, and a Hugging Face "
         "config.json are."

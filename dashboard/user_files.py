@@ -136,8 +136,16 @@ class UserFiles:
     def duplicate(self, ident: str) -> str:
         """Saves a second copy of a saved scenario; returns its ident."""
         one = self._one(ident)
-        title = f"{one.title[: LONGEST_TITLE - 7]} (copy)"
+        title = self.title_of_copy(one.title)
         return self._put(replace(one, title=title, saved_at=time.time(), ident=secrets.token_hex(8)))
+
+    def title_of_copy(self, title: str) -> str:
+        """What a copy of a scenario of that title is called: "A (copy)", "A (copy 2)", the first that is free."""
+        taken = {each.title for each in self.saved()}
+        whole = re.sub(r" \(copy(?: \d+)?\)$", "", title)
+        endings = (" (copy)", *(f" (copy {number})" for number in range(2, len(taken) + 3)))
+        titles = (f"{whole[: LONGEST_TITLE - len(ending)]}{ending}" for ending in endings)
+        return next(each for each in titles if each not in taken)
 
     def forget(self, ident: str) -> None:
         """Deletes a saved scenario; its results stay in the store."""

@@ -14,12 +14,13 @@ import engine
 import hardware
 import models
 from dashboard.charts.efficiency_curve import efficiency_curve
+from dashboard.execution_view import execution_json
 from dashboard.library_edit import copy_of, table_from_text
 from dashboard.library_fields import fields_of, marks_of, value_at
 from dashboard.library_list import items, searched
 from dashboard.library_sheet import changes_in_words, not_represented, sheet
 from dashboard.library_use import scenario_with
-from dashboard.untrusted import Refused
+from dashboard.untrusted import Refused, read
 from engine import Scenario
 from tests.dashboard.pages import ROOT, SMALL, html, plainly
 from tests.dashboard.server import Place, own_server
@@ -193,7 +194,7 @@ def test_editing_on_the_page(place: Place) -> None:
     checked(app.button(key="library_edit").click().run())
     assert app.button(key="library_use_copy").disabled
     checked(app.number_input(key="library_value_mem1.capacity_gib").set_value(-5.0).run())
-    assert "capacity_gib" in app.error[0].value.replace("\\", "")
+    assert "HBM capacity" in app.error[0].value
     assert app.button(key="library_keep_copy").disabled
     checked(app.number_input(key="library_value_mem1.capacity_gib").set_value(96.0).run())
     assert "1 value will differ" in app.success[0].value
@@ -211,6 +212,33 @@ def test_editing_on_the_page(place: Place) -> None:
 
 def upload(app: AppTest, name: str, content: bytes) -> AppTest:
     return checked(app.file_uploader[0].set_value((name, content, "application/json")).run())
+
+
+def test_faults_are_told_in_the_words_of_the_page(place: Place) -> None:
+    app = page({"library_kind": "systems", "library_item": "h100_80g_nvl8"})
+    checked(app.button(key="library_edit").click().run())
+    for path, value, words in (
+        ("mem1.capacity_gib", -5.0, "HBM capacity (Memory, HBM) is -5.0"),
+        ("networks.1.efficiency", 2.0, "Efficiency (Network tier 1) is 2.0"),
+        ("networks.0.latency_s", -1.0, "Latency (Network tier 0, there latency_s) is -1e-06"),
+    ):
+        field = app.number_input(key=f"library_value_{path}")
+        before = field.value
+        checked(field.set_value(value).run())
+        assert words in app.error[0].value.replace("\\", "")
+        checked(app.number_input(key=f"library_value_{path}").set_value(before).run())
+        assert not app.error
+    for name in ("matrix.float8", "matrix.float16"):  # both are told at once
+        app.text_input(key=f"library_value_{name}.gflops_efficiency").set_value("half")
+    checked(app.run())
+    assert "Matrix efficiency, float8" in app.error[0].value
+    assert "Matrix efficiency, float16" in app.error[0].value
+
+
+def test_an_execution_is_not_taken_for_a_model() -> None:
+    row = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits={"tensor_par": 4, "pipeline_par": 1}).best
+    with pytest.raises(Refused, match=r"^a\.json is an execution, not a model, .*; `shardscape evaluate` reads it"):
+        read(execution_json(dict(row or {})).encode(), "a.json")
 
 
 def test_uploading(place: Place) -> None:

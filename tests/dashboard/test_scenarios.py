@@ -184,6 +184,19 @@ def test_results_of_an_older_cost_model_are_named_as_such(place: Place, monkeypa
     assert any("older version of the cost model" in warning.value for warning in app.warning)
 
 
+def test_copies_of_copies_are_numbered(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path / "x.user")
+    ident = files.keep("A", small())
+    titles = []
+    for _ in range(4):
+        ident = files.duplicate(ident)
+        titles.append(next(saved.title for saved in files.saved() if saved.ident == ident))
+    assert titles == ["A (copy)", "A (copy 2)", "A (copy 3)", "A (copy 4)"]
+    long = files.keep("x" * 120, small())
+    assert [len(files.title_of_copy(each.title)) for each in files.saved() if each.ident == long] == [120]
+    assert files.title_of_copy("B (copy 7)") == "B (copy)"
+
+
 def test_the_buttons_of_the_page(place: Place) -> None:
     explored(place, small())
     key = small().key
