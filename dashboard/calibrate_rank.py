@@ -43,7 +43,7 @@ def ranking(outcome: Outcome) -> None:
         return
     told = f"The {len(found.table):,} best executions by either calibration, ranked by both: "
     if found.changed:
-        told += f"another one is best now, {percent(found.gain)} faster than the old best."
+        told += f"another one is best now, {_gain(found.gain)} faster than the old best."
         errors = outcome.errors_unseen or outcome.errors_after
         if 100 * found.gain < errors["mean"]:
             told += " That is less than the mean error of a prediction, so the two are tied."
@@ -53,6 +53,10 @@ def ranking(outcome: Outcome) -> None:
         told += f" Kendall's tau between the two orders is {found.tau:.2f}."
     st.caption(told)
     tables.order(found)
+
+
+def _gain(share: float) -> str:
+    return percent(share) if share >= 0.0005 else f"under {percent(0.001)}"
 
 
 def reranked(scenario: Scenario, before: Calibration, after: Calibration) -> Reranked:

@@ -10,10 +10,10 @@ import streamlit as st
 
 from dashboard.charts import markup
 from dashboard.charts.calibration import Moved
-from dashboard.charts.template import degrees
 from dashboard.format import format_value, percent, plain, signed_percent
 from dashboard.run_words import assumed
-from dashboard.tables import signed
+from dashboard.tables import ROW, height_of, signed
+from dashboard.wording import title
 from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
 from engine.calibrated import Parameters
 from engine.columns import by_name
@@ -71,14 +71,14 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
         column_config={
             "run": st.column_config.TextColumn("Run", width=110, help="Row below the header, from 1; or the log"),
             "used": st.column_config.TextColumn("Used", width=70),
-            "why": st.column_config.TextColumn("Why not, or how it was read", width=420),
+            "why": st.column_config.TextColumn("Why not, or how it was read", width=360),
             "missing": st.column_config.TextColumn("Missing", width=130, help="Needed fields that the run lacks"),
             "model": st.column_config.TextColumn("Model", width=150),
             "measured": _number("Measured, s", "%.3f", 94),
             "before": _number("Before, %", None, 80, "Predicted over measured, before the fit"),
             "after": _number("Unseen, %", None, 84, "Predicted over measured, by a fit that left the run out"),
             "fitted": _number("Fitted, %", None, 80, "Predicted over measured, by the fit to all runs"),
-            "assumed": st.column_config.TextColumn("Assumed", width=240, help="What the run does not say"),
+            "assumed": st.column_config.TextColumn("Assumed", width=300, help="What the run does not say"),
         },
     )  # fmt: skip
     if len(shown) > LISTED:
@@ -137,22 +137,21 @@ def order(ranked: Reranked) -> None:
     shown = pd.DataFrame(
         {
             "rank": table["rank_after"], "was": table["rank_before"],
-            "execution": [degrees(row["tensor_par"], row["pipeline_par"], row["data_par"])
-                          for row in table.to_dict("records")],
+            "execution": [title(row) for row in table.to_dict("records")],
             "microbatch": table["microbatch_size"], "before": table["rate_before"], "after": table["rate_after"],
             "step_before": table["step_before"], "step": table["step_after"], "alike": table["alike"],
         }
     )  # fmt: skip
     rate = by_name("sample_rate").label
     st.dataframe(
-        shown, hide_index=True, key="calibrate_order", height=260,
+        shown, hide_index=True, key="calibrate_order", height=height_of(len(shown), 260), row_height=ROW,
         alt=f"The best {len(shown)} executions by the new calibration, with their rank before.",
         column_config={
             "rank": _number("Rank", "%d", 60), "was": _number("Was", "%d", 60, "Rank before the fit"),
-            "execution": st.column_config.TextColumn("Execution", width=200),
+            "execution": st.column_config.TextColumn("Execution", width=230),
             "microbatch": _number("Microbatch", "%d", 90),
-            "before": _number("Before, 1/s", "%.4g", 96, f"{rate} before the fit"),
-            "after": _number("After, 1/s", "%.4g", 96, f"{rate} after the fit"),
+            "before": _number("Samples/s before", "%.4g", 126, f"{rate} before the fit"),
+            "after": _number("Samples/s after", "%.4g", 120, f"{rate} after the fit"),
             "step_before": _number("Step before, s", "%.4g", 110),
             "step": _number("Step after, s", "%.4g", 110),
             "alike": _number("Alike", "%d", 70, "Executions of these degrees with the same rates, shown as one"),

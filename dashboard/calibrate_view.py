@@ -17,13 +17,13 @@ from dashboard.calibrate_use import offer
 from dashboard.charts import markup
 from dashboard.charts.calibration import before_and_after, parameters_moved
 from dashboard.controls import choose, show
-from dashboard.format import signed_percent
+from dashboard.format import percent, signed_percent
 from dashboard.text import literal
 from dashboard.untrusted import Refused, sentence
 from engine import calibrate
 from engine.calibrate import CalibrateError, Outcome
 from engine.calibrated import parameters_of
-from hardware import CalibrationFileError
+from hardware import Calibration, CalibrationFileError
 
 __all__ = ["render"]
 
@@ -76,14 +76,14 @@ def _prepared(bar: Any) -> data.Prepared:
     with bar:
         if files:
             now = state.current_scenario().system.name
-            options = {name: name for name in sorted(systems)}
-            name = choose("System of the runs", options, "calibrate_system", width=230,
+            options = {name: f"{system.title or name} · {name}" for name, system in sorted(systems.items())}
+            name = choose("System of the runs", options, "calibrate_system", width=400,
                           default=now if now in options else "h100_80g_sxm")  # fmt: skip
         else:
             labels = {key: example.label for key, example in examples.items()}
-            key = choose("Example runs, published", labels, "calibrate_example", width=430)
+            key = choose("Example runs, published", labels, "calibrate_example", width=400)
         start = choose(
-            "Start from", {name: name for name in bases}, "calibrate_base", width=190,
+            "Start from", {name: _titled(base) for name, base in bases.items()}, "calibrate_base", width=214,
             help="The calibration whose values the fit starts from; it leaves them for a reason only.",
         )  # fmt: skip
     base = bases[start]
@@ -97,6 +97,11 @@ def _prepared(bar: Any) -> data.Prepared:
     contents = {f"{place} {file.name}" if len(files) > 1 else file.name: file.getvalue()
                 for place, file in enumerate(files, 1)}  # fmt: skip
     return data.prepared_upload(contents, systems[name], fields, base)
+
+
+def _titled(base: Calibration) -> str:
+    """A calibration in the list of those to start from."""
+    return "The library's, of all accelerators" if base.name == "global" else base.title or base.name
 
 
 def _upload() -> tuple[list[Any], str]:
@@ -141,7 +146,7 @@ def _parameters(prepared: data.Prepared, bar: Any) -> tuple[str, ...] | None:
     with bar:
         st.multiselect(
             "Parameters to fit", list(labels), format_func=lambda name: labels[name], key=key, on_change=changed,
-            placeholder="those that the runs tell most about", max_selections=calibrate.MOST_PARAMETERS, width=420,
+            placeholder="those that the runs tell most about", max_selections=calibrate.MOST_PARAMETERS, width=400,
             help="One to six; left empty, the three to six that these runs tell most about.",
         )  # fmt: skip
     return known or None
@@ -158,12 +163,12 @@ def _strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
         seen = "the library has seen them" if outcome.known else "not fitted"
         tone = "" if outcome.helps is None else "better" if outcome.helps else "worse"
         tiles += [
-            markup.Tile("Mean error before", f"{before['mean']:.1f} %", seen,
+            markup.Tile("Mean error before", percent(before["mean"] / 100), seen,
                         formula="mean of |predicted / measured − 1|"),
-            markup.Tile("Mean error, unseen", "–" if unseen is None else f"{unseen['mean']:.1f} %",
+            markup.Tile("Mean error, unseen", "–" if unseen is None else percent(unseen["mean"] / 100),
                         "too few runs" if unseen is None else f"{outcome.held_out.folds} parts left out by turns", tone,
                         formula="each run predicted by a fit that left it out"),
-            markup.Tile("Mean error, fitted", f"{fitted['mean']:.1f} %", "runs that it was fitted to"),
+            markup.Tile("Mean error, fitted", percent(fitted["mean"] / 100), "runs that it was fitted to"),
             markup.Tile("Bias before", signed_percent(before["bias"] / 100), "of the step time, median"),
             markup.Tile("Bias, unseen" if unseen is not None else "Bias, fitted",
                         signed_percent((unseen or fitted)["bias"] / 100), "of the step time, median"),
@@ -184,10 +189,15 @@ def _verdict(outcome: Outcome, prepared: data.Prepared) -> None:
     if not prepared.checked.accepted.all():
         refused = np.flatnonzero(~prepared.checked.accepted)
         checked = prepared.checked
-        first = "; ".join(f"{checked.labels[row]}: {checked.reason_text[row]}" for row in refused[:2])
-        more = f" and {len(refused) - 2:,} more in the table below." if len(refused) > 2 else ""
+        first = " ".join(f"{_begun(checked.labels[row])}: {checked.reason_text[row]}" for row in refused[:2])
+        more = f" {len(refused) - 2:,} more are in the table below." if len(refused) > 2 else ""
         many = "1 run is refused." if len(refused) == 1 else f"{len(refused):,} runs are refused."
         st.warning(f"{many} {literal(first[:500])}{more}", icon=":material/rule:")
+
+
+def _begun(label: str) -> str:
+    """The name of a run at the beginning of a sentence: names of files stay as they are."""
+    return label.replace("row ", "Row ", 1) if label.startswith("row ") else label
 
 
 def _rows(outcome: Outcome) -> pd.DataFrame:

@@ -119,7 +119,7 @@ def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[N
         })  # fmt: skip
     st.dataframe(
         pd.DataFrame(rows), hide_index=True, key="pareto_scenarios", height=height_of(len(rows)), row_height=ROW,
-        column_config={"": st.column_config.TextColumn(width=30), "Scenario": st.column_config.TextColumn(width=200)},
+        column_config={"": st.column_config.TextColumn(width=30), "Scenario": st.column_config.TextColumn(width=330)},
         alt="; ".join(f"{row['']} reaches {row[f'{y.column.label} then']}" for row in rows),
     )  # fmt: skip
 

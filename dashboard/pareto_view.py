@@ -79,9 +79,9 @@ def render(exploration: Exploration, mode: str) -> None:
     beside, right = st.columns([1.86, 1], gap="medium")
     with beside:
         _plot(exploration, found, picked, behind, chosen, mode, others)
-        side_by_side(found, axes, others, chosen)
     with right.container(border=True, gap="xsmall", key="pareto_panel"):
         panel(exploration, found, axes, chosen)
+    side_by_side(found, axes, others, chosen)
     table_of(exploration, found, axes, filters)
 
 

@@ -40,9 +40,9 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
     row = checked.rows.iloc[chosen - 1]
     title = str(row["model"])[:60] or str(row["id"])[:60]
     st.html(markup.head(title, f"{str(row['hardware'])[:40]} × {row['num_gpus']:,.0f}"))
-    st.html(markup.chips([("source", str(row["source"])[:70]), ("layout", layout(row)),
-                          ("batch", f"{row['gbs']:,.0f}"), ("sequence", f"{row['seq_len']:,.0f}"),
-                          ("id", str(row["id"])[:70])]))  # fmt: skip
+    facts = [("source", str(row["source"])[:70]), ("layout", layout(row)), ("batch", f"{row['gbs']:,.0f}"),
+             ("sequence", f"{row['seq_len']:,.0f}"), ("id", str(row["id"])[:70])]  # fmt: skip
+    st.html(markup.chips([(name, told) for name, told in facts if told]))
     if row["status"] != "predicted":
         st.caption(f"Not predicted: {literal(str(row['reason_text'])[:400])}")
         return

@@ -114,7 +114,8 @@ def errors(checked: Checked, filters: Filters) -> None:
         st.caption("No run here has both a prediction and a measured time.")
         return
     names = ["name", *(name for name, *_ in COLUMNS if name in table)]
-    table = table.assign(name=table["name"].str.replace(_FIRST, lambda found: found[0].capitalize(), regex=True))
+    said = table["name"].str.removeprefix(", ")  # of runs that name no source
+    table = table.assign(name=said.str.replace(_FIRST, lambda found: found[0].capitalize(), regex=True))
     st.dataframe(
         signed(table[names], _SIGNED), hide_index=True, key="validation_table", placeholder="–",
         column_config=_settings(names, "Source, accelerator"), height=height_of(len(table), 560), row_height=ROW,
@@ -143,12 +144,12 @@ def not_supported(gone: pd.DataFrame, total: int) -> None:
         height=height_of(min(len(gone), LISTED), 320),
         column_config={
             "row": st.column_config.NumberColumn("Row", format="%d", width=56, help="From 1, below the header"),
-            "reason_text": st.column_config.TextColumn("Why", width=420, help="Words such as mbs are columns of the "
+            "reason_text": st.column_config.TextColumn("Why", width=320, help="Words such as mbs are columns of the "
                                                        "table of runs, as under Upload runs."),
-            "hardware": st.column_config.TextColumn("Accelerator", width=150),
-            "model": st.column_config.TextColumn("Model", width=160),
+            "hardware": st.column_config.TextColumn("Accelerator", width=170),
+            "model": st.column_config.TextColumn("Model", width=170),
             "source_family": st.column_config.TextColumn("Source", width=220),
-            "id": st.column_config.TextColumn("Id", width=200),
+            "id": st.column_config.TextColumn("Id", width=270),
         },
     )  # fmt: skip
     if len(gone) > LISTED:

@@ -15,7 +15,7 @@ from dashboard.charts import markup
 from dashboard.charts.measured import MAX_MARKS, measured
 from dashboard.charts.residuals import residuals
 from dashboard.controls import choose, show
-from dashboard.format import count
+from dashboard.format import count, percent, signed_percent
 from dashboard.text import literal
 from dashboard.untrusted import Refused
 from dashboard.validation_run import panel
@@ -39,6 +39,11 @@ NAMES: Final = {
     "dense_zerobubble": "Dense, zero bubble", "moe_zerobubble": "Experts, zero bubble",
     "dense_zero_offload": "Dense, offload",
 }  # fmt: skip
+FILTERS: Final = (
+    ("validation_source", "Source", "source_family"), ("validation_hardware", "Accelerator", "hardware"),
+    ("validation_family", "Family", "family"),
+)  # fmt: skip
+"""Parameter of the link, label and column of what can be filtered by, as in `validation_data.Filters`."""
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
 
@@ -50,9 +55,16 @@ def render(mode: str) -> None:
     filters = _filters(checked, bar)
     rows = data.counted(checked, filters)
     gone = data.unsupported(checked, filters)
+    if not data.selected(checked, filters).any():
+        _nothing(filters)
+        return
     _strip(checked, filters, rows, gone)
     if not checked.is_packaged:
         _bad_rows(checked)
+    if not len(rows):
+        st.info("No run here has both a prediction and a measured time.", icon=":material/info:")
+        not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+        return
     chosen = _chosen(checked, rows)
     left, right = st.columns([1.6, 1], gap="medium")
     with left:
@@ -69,6 +81,20 @@ def render(mode: str) -> None:
     _residuals(rows, mode)
     errors(checked, filters)
     not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+
+
+def _nothing(filters: data.Filters) -> None:
+    """Which filters leave nothing together, with ways out."""
+    said = [(name, label, value) for (name, label, _), value in zip(FILTERS, filters, strict=True)
+            if value != data.EVERY]  # fmt: skip
+    words = " and ".join(f"{label.lower()} {NAMES.get(value, value)}" for _, label, value in said)
+    st.info(literal(f"No run has {words} at once."), icon=":material/filter_list:")
+    with st.container(horizontal=True, gap="small"):
+        for name, label, value in said:
+            st.button(
+                literal(f"Any {label.lower()} instead of {NAMES.get(value, value)}"), key=f"{name}_any",
+                icon=":material/filter_list_off:", on_click=state.set_url_value, args=(name, None),
+            )  # fmt: skip
 
 
 def _covered(checked: data.Checked) -> str:
@@ -106,10 +132,7 @@ def _filters(checked: data.Checked, bar: Any) -> data.Filters:
     """Source, accelerator and family to show."""
     found = []
     with bar:
-        for name, label, column in (
-            ("validation_source", "Source", "source_family"), ("validation_hardware", "Accelerator", "hardware"),
-            ("validation_family", "Family", "family"),
-        ):  # fmt: skip
+        for name, label, column in FILTERS:
             values = checked.rows[column].value_counts()
             options = {data.EVERY: "All"} | {
                 str(value): f"{NAMES.get(str(value), literal_word(value))} ({many:,})"
@@ -133,8 +156,7 @@ def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gon
         value = figures[name]
         if not np.isfinite(value):
             return "–"
-        sign = "" if not signed or round(abs(value), 1) == 0 else "+" if value > 0 else "\u2212"
-        return f"{sign}{abs(value):.1f} %"
+        return signed_percent(value / 100) if signed else percent(value / 100)
 
     everything = int(data.selected(checked, filters).sum())
     bias = figures["bias"]
@@ -151,7 +173,7 @@ def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gon
     ]  # fmt: skip
     if checked.is_packaged and filters == data.Filters():
         tiles += [
-            markup.Tile("Mean error, unseen", f"{error.mean_absolute_percent:.1f} %", "halves left out of the fit",
+            markup.Tile("Mean error, unseen", percent(error.mean_absolute_percent / 100), "halves left out of the fit",
                         formula=error.described)
             for error in library_calibration().errors
             if error.held_out and error.described.startswith("all rows")
@@ -165,8 +187,8 @@ def _bad_rows(checked: data.Checked) -> None:
     bad = checked.rows[checked.rows["reason"].isin(["bad_value", "impossible_product", "implausible_measurement",
                                                      "missing_field", "impossible_split"])]  # fmt: skip
     if len(bad):
-        first = "; ".join(f"row {row['row']}: {row['reason_text']}" for row in bad.head(3).to_dict("records"))
-        more = f" and {len(bad) - 3:,} more, listed at the end of the page." if len(bad) > 3 else ""
+        first = " ".join(f"Row {row['row']}: {row['reason_text']}" for row in bad.head(3).to_dict("records"))
+        more = f" {len(bad) - 3:,} more are listed at the end of the page." if len(bad) > 3 else ""
         rows = "1 row" if len(bad) == 1 else f"{len(bad):,} rows"
         st.warning(f"{rows} of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:")
 

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.measured import BAND, shown_marks
-from dashboard.charts.template import Chart, base, empty, noted, unfading
+from dashboard.charts.template import Chart, base, empty, log_ticks, noted, unfading
 from dashboard.format import format_value, percent, signed_percent
 from dashboard.palette import Palette, palette
 
@@ -75,10 +75,9 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
              "line": {"color": colours.muted, "width": 1.2}},
         ],
     )  # fmt: skip
-    span = high - low + 2 * air
     figure.update_xaxes(
-        type="log", range=[low - air, high + air], tickformat=",~g", showgrid=True,
-        dtick="D2" if 0.5 < span < 2.5 else "D1" if span <= 0.5 else 1, title_text="Step time, measured, s",
+        type="log", range=[low - air, high + air], showgrid=True, title_text="Step time, measured, s",
+        **log_ticks(10 ** (low - air), 10 ** (high + air)),
     )  # fmt: skip
     figure.update_yaxes(
         range=[-100 * edge, 100 * edge], ticksuffix=" %", showgrid=True, title_text="Predicted over measured, minus 1"

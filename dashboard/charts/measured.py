@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, note, noted, unfading
+from dashboard.charts.template import Chart, base, empty, log_ticks, note, noted, unfading
 from dashboard.format import format_value, percent, signed_percent
 from dashboard.palette import TIME_KINDS, Palette, palette
 
@@ -86,9 +86,8 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
             )
         )  # fmt: skip
     span = [math.log10(low), math.log10(high)]
-    step = "D2" if span[1] - span[0] < 2.5 else 1
-    for update, title in ((figure.update_xaxes, "Step time, measured"), (figure.update_yaxes, "Step time, calibrated")):
-        update(type="log", range=span, dtick=step, tickformat=",~g", ticksuffix=" s", title_text=title, showgrid=True)
+    for update, told in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "calibrated")):
+        update(type="log", range=span, title_text=f"Step time, {told}, s", showgrid=True, **log_ticks(low, high))
     figure.update_layout(showlegend=True, legend_itemsizing="constant", margin={"t": 28})
     return Chart(figure, _finding(rows, len(shown)))
 

@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.ramp import colour_bar, ramp_for
-from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, note, unfading
+from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, log_ticks, note, unfading
 from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
 from dashboard.palette import SCENARIOS, Palette, palette
 from engine.columns import Column
@@ -253,9 +253,7 @@ def _axis(extent: Sequence[float], scale: Scale, logarithmic: bool) -> dict[str,
     if logarithmic and low > 0:
         first, last = math.log10(low), math.log10(high)
         air = 0.03 * (last - first) or 0.1
-        # Two and five as well as the powers of ten only where few powers are in view.
-        step = "D2" if last - first < 2.5 else 1
-        return {"type": "log", "range": [first - air, last + air], "dtick": step, "tickformat": ",~g"}
+        return {"type": "log", "range": [first - air, last + air], **log_ticks(low, high)}
     air = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
     return {"type": "linear", "range": [low - air, high + air], "nticks": 9, "tickformat": ",~g"}
 

@@ -81,10 +81,7 @@ def _ratios(low: float, high: float) -> tuple[list[float], list[str]]:
     if len(values) >= _FEWEST:
         values = values[:: -(-len(values) // _MOST)]
         return values, [plain(value, 1) for value in values]
-    for wanted in range(5, 12):  # steps are rounded up, so that there may be fewer
-        steps = tick_texts(low, high, wanted)
-        if len(steps["tickvals"]) >= _FEWEST:
-            break
+    steps = tick_texts(low, high, fewest=_FEWEST)
     return steps["tickvals"], steps["ticktext"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from html import escape
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.measured import BAND, shown_marks
-from dashboard.charts.template import Chart, base, empty, noted, unfading
+from dashboard.charts.template import Chart, base, empty, in_sentence, log_ticks, noted, unfading
 from dashboard.format import count, signed_percent
 from dashboard.palette import Palette, palette
 
@@ -23,6 +24,9 @@ MOST_CLASSES: Final = 14
 PARTS: Final = 8
 """Parts of a range of numbers that have a median of their own."""
 OTHER: Final = "others"
+_BREAKS: Final = re.compile(r"(?<=[ /,+:_-])")
+_LINES: Final = 3
+"""Lines of the name of a column."""
 _SPREAD: Final = 0.32
 _GOLDEN: Final = 0.618034
 """Multiples of the golden ratio, modulo 1, fill a width evenly whatever their number."""
@@ -41,7 +45,7 @@ def residuals(
     shown = shown_marks(rows[known])
     values = values[known]
     if not len(shown):
-        return empty(colours, height, f"No run here states {label}.")
+        return empty(colours, height, f"No run here states {in_sentence(label)}.")
     figure = base(colours, height)
     numeric = values.dtype == np.float64
     if numeric and values.nunique() > MOST_CLASSES:
@@ -102,11 +106,24 @@ def _classes(values: pd.Series[Any], numeric: bool) -> tuple[pd.Series[Any], pd.
     position = column.map({word: index for index, word in enumerate(kept)}).astype(np.float64)
     # Marks side by side within a column, in the order of the table, so that drawing again changes nothing.
     places = position + _SPREAD * (2 * ((column.groupby(column).cumcount() * _GOLDEN + 0.5) % 1) - 1)
-    short = [word if len(word) <= 16 else f"{word[:15]}…" for word in kept]
     return places, position, {
-        "tickvals": list(range(len(kept))), "ticktext": [escape(word) for word in short],
-        "range": [-0.6, len(kept) - 0.4], "tickangle": -30 if max(map(len, short)) > 7 and len(short) > 5 else 0,
+        "tickvals": list(range(len(kept))), "ticktext": [_lines(word, 15 if len(kept) > 5 else 30) for word in kept],
+        "range": [-0.6, len(kept) - 0.4],
     }  # fmt: skip
+
+
+def _lines(word: str, width: int) -> str:
+    """A value below its column, in lines of at most `width` characters, three at most; its end tells values apart."""
+    pieces = [piece[start : start + width] for piece in _BREAKS.split(word) for start in range(0, len(piece), width)]
+    lines = [""]
+    for piece in filter(None, pieces):
+        if len(lines[-1]) + len(piece) <= width:
+            lines[-1] += piece
+        else:
+            lines.append(piece)
+    if len(lines) > _LINES:
+        lines = [*lines[: _LINES - 1], f"…{lines[-1]}"]
+    return "<br>".join(escape(line.strip()) for line in lines)
 
 
 def _range(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[Any], dict[str, Any]]:
@@ -119,8 +136,7 @@ def _range(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[Any], dict
     if logarithmic:
         air = 0.03 * math.log10(high / low)
         span = [math.log10(low) - air, math.log10(high) + air]
-        step = "D2" if span[1] - span[0] < 3.5 else 1
-        return values, groups, {"type": "log", "range": span, "dtick": step, "tickformat": ",~g"}
+        return values, groups, {"type": "log", "range": span, **log_ticks(low, high, most=12)}
     air = 0.03 * (high - low)
     year = low > 1_900 and high < 2_200
     return values, groups, {"range": [low - air, high + air], "tickformat": "d" if year else ",~g"}

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.placing import Place, Room, annotation
-from dashboard.charts.template import Chart, base, empty, note, noted, unfading
+from dashboard.charts.template import Chart, base, empty, log_ticks, note, noted, unfading
 from dashboard.format import format_value, gibibytes, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
 from engine.inference import MEMORY_PARTS, STEP_PARTS, by_name
@@ -91,11 +91,9 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int
                                                                          curves[column.name].max()))  # fmt: skip
         air = 0.05 * (high - low) or 0.1
         ranges.append((low - air, high + 2 * air))
-        # Every digit within a decade, one, two and five within some, else powers of ten.
-        step = "D1" if high - low < 0.9 else "D2" if high - low < 2.5 else 1
         update(
             title_text=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
-            range=ranges[-1], dtick=step, tickformat=",~g",
+            range=ranges[-1], **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
         )  # fmt: skip
     for degree, spot in _ends(lines, ranges).items():
         note(figure, f"TP {degree}", colours, colour=colours.text, **annotation(spot))

@@ -177,20 +177,35 @@ def wrapped(text: str, width: int = 60) -> str:
     return "<br>".join([*lines, line] if line else lines)
 
 
-def nice_steps(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Return round numbers (1, 2, 2.5 or 5 times a power of ten) that divide low..high into about `wanted` steps."""
+def nice_steps(low: float, high: float, wanted: int = 5, fewest: int = 0) -> list[float]:
+    """Return round numbers (1, 2, 2.5 or 5 times a power of ten) that divide low..high into about `wanted` steps.
+
+    As steps are rounded up there may be fewer numbers; where they are less than `fewest`, more steps are wanted.
+    """
     if not high > low:
         return [low]
     rough = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [round(index * step, 12) for index in range(first, math.floor(high / step + 1e-9) + 1)]
+    found = [round(index * step, 12) for index in range(first, math.floor(high / step + 1e-9) + 1)]
+    return found if len(found) >= fewest or wanted >= 20 else nice_steps(low, high, wanted + 1, fewest)
 
 
-def tick_texts(low: float, high: float, wanted: int = 5) -> dict[str, list[Any]]:
-    """Return ticks at round numbers between two ends, all written with as many decimals."""
-    ticks = nice_steps(low, high, wanted)
+def log_ticks(low: float, high: float, most: int = 8) -> dict[str, Any]:
+    """Return the ticks of a logarithmic axis from low to high, which stay right while it is zoomed: 1, 2, 5 and their
+    tenfolds where these are neither few nor more than `most`, else powers of ten or round numbers at equal steps."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = sum(low <= factor * 10.0**power <= high for power in powers for factor in (1, 2, 5))
+    if ticks >= 3:
+        return {"dtick": 1 if ticks > most else "D2", "tickformat": ",~g"}
+    first, second, *_ = nice_steps(low, high, fewest=3)
+    return {"dtick": f"L{second - first:.6g}", "tickformat": ",~g"}
+
+
+def tick_texts(low: float, high: float, wanted: int = 5, fewest: int = 0) -> dict[str, list[Any]]:
+    """Return ticks at round numbers between two ends, all written with as many decimals; see `nice_steps`."""
+    ticks = nice_steps(low, high, wanted, fewest)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(ticks[0]) or 1.0
     digits = next(digits for digits in range(13) if digits == 12 or abs(round(step, digits) - step) < 1e-6 * step)
     return {"tickvals": ticks, "ticktext": [f"{tick:,.{digits}f}".replace("-", "\u2212") for tick in ticks]}

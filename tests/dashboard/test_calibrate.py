@@ -98,7 +98,7 @@ def test_uploaded_runs_are_fitted_as_the_engine_does() -> None:
     page = run(SYSTEM, (File("runs.csv", content(table)),))
     expected = calibrate.calibrate(checked(table))
     assert expected.errors_unseen is not None
-    text = html(page)
+    text = plainly(html(page))
     assert f"Runs used {len(table)} of {len(table)}" in text
     assert f"Mean error before {expected.errors_before['mean']:.1f} %" in text
     assert f"Mean error, unseen {expected.errors_unseen['mean']:.1f} %" in text
@@ -129,7 +129,7 @@ def test_bad_rows_are_told_by_row_and_come_first() -> None:
     assert rows["used"].tolist()[:4] == ["refused", "refused", "refused", "used"]
     assert "step_time_s is -2" in rows["why"].iloc[0]
     assert rows["missing"].iloc[2] == "vocab"
-    assert "3 runs are refused. row 4: step_time_s is -2" in said(page)
+    assert "3 runs are refused. Row 4: step_time_s is -2" in said(page)
     assert "<img" not in html(page)
     assert len(shown_in(page, "learned")) == 1
 

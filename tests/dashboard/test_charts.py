@@ -23,8 +23,9 @@ from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.pareto import MAX_MARKS, Density, edges, pareto, thinned
 from dashboard.charts.ramp import Domain, ramp_for
 from dashboard.charts.reasons import reasons
+from dashboard.charts.residuals import _lines
 from dashboard.charts.still import is_drawable, still
-from dashboard.charts.template import in_sentence, nice_steps, wrapped
+from dashboard.charts.template import in_sentence, log_ticks, nice_steps, wrapped
 from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of, palette
 from engine.columns import HEADLINE, by_name
@@ -252,6 +253,24 @@ def test_a_logarithmic_colour_bar_has_ticks_over_any_range(low: float, high: flo
     values = [float(word) for word in expected] if high < 1000 else np.geomspace(10, 1000, 3) if low == 5 else None
     if values is not None:  # where each stands follows from its logarithm
         assert places == pytest.approx([math.log(value / low) / math.log(high / low) for value in values])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.05, 900.0, 1), (7.5, 16.7, "L2"), (1.0, 100.0, "D2"), (2.2, 9.0, "L2"), (61.0, 79.0, "L5"),
+        (0.0131, 0.0149, "L0.0005"),
+    ],
+)
+def test_a_logarithmic_axis_has_ticks_over_any_range(low: float, high: float, expected: int | str) -> None:
+    assert log_ticks(low, high)["dtick"] == expected
+
+
+def test_names_of_columns_are_told_apart_by_their_ends() -> None:
+    assert _lines("Megatron-Bridge 26.04.01", 15) == "Megatron-<br>Bridge 26.04.01"
+    assert _lines("Megatron-Bridge 26.02", 30) == "Megatron-Bridge 26.02"
+    assert _lines("a<b", 15) == "a&lt;b"
+    assert _lines("modules:moe+layernorm+core_attn+moe_act", 12) == "modules:moe+<br>layernorm+<br>…moe_act"
 
 
 @given(st.floats(1e-4, 1e9), st.floats(1e-5, 1e6))
