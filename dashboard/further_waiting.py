@@ -178,7 +178,8 @@ def _watch(job: Job, watcher: str, key: str) -> None:
         if st.session_state.get(_OTHERS) == repr((job.key, job.names)):
             st.caption("Somebody else waits for the same, so it goes on.")
         else:
-            st.caption("Not stored, so every execution is evaluated again, once; the rest appears by itself.")
+            others = ", for every figure there is" if len(job.every) > len(job.names) else ""
+            st.caption(f"Not stored, so every execution is evaluated again, once{others}; the rest appears by itself.")
 
 
 def _account(job: Job, ahead: int) -> str:
