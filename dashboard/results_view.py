@@ -92,7 +92,7 @@ def render(exploration: Exploration, mode: str) -> None:
     pages = -(-left // size)
     page = _page_number(pages)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
-    table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
+    table(_as_read(rows), "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _pager(pages, page, view)
@@ -160,6 +160,14 @@ def _page(
         found = _exploration.evaluate_ids(found["id"].to_numpy())
     result: pd.DataFrame = found[[*dict.fromkeys(("id", *names))]]
     return result
+
+
+def _as_read(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows without what is recomputed selectively where nothing is, which the field says all the same."""
+    if not {"activation_recompute", "selective_recompute"} <= set(rows):
+        return rows
+    selective = (rows["activation_recompute"].astype(str) == "attn_only").to_numpy()
+    return rows.assign(selective_recompute=rows["selective_recompute"].astype(object).where(selective, None))
 
 
 def _direction(by: str, order: str) -> Any:

@@ -29,6 +29,7 @@ from dashboard.growing_file import GrowingFile
 from engine.columns import FIELDS, STATISTICS, STORED, by_name
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, run
+from tests.dashboard.test_calibrated_pages import dense
 
 HBM = "proc_mem_tier1_cap_req"
 
@@ -300,6 +301,16 @@ def test_neither_end_of_a_field_is_called_best() -> None:
     page = run("results", found, {"results_sort": "pipeline_par", "results_order": "worst"})
     assert "highest first by pipeline parallel" in html(page)
     assert page.dataframe[0].value["pipeline_par"].tolist() == [8] * 100
+
+
+def test_what_is_recomputed_is_told_only_where_something_is() -> None:
+    page = run("results", dense(), {"results_size": "1000"})
+    shown = page.dataframe[0].value
+    selective = shown["activation_recompute"] == "selective"
+    assert selective.any()
+    assert not selective.all()
+    assert shown.loc[selective, "selective_recompute"].notna().all()
+    assert shown.loc[~selective, "selective_recompute"].isna().all()
 
 
 def test_what_the_table_is_sorted_by_is_shown() -> None:
