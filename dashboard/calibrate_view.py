@@ -101,7 +101,7 @@ def _prepared(bar: Any) -> data.Prepared:
 
 def _titled(base: Calibration) -> str:
     """A calibration in the list of those to start from."""
-    return "The library's, of all accelerators" if base.name == "global" else base.title or base.name
+    return "The library's" if base.name == "global" else base.title or base.name
 
 
 def _upload() -> tuple[list[Any], str]:

@@ -40,8 +40,8 @@ def render(mode: str) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        show(serving_frontier(curves(found), mode, selected=int(chosen["id"])), "serving_plot", on_select=_pick,
-             selection_mode="points")  # fmt: skip
+        chart = serving_frontier(curves(found), mode, chosen={**chosen, "title": title(chosen)})
+        show(chart, "serving_plot", on_select=_pick, selection_mode="points")
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
         _panel(found, chosen, mode)

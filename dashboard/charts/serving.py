@@ -52,17 +52,22 @@ def _titles(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int | None = None) -> Chart:
+def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, chosen: Mapping[Any, Any] | None = None) -> Chart:
     """Draw the frontier of every tensor-parallel degree, and the marks of the one over all.
 
     curves: one row per deployment on the frontier of its degree: id, title, tensor_par, on_frontier, both figures
-    [tokens/s], time_to_first_token [s], memory_total [bytes]. Marks carry customdata (id,).
+    [tokens/s], time_to_first_token [s], memory_total [bytes]. chosen: the deployment to ring, which has the same but
+    tensor_par and on_frontier, and may lie off the curves. Marks carry customdata (id,).
     """
     colours = palette(mode)
     if not len(curves):
         return empty(colours, HEIGHT, "No deployment runs within the limits.")
     figure = base(colours, HEIGHT)
-    x_scale, y_scale = (scale_for(column, curves[column.name]) for column in (_USER, _PROCESSOR))
+    selected = None if chosen is None else int(chosen["id"])
+    aside = chosen if chosen is not None and selected not in set(curves["id"]) else None
+    every = {column.name: [*map(float, curves[column.name]), *([] if aside is None else [float(aside[column.name])])]
+             for column in (_USER, _PROCESSOR)}  # fmt: skip
+    x_scale, y_scale = (scale_for(column, every[column.name]) for column in (_USER, _PROCESSOR))
     degrees = sorted(int(value) for value in curves["tensor_par"].unique())
     lines: dict[int, list[tuple[float, float]]] = {}
     for place, degree in enumerate(degrees):
@@ -85,10 +90,18 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, selected: int
             )
         )  # fmt: skip
         lines[degree] = [(math.log10(a), math.log10(b)) for a, b in zip(x, y, strict=True)]
+    if aside is not None:
+        figure.add_trace(
+            go.Scatter(
+                x=[float(aside[_USER.name]) / x_scale.factor], y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
+                mode="markers", customdata=[[selected]], hovertext=_titles(pd.DataFrame([dict(aside)])),
+                hovertemplate="%{hovertext}<extra></extra>", name="chosen", **unfading(),
+                marker={"size": 14, "color": colours.background, "line": {"width": 2.5, "color": colours.text}},
+            )
+        )  # fmt: skip
     ranges: list[tuple[float, float]] = []
     for update, column, scale in ((figure.update_xaxes, _USER, x_scale), (figure.update_yaxes, _PROCESSOR, y_scale)):
-        low, high = (math.log10(float(edge) / scale.factor) for edge in (curves[column.name].min(),
-                                                                         curves[column.name].max()))  # fmt: skip
+        low, high = (math.log10(edge / scale.factor) for edge in (min(every[column.name]), max(every[column.name])))
         air = 0.05 * (high - low) or 0.1
         ranges.append((low - air, high + 2 * air))
         update(

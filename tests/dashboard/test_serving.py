@@ -182,6 +182,22 @@ def test_two_limits_that_no_deployment_meets_give_way_together(found: Found) -> 
     assert url(page)["serving_ttft"] == f"{first:g}"
 
 
+def test_a_deployment_off_the_curves_is_ringed_where_it_is(found: Found) -> None:
+    drawn = curves(found)
+    row = found.table[~found.table["id"].isin(drawn["id"])].iloc[0].to_dict() | {"title": "aside"}
+    plain = serving_frontier(drawn).figure
+    ringed = serving_frontier(drawn, chosen=row).figure
+    assert len(ringed.data) == len(plain.data) + 1
+    mark = ringed.data[-1]
+    assert mark.customdata[0][0] == row["id"]
+    assert mark.x[0] == pytest.approx(row["tokens_per_s_per_user"])
+    assert "aside" in mark.hovertext[0]
+    on_curve = drawn.iloc[3].to_dict()
+    again_plain = serving_frontier(drawn, chosen=on_curve).figure
+    assert len(again_plain.data) == len(plain.data)
+    assert sum(size == 14 for trace in again_plain.data for size in trace.marker.size) == 1
+
+
 def test_the_table_shows_what_fits_and_everything_on_demand() -> None:
     shown = listed(run(LINK))
     assert {"id", "tensor_par", "tokens_per_s_per_processor", "memory_total"} <= set(shown.columns)
