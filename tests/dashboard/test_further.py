@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
+from dashboard import export
 from dashboard import further as module
 from dashboard.derived import further, metrics
 from dashboard.filters import conditions, derived_of, parse, text
@@ -22,7 +25,7 @@ from dashboard.further import Further
 from dashboard.further_waiting import names_of
 from engine import Exploration
 from engine.columns import by_name, defined_of
-from engine.recomputed import is_stored
+from engine.recomputed import add_columns, is_stored
 from tests.dashboard.pages import SMALL, again, figure, html, run
 
 LONG = 60.0
@@ -235,3 +238,41 @@ def test_asking_for_one_has_all_evaluated_where_there_is_room(server: Further, t
     whole = found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
     stored = found.rows.table(every)
     assert all(np.array_equal(stored[name].to_numpy(), whole[name]) for name in every)
+
+
+def test_a_map_per_datatype_evaluates_each() -> None:
+    found = fresh()
+    other = engine.explore("gpt3-13B", SYSTEMS["calculon"], **{**SMALL, "datatype": "float8"},
+                           limits=found.scenario.limits)  # fmt: skip
+    with patch("dashboard.explore_axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
+        page = run("explore", found, {"map_facet": "datatype", "metric": "weight_space"})
+    titles = [note["text"] for note in figure(page, "explore_pairs")["layout"]["annotations"]]
+    assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)
+    assert not other.rows.missing(["weight_space"])
+
+
+def test_a_filter_that_leaves_nothing_says_what_would() -> None:
+    found, every = fresh(), table_of("calculon")
+    page = run("explore", found, {"results_where": "act_space:..1"})
+    least = format_value("act_space", every["act_space"].min())
+    assert any("No execution meets" in part.value for part in page.markdown)
+    page.button(key="explore_relax_act_space").click()
+    page = again(page, found)
+    assert least in "".join(button.label for button in page.button)
+    assert figure(page, "explore_pairs")["data"]
+
+
+def test_an_export_is_of_what_the_filter_selects() -> None:
+    found, every = fresh(), table_of("calculon")
+    bound = float(every["act_space"].median())
+    filters, _ = parse(link_of("act_space", None, bound), derived_of(found.scenario))
+    add_columns(found, ["act_space", "optimizer_space"])
+    target = io.BytesIO()
+    export.of_rows(found, "csv", names=["id", "act_space", "useful_flops"], where=conditions(filters),
+                   order_by=(("optimizer_space", "descending"),))(target)  # fmt: skip
+    with zipfile.ZipFile(target) as archive:
+        table = pd.read_csv(archive.open("executions.csv"))
+    expected = every[every["act_space"] <= bound].sort_values(["optimizer_space", "id"], ascending=[False, True])
+    assert table["id"].tolist() == expected["id"].tolist()
+    assert np.allclose(table["act_space [bytes]"], expected["act_space"], rtol=1e-12)
+    assert np.allclose(table["useful_flops [FLOP]"], expected["useful_flops"], rtol=1e-12)
