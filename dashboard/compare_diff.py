@@ -25,7 +25,8 @@ _ARCHITECTURE: Final = {
     "gated_mlp": "Gated feedforward", "norm": "Normalisation", "tied_embeddings": "Embeddings tied",
     "experts.routed": "Experts", "experts.top_k": "Experts of a token", "experts.ffn": "Width of an expert",
     "experts.shared": "Shared experts", "experts.leading_dense_layers": "Leading blocks without experts",
-    "prediction_layers": "Prediction layers",
+    "prediction_layers": "Prediction layers", "qk_norm": "Norm of queries and keys",
+    "qkv_bias": "Biases of queries, keys and values",
 }  # fmt: skip
 _SILENT: Final = ("params_published_b", "params_active_published_b", "rope_theta", "max_seq", "positions")
 """Parts of an architecture that no result depends on."""

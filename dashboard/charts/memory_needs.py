@@ -62,9 +62,9 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
              xanchor="right" if place > 0.25 * reach / scale.factor else "left", colour=colours.worse)  # fmt: skip
     cut = [row for row, need in zip(rows, needs, strict=True) if need > reach]
     for row in cut:
-        note(figure, "▸", colours, x=reach / scale.factor, y=row, xanchor="left", xshift=-1)
+        note(figure, "»", colours, x=reach / scale.factor, y=row, xanchor="left", xshift=-1)
     if cut:
-        note(figure, "▸ longer than drawn", colours, x=1, xref="paper", y=len(needs) - 0.5, yanchor="bottom", yshift=1,
+        note(figure, "» longer than drawn", colours, x=1, xref="paper", y=len(needs) - 0.5, yanchor="bottom", yshift=1,
              xanchor="right")  # fmt: skip
     _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
     right = 250 if any(over) else 74

@@ -139,8 +139,8 @@ def test_the_cells_nearest_to_fitting_differ_in_length(needs: list[float]) -> No
     assert max(bars.x) <= figure.layout.xaxis.range[1]
     cut = sum(need > drawn + 1e-9 for need, drawn in zip(needs, bars.x, strict=True))
     texts = [each.text for each in figure.layout.annotations]
-    assert texts.count("▸") == cut
-    assert ("▸ longer than drawn" in texts) == (cut > 0)
+    assert texts.count("»") == cut
+    assert ("» longer than drawn" in texts) == (cut > 0)
 
 
 def test_needs_are_exact_and_remedies_work() -> None:
