@@ -19,8 +19,9 @@ ERROR_COLUMNS = ("rows", "mean", "median", "p90", "bias", "within_10", "tau", "r
 
 
 def source_family(source: pd.Series) -> pd.Series:
-    """Source without its release: "NVIDIA dgxc-benchmarking v25.02" and v25.04 are one."""
-    return source.astype(str).str.replace(r"[ (]+(?:v?\d\d\.\d.*|\d{4}\.\d.*)$", "", regex=True)
+    """Source without its release or paper: "NVIDIA dgxc-benchmarking v25.02" and v25.04 are one."""
+    names = source.astype(str).str.replace(r"[ (]+(?:v?\d\d\.\d.*|\d{4}\.\d.*)$", "", regex=True)
+    return names.str.replace(r" \([^)]*,$", "", regex=True)  # what is left of "(conference, paper)"
 
 
 def error_statistics(

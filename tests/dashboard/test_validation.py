@@ -20,6 +20,7 @@ from dashboard.untrusted import Refused
 from dashboard.validation_data import EVERY, Filters
 from dashboard.validation_view import FIELDS
 from engine import validation
+from engine.validation.errors import source_family
 from tests.dashboard.pages import ROOT, figure, html, plainly
 
 
@@ -230,3 +231,10 @@ def test_links_full_of_nonsense_show_everything() -> None:
     assert len(marks(figure(page, "validation_plot"))) == len(
         validation_data.counted(validation_data.packaged(), Filters(EVERY, EVERY, EVERY))
     )
+
+
+def test_a_source_is_named_without_its_release_or_paper() -> None:
+    said = pd.Series(
+        ["dgxc-benchmarking v25.02", "README (mcore r0.8)", "MegaScale (NSDI24, 2402.15627)", "SC21", "a (b, c)"]
+    )
+    assert source_family(said).tolist() == ["dgxc-benchmarking", "README (mcore r0.8)", "MegaScale", "SC21", "a (b, c)"]
