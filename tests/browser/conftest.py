@@ -11,13 +11,19 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 SMALL = "model=gpt3-13B&system=h100_80g_nvl8&procs=16&batch=32&type=float16"
+PATIENCE = 60_000
+"""How long a page is waited for [ms]. Other tests keep the machine busy beside these, which ask what a page shows;
+how soon it does is measured by `tests/benchmarks`."""
+
+expect.set_options(timeout=PATIENCE)
 
 _FAULTS = re.compile(r"Traceback|Exception|Error|[Ww]arning|[Dd]eprecat")
 
@@ -75,13 +81,20 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """A context with a small window, in which pages are waited for patiently."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
 @pytest.fixture(scope="session")
 def warm(browser: Browser, server: str) -> BrowserContext:
     """A context whose cache has the application's scripts, so that tests do not wait for them again."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    context = new_context(browser, accept_downloads=True)
     page = context.new_page()
     page.goto(f"{server}/?{SMALL}")
-    page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=60_000)
+    page.wait_for_selector(".st-key-explore_map .barlayer path")
     page.close()
     return context
 
@@ -89,7 +102,7 @@ def warm(browser: Browser, server: str) -> BrowserContext:
 @pytest.fixture(scope="session")
 def second(browser: Browser) -> Iterator[BrowserContext]:
     """A context that shares nothing with the first, for links that were sent to somebody else."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = new_context(browser)
     yield context
     context.close()
 
@@ -133,8 +146,8 @@ def visit(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
         page = warm.new_page()
         pages.append(page)
         page.goto(f"{server}/?{query}")
-        page.wait_for_selector(".st-key-explore_map .barlayer path", timeout=30_000)
-        page.wait_for_selector(".st-key-panel .ss-facts, .st-key-panel .ss-chips", timeout=15_000)
+        page.wait_for_selector(".st-key-explore_map .barlayer path")
+        page.wait_for_selector(".st-key-panel .ss-facts, .st-key-panel .ss-chips")
         return page
 
     yield opened

@@ -27,8 +27,6 @@ from tests.browser.conftest import SMALL
 
 LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
 LIMITED = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
-SLOW = 60_000
-"""Patience with a page, for machines that are busy [ms]."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def rate_of(exploration: Exploration) -> float:
 
 def told(rate: float) -> str:
     """A throughput as a tile prints it."""
-    return format_value("sample_rate", rate).partition(" ")[0]
+    return format_value("sample_rate", rate).split()[0]
 
 
 def tile(page: Page, label: str) -> Locator:
@@ -72,17 +70,17 @@ def test_scenarios_are_compared_and_the_link_shows_the_same_elsewhere(
     for each in (page, stranger):
         if each is stranger:
             each.goto(page.url)
-        expect(tile(each, "A · best throughput")).to_contain_text(told(rate_of(direct)), timeout=SLOW)
+        expect(tile(each, "A · best throughput")).to_contain_text(told(rate_of(direct)))
         expect(tile(each, "B · best throughput")).to_contain_text(told(rate_of(faster)))
         expect(tile(each, "B · best throughput")).to_contain_text(f"{gain} against A")
-        expect(each.locator(".st-key-compare_memory .barlayer path").first).to_be_attached(timeout=SLOW)
+        expect(each.locator(".st-key-compare_memory .barlayer path").first).to_be_attached()
 
 
 def test_what_adds_a_scenario_stays_shut_once_it_did(page: Page, server: str) -> None:
     page.goto(f"{server}/compare?{LIMITED}")
-    page.get_by_role("button", name="Add a scenario").click(timeout=SLOW)
-    page.locator(".st-key-compare_add_variant button").click(timeout=SLOW)
-    expect(tile(page, "B · best throughput")).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="Add a scenario").click()
+    page.locator(".st-key-compare_add_variant button").click()
+    expect(tile(page, "B · best throughput")).to_be_visible()
     expect(page.get_by_role("combobox", name="A with another")).to_have_count(0)
     page.get_by_text("from zero", exact=True).click()
     page.wait_for_url("**compare_domain=**")
@@ -96,10 +94,10 @@ def test_scenarios_picked_on_their_page_open_in_compare(page: Page, server: str,
     )
     for query in (LIMITED.replace("procs=16", "procs=8"), LIMITED):
         page.goto(f"{server}/?{query}")
-        expect(tile(page, "Best throughput")).to_be_visible(timeout=SLOW)
+        expect(tile(page, "Best throughput")).to_be_visible()
     page.goto(f"{server}/scenarios?scenarios_pick={direct.key}.{more.key}")
-    page.get_by_role("button", name="Compare", exact=True).click(timeout=SLOW)
-    expect(tile(page, "A · best throughput")).to_contain_text(told(rate_of(direct)), timeout=SLOW)
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(tile(page, "A · best throughput")).to_contain_text(told(rate_of(direct)))
     expect(tile(page, "B · best throughput")).to_contain_text(told(rate_of(explore_scenario(more))))
 
 
@@ -109,8 +107,8 @@ def test_the_frontier_is_walked_shared_and_downloaded(
     front = direct.frontier("sample_rate", "proc_mem_tier1_cap_req")
     page.goto(f"{server}/pareto?{LIMITED}&pareto_y=mfu&pareto_b=~hbm_bandwidth:6144")
     share = percent(utilisation(direct.scenario, front["sample_rate"].iloc[0]))
-    expect(tile(page, "Highest model FLOP utilisation")).to_contain_text(share.partition(" ")[0], timeout=SLOW)
-    expect(page.locator(".st-key-pareto_plot .legendtext")).to_have_count(2, timeout=SLOW)
+    expect(tile(page, "Highest model FLOP utilisation")).to_contain_text(share.split()[0])
+    expect(page.locator(".st-key-pareto_plot .legendtext")).to_have_count(2)
     head = page.locator(".st-key-pareto_panel .ss-head").first
     expect(head).to_contain_text(f"execution {int(front['id'].iloc[0]):,}")
     page.get_by_role("button", name="Go", exact=True).first.click()
@@ -120,9 +118,9 @@ def test_the_frontier_is_walked_shared_and_downloaded(
     assert number is not None
     assert int(number.group(1).replace(",", "")) in set(front["id"])
     stranger.goto(page.url)
-    expect(stranger.locator(".st-key-pareto_panel .ss-head").first).to_contain_text(number.group(0), timeout=SLOW)
-    expect(stranger.locator(".st-key-pareto_plot .legendtext")).to_have_count(2, timeout=SLOW)
-    with page.expect_download(timeout=SLOW) as file:
+    expect(stranger.locator(".st-key-pareto_panel .ss-head").first).to_contain_text(number.group(0))
+    expect(stranger.locator(".st-key-pareto_plot .legendtext")).to_have_count(2)
+    with page.expect_download() as file:
         page.locator(".st-key-pareto_download_csv button").click()
     file.value.save_as(tmp_path / "frontier.zip")
     with zipfile.ZipFile(tmp_path / "frontier.zip") as archive, archive.open("executions.csv") as table:
@@ -145,9 +143,9 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
     expected = direct.rows.page(0, direct.feasible, order_by=[("total_time", "ascending")], where=where)
     page.goto(f"{server}/results?{query}&results_sort=total_time")
     sentence = page.locator(".ss-head").filter(has_text="feasible executions")
-    expect(sentence).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}", timeout=SLOW)
+    expect(sentence).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}")
     page.get_by_role("button", name="Export", exact=True).locator("visible=true").click()
-    with page.expect_download(timeout=SLOW) as file:
+    with page.expect_download() as file:
         page.locator(".st-key-results_export_parquet a").click()
     file.value.save_as(tmp_path / "executions.parquet")
     table = pq.read_table(tmp_path / "executions.parquet")
@@ -157,10 +155,10 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
     page.keyboard.press("Escape")
     stranger.goto(shared(page))
     told_there = stranger.locator(".ss-head").filter(has_text="feasible executions")
-    expect(told_there).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}", timeout=SLOW)
+    expect(told_there).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}")
     page.get_by_role("button", name="Model FLOP utilisation", exact=False).first.click()  # the chip removes its filter
     fewer = direct.rows.count(where[1:])
-    expect(sentence).to_contain_text(f"{count(fewer)} of {count(direct.feasible)}", timeout=SLOW)
+    expect(sentence).to_contain_text(f"{count(fewer)} of {count(direct.feasible)}")
 
 
 def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, stranger: Page, server: str) -> None:
@@ -175,10 +173,10 @@ def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, str
     for each in (page, stranger):
         if each is stranger:
             each.goto(page.url)
-        expect(tile(each, "Best throughput")).to_contain_text(told(rate), timeout=SLOW)
+        expect(tile(each, "Best throughput")).to_contain_text(told(rate))
         expect(tile(each, "Best throughput")).to_contain_text(signed_percent(rate / before - 1))
     page.get_by_role("button", name="Save as system", exact=True).locator("visible=true").click()
-    with page.expect_download(timeout=SLOW) as file:
+    with page.expect_download() as file:
         page.get_by_role("button", name="System file", exact=True).click()
     document = json.loads(Path(file.value.path()).read_text())
     assert document["mem1"]["bandwidth_gb_per_s"] == 6144
@@ -194,13 +192,13 @@ def test_validation_is_narrowed_and_the_link_shows_the_same_elsewhere(page: Page
     figures = validation_data.headline(checked, filters)
     counted = count(len(validation_data.counted(checked, filters)))
     page.goto(f"{server}/validation")
-    page.get_by_role("combobox", name="Source").click(timeout=SLOW)
+    page.get_by_role("combobox", name="Source").click()
     page.get_by_role("option").filter(has_text=re.compile(re.escape(source), re.IGNORECASE)).first.click()
     page.wait_for_url("**validation_source=**")
     for each in (page, stranger):
         if each is stranger:
             each.goto(page.url)
-        expect(tile(each, "Runs counted").locator(".ss-tile-value")).to_have_text(counted, timeout=SLOW)
+        expect(tile(each, "Runs counted").locator(".ss-tile-value")).to_have_text(counted)
         expect(tile(each, "Mean error, calibrated")).to_contain_text(f"{figures['mean']:.1f}")
 
 
@@ -221,8 +219,8 @@ def test_hostile_links_end_in_a_sentence_on_every_page(
     page: Page, server: str, path: str, query: str, word: str
 ) -> None:
     page.goto(f"{server}/{path}?{LIMITED}&{query}")
-    expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first).to_be_visible(timeout=SLOW)
+    expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first).to_be_visible()
     drawn = page.locator(".ss-tile, [class*=st-key-compare_add], .st-key-results_table").first
-    expect(drawn).to_be_visible(timeout=SLOW)
+    expect(drawn).to_be_visible()
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
     assert page.locator("img[src=x]").count() == 0

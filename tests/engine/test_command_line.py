@@ -401,7 +401,10 @@ def test_quantities_have_four_digits_in_the_printed_unit():
     assert quantity(by_name("total_time"), 1.234e-9) == "1.234e-09"
 
 
-def test_progress_is_drawn_on_a_terminal_only():
+def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")  # wherever the tests run: a line ends where the terminal does
+    monkeypatch.setenv("TERM", "xterm")
+
     class Terminal(io.StringIO):
         def isatty(self):
             return True
