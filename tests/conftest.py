@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -16,6 +17,26 @@ settings.register_profile(
 settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=True)
 # The default takes the same examples every time; HYPOTHESIS_PROFILE=searching looks for new ones, for much longer.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`, every file goes to one process, which explores once for all its tests.
+
+    Those of the browser go to one together: they share a server and a browser.
+    """
+    if config.option.dist != "load":
+        return None  # --dist asks for something else
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "tests/browser" if file.startswith("tests/browser/") else file
+
+    # In the order of the folders: files with few tests, which would be last, are among the longest here.
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 @pytest.fixture
