@@ -73,7 +73,9 @@ def _field(
         again()
 
     if way == "sliders":
-        st.session_state[key] = value
+        if st.session_state.get(key) != value:
+            # A slider that stands there already is not set, or a move made meanwhile would be taken back.
+            st.session_state[key] = value
         st.select_slider(
             slider_label(which, value), options(which, value), key=key,
             format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,

@@ -78,6 +78,20 @@ def test_a_slider_changes_the_link_and_reset_takes_it_back() -> None:
     assert "whatif_changes" not in app.session_state["_url"]
 
 
+def test_a_slider_that_leaves_a_value_of_its_own_keeps_where_it_was_moved() -> None:
+    """A value of the link is one of the slider's as long as it stands there, so its values change as it moves."""
+    app = page({"whatif_changes": "hbm_capacity:93.5"})
+    key = "_whatif_sliders_hbm_capacity"
+    assert app.select_slider(key=key).value == 93.5
+    for value in (100.0, 120.0, 80.0):
+        app.select_slider(key=key).set_value(value)
+        app = again(app, exploration())
+        assert app.select_slider(key=key).value == value
+        assert app.session_state["_url"].get("whatif_changes") == (f"hbm_capacity:{value:g}" if value != 80 else None)
+    app = again(app, exploration())
+    assert app.select_slider(key=key).value == 80
+
+
 def test_exact_values_and_model_fields() -> None:
     app = page({"whatif_input": "exact"})
     app.number_input(key="_whatif_exact_hbm_capacity").set_value(93.5)
