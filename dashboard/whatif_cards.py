@@ -307,7 +307,8 @@ def _sizes(board: Board) -> None:
     kept = f"batch kept at {batch:,}" if board.batch == "kept" else "batch in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Figure", VIEWS, "whatif_size_show")
-        st.caption(f"Best throughput at each size, {kept}. Highlighted: this scenario.{tail}")
+        runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
+        st.caption(f"Best throughput at each size, {kept}.{' Highlighted: this scenario.' if runs else ''}{tail}")
 
 
 def _pick_size(board: Board) -> None:
