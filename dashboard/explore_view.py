@@ -42,7 +42,7 @@ from dashboard.explore_terms import terms
 from dashboard.filters import Filter, asked_of
 from dashboard.format import count, counted, days, format_value, percent, plain, share_of
 from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
-from dashboard.later import all_at_once
+from dashboard.later import Stage, stage
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
 from dashboard.text import literal
@@ -136,7 +136,8 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
 
     others: the same in other datatypes, where there is a map for each.
     """
-    whole = all_at_once()
+    drawn = stage()
+    whole = drawn is Stage.WHOLE
     filters = in_link() if exploration.feasible else []
     where, axes = where_of(filters), axes_in_link(exploration)
     if axes.of_datatypes and not others:  # just chosen
@@ -156,7 +157,7 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
                 headline(exploration, best, ties_of_best(exploration))
             else:
                 st.warning(_NOTHING_FITS, icon=":material/block:")
-        _whole(exploration, metric, domain, as_table, (left, right), short=not whole)
+        _whole(exploration, metric, domain, as_table, (left, right), drawn)
     else:
         number = best_rates(exploration, where).number if where else exploration.feasible
         with left:
@@ -183,13 +184,9 @@ def _whole(
     domain: Domain,
     as_table: bool,
     places: tuple[Place, Place],
-    *,
-    short: bool,
+    drawn: Stage,
 ) -> None:
-    """Map and panel of every execution, from what the exploration keeps of its cells.
-
-    short: only what the panel says first.
-    """
+    """Map and panel of every execution, from what the exploration keeps of its cells."""
     left, right = places
     cells = cells_of(exploration, metric)
     cell = state.selected_cell() or _best_cell(cells, metric)
@@ -198,13 +195,17 @@ def _whole(
             cells_table(cells, metric)
         else:
             chart = cell_map(cells, metric.column, state.theme_mode(), selected=cell, domain=domain)
+            pictured = drawn is not Stage.WHOLE and is_drawable(chart.figure)
             with st.container(key="map_place"):
-                show(chart, "explore_map", on_select=_clicked, selection_mode="points")
-                if short and is_drawable(chart.figure):
+                if pictured and drawn is Stage.PICTURE:
+                    st.empty()
+                else:
+                    show(chart, "explore_map", on_select=_clicked, selection_mode="points")
+                if pictured:
                     st.html(still(chart.figure))
             st.html(map_legend(exploration.scenario.num_procs, fastest=metric.of_fastest))
     with right, st.container(border=True, gap="xsmall", key="panel"):
-        panel(exploration, metric, cells, cell, short=short)
+        panel(exploration, metric, cells, cell, short=drawn is not Stage.WHOLE)
 
 
 def _part(

@@ -87,6 +87,10 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
     boxes = page.locator(".ss-still i[style*='%;height']").evaluate_all(every)
     said = page.locator(".ss-still span").all_inner_texts()
     place = page.locator(".st-key-map_place").evaluate(shape)
+    for _ in range(100):
+        if held:
+            break
+        page.wait_for_timeout(50)
     assert held
     assert not page.locator(".main-svg").count()
     for route in held:
