@@ -41,7 +41,7 @@ def test_the_readme_has_the_two_commands():
     first, second = commands()[:2]
     setup = "python3 -m venv .venv && .venv/bin/pip install -q -c .ci/constraints.txt -e "
     assert first == f"{setup}. && .venv/bin/shardscape serve"
-    assert second == f"{setup}'.[test]' && .venv/bin/pytest"
+    assert second == f"{setup}'.[test]' && .venv/bin/pytest -n 2"
 
 
 def test_the_check_runs_the_readme_s_test_command():
