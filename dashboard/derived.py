@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import pandas as pd
@@ -107,9 +108,15 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
 
 def further(scenario: Scenario) -> dict[str, Metric]:
     """The results that are not stored for every execution: they can be had once they are evaluated for all."""
+    return dict(_further_of(scenario.cost_model))
+
+
+@cache
+def _further_of(cost_model: str) -> dict[str, Metric]:
+    """Every page asks for them at every run."""
     return {
         column.name: Metric(column.name, replace(column, better=column.better or "lower"), column.name)
-        for column in defined_of(scenario.cost_model)
+        for column in defined_of(cost_model)
         if not is_stored(column.name)
     }
 
