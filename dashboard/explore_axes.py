@@ -13,12 +13,13 @@ from dashboard import explore_data as data
 from dashboard import state
 from dashboard.altered import altered
 from dashboard.charts.cell_map import shortfall_label
+from dashboard.charts.markup import in_unit
 from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
 from dashboard.cost_model import datatypes_of
 from dashboard.derived import QUICK, Metric, further, metrics
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
-from dashboard.format import ABSENT, count
+from dashboard.format import ABSENT, count, scale_for
 from dashboard.plainest import plainest
 from dashboard.waiting import explorations_of
 from engine import Exploration
@@ -291,10 +292,13 @@ def best_rates(exploration: Exploration, where: data.Where) -> Rates:
     return Rates(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
 
 
-def pair_legend(axes: Axes, cells: pd.DataFrame, facets: tuple[int, int], *, filtered: bool) -> str:
+def pair_legend(
+    axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool
+) -> str:
     """The caption line under a map along any axes."""
+    unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
-    parts = [f"Each cell is the best of {among}.", "★ best of all"]
+    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", "★ best of all"]
     if not numbered(cells):
         parts.append("the cells are too small for numbers: hover one, or choose As table under View")
     if axes.of_datatypes:

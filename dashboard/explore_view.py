@@ -40,7 +40,7 @@ from dashboard.explore_sentence import sentence
 from dashboard.explore_tables import cells_table, pairs_table
 from dashboard.explore_terms import terms
 from dashboard.filters import Filter, asked_of
-from dashboard.format import count, counted, days, format_value, percent, plain, share_of
+from dashboard.format import count, counted, days, format_value, percent, plain, scale_for, share_of
 from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
 from dashboard.later import Stage, stage
 from dashboard.plainest import best_of, plainest, ties_of_best
@@ -203,7 +203,8 @@ def _whole(
                     show(chart, "explore_map", on_select=_clicked, selection_mode="points")
                 if pictured:
                     st.html(still(chart.figure))
-            st.html(map_legend(exploration.scenario.num_procs, fastest=metric.of_fastest))
+            unit = scale_for(metric.column, cells["value"]).unit
+            st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest))
     with right, st.container(border=True, gap="xsmall", key="panel"):
         panel(exploration, metric, cells, cell, short=drawn is not Stage.WHOLE)
 
@@ -243,7 +244,7 @@ def _part(
                         return
 
             show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
-            st.html(pair_legend(axes, cells, facets, filtered=bool(where)))
+            st.html(pair_legend(axes, cells, metric, facets, filtered=bool(where)))
     with strip:  # after the map, which is what a change of filter is waited for
         if where:
             rates = best_rates(exploration, where)

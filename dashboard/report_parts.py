@@ -80,9 +80,10 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     scenario, key = exploration.scenario, exploration.key
     metric = metrics(scenario)["sample_rate"]
     cells = explore_data.cells_of(exploration, metric)
+    unit = scale_for(metric.column, cells["value"]).unit
     found = [
-        Figure("map", "The whole space", "best throughput of every pair of degrees, samples/s",
-               lambda mode: cell_map(cells, metric.column, mode), map_legend(scenario.num_procs))
+        Figure("map", "The whole space", "best throughput of every pair of degrees",
+               lambda mode: cell_map(cells, metric.column, mode), map_legend(scenario.num_procs, unit))
     ]  # fmt: skip
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)

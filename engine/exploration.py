@@ -105,7 +105,8 @@ class Exploration:
         for name in names:
             by_name(name)
             if name not in known:
-                raise ValueError(f"{name} is not a metric; choose among {', '.join(self.reductions.metrics)}, ....")
+                some = ", ".join(self.reductions.metrics)
+                raise ValueError(f"{name} is not a metric: any statistic is, such as {some}.")
         table = self.rows.table(["id", *names], where=where)
         axes = [table[name].to_numpy() for name in names]
         ways = [by_name(name).better or better.get(name, "lower") for name in names]

@@ -127,15 +127,24 @@ def legend(kinds: Iterable[Kind]) -> str:
     return f'<div class="ss-legend">{items}</div>'
 
 
-def map_legend(num_procs: int, *, fastest: bool = False) -> str:
-    """Return the caption line under the cell map. fastest: whether cells show their fastest execution, whatever it is
-    that they show of it."""
+def map_legend(num_procs: int, unit: str, *, fastest: bool = False) -> str:
+    """Return the caption line under the cell map.
+
+    unit: of what cells show, empty without one. fastest: whether they show their fastest execution, whatever it is that
+    they show of it.
+    """
     best = "the fastest" if fastest else "the best"
     return (
-        f'<div class="ss-legend"><span>Each cell is {best} of every hidden choice.</span><span>★ best of all</span>'
+        f'<div class="ss-legend"><span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span>'
+        "<span>★ best of all</span>"
         '<span><i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity</span>'
         f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
     )
+
+
+def in_unit(unit: str) -> str:
+    """Return a unit as it follows what is told in it: ", in GiB"; nothing without one."""
+    return f", in {escape(unit)}" if unit else ""
 
 
 def _swatch(kind: Kind, style: str = "", title: str = "", klass: str = "") -> str:

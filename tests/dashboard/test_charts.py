@@ -174,6 +174,11 @@ def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
     assert np.nanargmax(drawn) == side * side - 2  # the last cell is on the diagonal and does not fit
 
 
+def test_the_caption_of_a_map_names_the_unit_of_its_cells() -> None:
+    assert "hidden choice, in GiB." in markup.map_legend(512, "GiB")
+    assert "the fastest of every hidden choice." in markup.map_legend(512, "", fastest=True)
+
+
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
     table = cells(MAP).iloc[:-1]
