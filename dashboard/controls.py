@@ -13,8 +13,10 @@ _SHUT: Final = "_times_shut_"
 """Begins the key of how often a menu was shut by what was clicked in it."""
 
 
-def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Callable[[], None]]:
-    """Set the widget's value to the link's and return the widget's key and its callback."""
+def _prepare(
+    name: str, default: str, accepted: Sequence[str], then: Callable[[], None] | None = None
+) -> tuple[str, Callable[[], None]]:
+    """Set the widget's value to the link's and return the widget's key and its callback, which ends with `then`."""
     state.settle()
     key = f"_{name}"
     st.session_state[key] = state.url_value(name, default, accepted)
@@ -22,17 +24,27 @@ def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Cal
     def changed() -> None:
         value = st.session_state[key]
         state.set_url_value(name, None if value in (None, default) else str(value))
+        if then is not None:
+            then()
 
     return key, changed
 
 
-def segments(label: str, options: Mapping[str, str], name: str, *, default: str | None = None) -> str:
+def segments(
+    label: str,
+    options: Mapping[str, str],
+    name: str,
+    *,
+    default: str | None = None,
+    then: Callable[[], None] | None = None,
+) -> str:
     """Show a few alternatives side by side; return the chosen one.
 
     options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
+    then: done after another was chosen.
     """
     first = default or next(iter(options))
-    key, changed = _prepare(name, first, list(options))
+    key, changed = _prepare(name, first, list(options), then)
     chosen = st.segmented_control(
         label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, required=True,
         label_visibility="collapsed",

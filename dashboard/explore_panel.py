@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, frame, state
+from dashboard import accuracy, frame, redraw, state
 from dashboard import explore_data as data
 from dashboard.altered import altered
 from dashboard.charts.histogram import histogram
@@ -297,7 +297,7 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             pair = int(target["tensor_par"]), int(target["pipeline_par"])
             st.button(
                 f"{short} {int(target[axis]):,} instead of {mine:,}", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{axis}", on_click=state.select_cell, args=pair,
+                key=f"remedy_{axis}", on_click=_go_to, args=pair,
             )  # fmt: skip
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
@@ -323,6 +323,12 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             ways += 1
     if not ways:
         st.caption("No change of one degree helps; fewer limits or other networks might.")
+
+
+def _go_to(tensor_par: int, pipeline_par: int) -> None:
+    """Selects another cell."""
+    state.select_cell(tensor_par, pipeline_par)
+    redraw.selection()
 
 
 def _lift(fields: tuple[str, ...]) -> None:

@@ -5,42 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import accuracy, state
-from dashboard.charts.cell_map import cell_map
-from dashboard.charts.markup import Tile, figure_strip, head, map_legend
-from dashboard.charts.pair_map import pair_map
+from dashboard import accuracy, redraw, state
+from dashboard.charts.markup import Tile, figure_strip
 from dashboard.charts.ramp import Domain
-from dashboard.charts.still import is_drawable, still
-from dashboard.charts.template import degrees
-from dashboard.controls import choose, segments, show, switch
-from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, further, metrics, utilisation
+from dashboard.controls import choose, segments, switch
+from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, utilisation
 from dashboard.evaluated import evaluated
-from dashboard.explore_axes import (
-    Axes,
-    axes_in_link,
-    best_rates,
-    cells_for,
-    chosen,
-    group_of,
-    pair_legend,
-    pick_group,
-)
+from dashboard.explore_axes import Axes, axes_in_link, best_rates
 from dashboard.explore_axes import pick as pick_axes
-from dashboard.explore_data import Where, cells_of, in_cell, near_best
-from dashboard.explore_download import download
+from dashboard.explore_data import Where, near_best
 from dashboard.explore_filter import bar as filter_bar
 from dashboard.explore_filter import relaxations, where_of
-from dashboard.explore_lower import costs, infeasible
-from dashboard.explore_panel import group_panel, panel
+from dashboard.explore_lower import infeasible
+from dashboard.explore_parts import (
+    costs_part,
+    download_part,
+    is_of_all,
+    map_part,
+    metric_of_link,
+    panel_part,
+    terms_part,
+    view_of,
+)
 from dashboard.explore_sentence import sentence
-from dashboard.explore_tables import cells_table, pairs_table
-from dashboard.explore_terms import terms
 from dashboard.filters import Filter, asked_of
-from dashboard.format import count, counted, days, format_value, percent, plain, scale_for, share_of
+from dashboard.format import count, counted, days, format_value, percent, plain, share_of
 from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
 from dashboard.later import Stage, stage
 from dashboard.plainest import best_of, plainest, ties_of_best
@@ -48,7 +40,6 @@ from dashboard.results_filter import in_link
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import by_name
-from engine.recomputed import is_stored
 
 __all__ = ["headline", "overview"]
 
@@ -129,10 +120,10 @@ def _thousands(value: float) -> str:
     return plain(value)
 
 
-@st.fragment
+@st.fragment(key=redraw.PAGE)
 @whole_or_waiting
 def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
-    """The whole page. Clicking, switching and filtering rerun nothing else.
+    """The whole page. Switching and filtering rerun nothing else, selecting only the parts of `explore_parts`.
 
     others: the same in other datatypes, where there is a map for each.
     """
@@ -146,106 +137,38 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
         metric, domain, as_table = _toolbar(exploration, filters, axes, short=not whole)
-    with left:
         asked = asked_of(filters, metric)
         if not all(there(one, asked) for one in (exploration, *others)):
             return
-    if not where and axes.usual and is_stored(metric.statistic):
-        best = best_of(exploration)
-        with strip:
-            if best is not None:
-                headline(exploration, best, ties_of_best(exploration))
-            else:
-                st.warning(_NOTHING_FITS, icon=":material/block:")
-        _whole(exploration, metric, domain, as_table, (left, right), drawn)
-    else:
-        number = best_rates(exploration, where).number if where else exploration.feasible
+    number = best_rates(exploration, where).number if where else exploration.feasible
+    if where and not number:
         with left:
             sentence(exploration, metric, axes, filters, number)
-            if where and not number:
-                relaxations(exploration, filters)
-                return
-        _part(exploration, others, metric, domain, as_table, axes, filters, number, (strip, left, right))
+            relaxations(exploration, filters)
+        return
+    view = view_of(exploration, others, metric, axes, filters, drawn)
+    if view.every:
+        _strip(strip, exploration)
+    with left:
+        if not view.every:
+            sentence(exploration, metric, axes, filters, number)
+        map_part(exploration, view, domain, as_table)
+    if not view.every:  # after the map, which is what a change of filter is waited for
+        _strip(strip, exploration, where, number)
+    with right:
+        panel_part(exploration, view)
     if not whole:
         return
     with left:
-        costs(exploration, metric, where)
+        costs_part(exploration, view)
     with right:
         infeasible(exploration)
-        download(exploration, filters)
+        download_part(exploration, view)
 
 
-Place = DeltaGenerator
-
-
-def _whole(
-    exploration: Exploration,
-    metric: Metric,
-    domain: Domain,
-    as_table: bool,
-    places: tuple[Place, Place],
-    drawn: Stage,
-) -> None:
-    """Map and panel of every execution, from what the exploration keeps of its cells."""
-    left, right = places
-    cells = cells_of(exploration, metric)
-    cell = state.selected_cell() or _best_cell(cells, metric)
-    with left:
-        if as_table:
-            cells_table(cells, metric)
-        else:
-            chart = cell_map(cells, metric.column, state.theme_mode(), selected=cell, domain=domain)
-            pictured = drawn is not Stage.WHOLE and is_drawable(chart.figure)
-            with st.container(key="map_place"):
-                if pictured and drawn is Stage.PICTURE:
-                    st.empty()
-                else:
-                    show(chart, "explore_map", on_select=_clicked, selection_mode="points")
-                if pictured:
-                    st.html(still(chart.figure))
-            unit = scale_for(metric.column, cells["value"]).unit
-            st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest))
-    with right, st.container(border=True, gap="xsmall", key="panel"):
-        panel(exploration, metric, cells, cell, short=drawn is not Stage.WHOLE)
-
-
-def _part(
-    exploration: Exploration,
-    others: Sequence[Exploration],
-    metric: Metric,
-    domain: Domain,
-    as_table: bool,
-    axes: Axes,
-    filters: Sequence[Filter],
-    number: int,
-    places: tuple[Place, Place, Place],
-) -> None:
-    """Figures, map and panel of the executions that meet filters, along any axes."""
-    strip, left, right = places
-    where = where_of(filters)
-    cells, facets = cells_for(exploration, axes, metric, where, others)
-    at = chosen(axes, cells, metric)
-
-    def picked(at: str, execution: int) -> None:
-        pick_group((exploration, *others), axes, at, execution, metric, where)
-
-    with left:
-        if as_table:
-            pairs_table(cells, metric, axes, picked)
-        elif len(cells):
-            across, up, third = axes.columns
-            chart = pair_map(cells, across, up, metric.column, state.theme_mode(), facet=third, selected=at,
-                             domain=domain)  # fmt: skip
-
-            def clicked() -> None:
-                for point in st.session_state["explore_pairs"]["selection"]["points"]:
-                    if point.get("customdata"):
-                        picked(*point["customdata"])
-                        return
-
-            show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
-            st.html(pair_legend(axes, cells, metric, facets, filtered=bool(where)))
-    with strip:  # after the map, which is what a change of filter is waited for
+def _strip(place: DeltaGenerator, exploration: Exploration, where: Where = (), number: int = 0) -> None:
+    """The headline of what meets conditions, and in its place what there is to say where nothing runs."""
+    with place:
         if where:
             rates = best_rates(exploration, where)
             tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
@@ -255,42 +178,30 @@ def _part(
             best = best_of(exploration)
             if best is not None:
                 headline(exploration, best, ties_of_best(exploration))
-    with right, st.container(border=True, gap="xsmall", key="panel"):
-        cell = state.selected_cell() if axes.of_cells else None
-        row = cells[cells["at"] == at] if at is not None else cells[:0]
-        if len(row) and row["rows"].iloc[0]:
-            group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, where))
-        elif cell is not None and len(row) and row["label"].iloc[0]:
-            panel(exploration, metric, cells_of(exploration, metric), cell)
-        elif cell is not None:
-            st.html(head(degrees(*cell)))
-            relaxations(exploration, filters, in_cell(cell))
-        elif len(row):
-            st.html(head(str(row["name"].iloc[0])))
-            st.caption(literal(str(row["why"].iloc[0])))
-        else:
-            st.caption("No execution runs, so there is nothing to show along these axes.")
+            else:
+                st.warning(_NOTHING_FITS, icon=":material/block:")
 
 
 def _toolbar(
     exploration: Exploration, filters: Sequence[Filter], axes: Axes, *, short: bool
 ) -> tuple[Metric, Domain, bool]:
     """The row above the map: metric, filter, help, view. short: with little behind its buttons yet."""
-    known = metrics(exploration.scenario) | (further(exploration.scenario) if exploration.feasible else {})
-    key = state.url_value("metric", QUICK[0], tuple(known))
+    key, known = metric_of_link(exploration)
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
-        segments("Metric", offered, "metric")
+        # Between those with a button nothing changes but what shows the metric: the others' button comes and goes.
+        alone = key in QUICK and is_of_all(axes, filters, known[key])
+        segments("Metric", offered, "metric", then=redraw.metric if alone else redraw.page)
         st.space("stretch")
         if exploration.feasible:
             filter_bar(exploration, filters, empty=short)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
             if not short:
-                terms(known[key], exploration.scenario)
+                terms_part(exploration)
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
             if not short:
-                _pick_metric(exploration, known, key)
+                _pick_metric(exploration)
                 if exploration.feasible:
                     pick_axes(exploration, axes)
             domain = choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
@@ -301,11 +212,14 @@ def _toolbar(
     return known[key], "from zero" if known[key].of_fastest and domain == "near" else _DOMAINS[domain][0], as_table
 
 
-def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
+@st.fragment(key=redraw.METRICS)
+def _pick_metric(exploration: Exploration) -> None:
     """Every metric, beside the few that have a button."""
+    key, known = metric_of_link(exploration)
 
     def picked() -> None:
         state.set_url_value("metric", st.session_state["_metric_list"])
+        redraw.page()
 
     st.session_state["_metric_list"] = key
     words = names_of(exploration, known)
@@ -315,6 +229,7 @@ def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str
     )  # fmt: skip
 
 
+@st.fragment(key=redraw.CELLS)
 def _pick_cell(exploration: Exploration) -> None:
     """Choosing a cell without a mouse."""
     cells = exploration.scenario.space.cells
@@ -327,28 +242,8 @@ def _pick_cell(exploration: Exploration) -> None:
             state.select_cell(None)
         else:
             state.select_cell(*value)
+        redraw.selection()
 
     st.session_state["_pick_cell"] = now
     st.selectbox("Cell", names, key="_pick_cell", on_change=picked, placeholder="the best",
                  format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}")  # fmt: skip
-
-
-def _clicked() -> None:
-    points = st.session_state["explore_map"]["selection"]["points"]
-    for point in points:
-        custom = point.get("customdata")
-        if custom:
-            state.select_cell(custom[0], custom[1])
-            return
-
-
-def _best_cell(cells: pd.DataFrame, metric: Metric) -> tuple[int, int] | None:
-    """The cell that is shown when none is selected: the best, or the one nearest to fitting."""
-    if not len(cells):
-        return None
-    known = cells[cells["value"].notna()]
-    if len(known):
-        row = known.sort_values("value", ascending=metric.column.better == "lower", kind="stable").iloc[0]
-    else:
-        row = cells.sort_values("shortfall_bytes", kind="stable", na_position="last").iloc[0]
-    return int(row["tensor_par"]), int(row["pipeline_par"])

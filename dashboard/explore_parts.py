@@ -1,0 +1,224 @@
+"""Map, panel and download of the Explore page: the parts that run again by themselves when something is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import redraw, state
+from dashboard.charts.cell_map import cell_map
+from dashboard.charts.markup import head, map_legend
+from dashboard.charts.pair_map import pair_map
+from dashboard.charts.ramp import Domain
+from dashboard.charts.still import is_drawable, still
+from dashboard.charts.template import degrees
+from dashboard.controls import show
+from dashboard.derived import QUICK, Metric, further, metrics
+from dashboard.explore_axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
+from dashboard.explore_data import Where, cells_of, in_cell
+from dashboard.explore_download import download
+from dashboard.explore_filter import relaxations, where_of
+from dashboard.explore_lower import costs
+from dashboard.explore_panel import group_panel, panel
+from dashboard.explore_tables import cells_table, pairs_table
+from dashboard.explore_terms import terms
+from dashboard.filters import Filter
+from dashboard.format import scale_for
+from dashboard.further_waiting import whole_or_waiting
+from dashboard.later import Stage
+from dashboard.text import literal
+from engine import Exploration
+from engine.recomputed import is_stored
+
+__all__ = [
+    "View", "costs_part", "download_part", "is_of_all", "map_part", "metric_of_link", "panel_part", "terms_part",
+    "view_of",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the page shows of an exploration when all of it is drawn, but for what is selected."""
+
+    metric: Metric
+    axes: Axes
+    filters: tuple[Filter, ...]
+    others: tuple[Exploration, ...]
+    """The same exploration in other datatypes, where there is a map for each."""
+    every: bool
+    """See `is_of_all`."""
+    cells: pd.DataFrame
+    """Of the map: of `explore_data.cells_of` for every execution, else of `explore_axes.cells_for`."""
+    facets: tuple[int, int]
+    """Maps that are shown, and that there are."""
+    drawn: Stage
+
+    @property
+    def where(self) -> Where:
+        """The filters as conditions."""
+        return where_of(self.filters)
+
+
+def view_of(
+    exploration: Exploration,
+    others: Sequence[Exploration],
+    metric: Metric,
+    axes: Axes,
+    filters: Sequence[Filter],
+    drawn: Stage,
+) -> View:
+    """What the page shows of executions that meet filters, of which there are some."""
+    every = is_of_all(axes, filters, metric)
+    if every:
+        cells, facets = cells_of(exploration, metric), (1, 1)
+    else:
+        cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
+    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn)
+
+
+def is_of_all(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
+    """Whether the page is of every execution along the usual axes, in figures that the exploration keeps of its cells.
+    """
+    return not filters and axes.usual and is_stored(metric.statistic)
+
+
+def metric_of_link(exploration: Exploration) -> tuple[str, dict[str, Metric]]:
+    """(key of the metric that the link names, every metric there is)."""
+    known = metrics(exploration.scenario) | (further(exploration.scenario) if exploration.feasible else {})
+    return state.url_value("metric", QUICK[0], tuple(known)), known
+
+
+def _with_metric(exploration: Exploration, view: View) -> View:
+    """The view with the link's metric, which may have become another since all of the page was drawn."""
+    key, known = metric_of_link(exploration)
+    if not view.every or key == view.metric.key:
+        return view
+    return replace(view, metric=known[key], cells=cells_of(exploration, known[key]))
+
+
+@st.fragment(key=redraw.MAP)
+@whole_or_waiting
+def map_part(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
+    """The map with its caption. as_table: as a table in its stead."""
+    view = _with_metric(exploration, view)
+    if view.every:
+        _map_of_all(exploration, view, domain, as_table)
+    else:
+        _map_of_some(exploration, view, domain, as_table)
+
+
+@st.fragment(key=redraw.PANEL)
+@whole_or_waiting
+def panel_part(exploration: Exploration, view: View) -> None:
+    """The panel of the selected cell, the best otherwise."""
+    state.settle()
+    view = _with_metric(exploration, view)
+    with st.container(border=True, gap="xsmall", key="panel"):
+        if view.every:
+            cell = _shown(view)
+            panel(exploration, view.metric, view.cells, cell, short=view.drawn is not Stage.WHOLE)
+        else:
+            _panel_of_some(exploration, view)
+
+
+@st.fragment(key=redraw.COSTS)
+@whole_or_waiting
+def costs_part(exploration: Exploration, view: View) -> None:
+    """What each choice costs."""
+    costs(exploration, _with_metric(exploration, view).metric, view.where)
+
+
+@st.fragment(key=redraw.DOWNLOAD)
+def download_part(exploration: Exploration, view: View) -> None:
+    """The download, which offers the selected cell, too."""
+    download(exploration, view.filters)
+
+
+@st.fragment(key=redraw.TERMS)
+def terms_part(exploration: Exploration) -> None:
+    """The words and figures of the page explained."""
+    key, known = metric_of_link(exploration)
+    terms(known[key], exploration.scenario)
+
+
+def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
+    cells, metric = view.cells, view.metric
+    if as_table:
+        cells_table(cells, metric)
+        return
+    chart = cell_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain)
+    pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
+    with st.container(key="map_place"):
+        if pictured and view.drawn is Stage.PICTURE:
+            st.empty()
+        else:
+            show(chart, "explore_map", on_select=_clicked, selection_mode="points")
+        if pictured:
+            st.html(still(chart.figure))
+    unit = scale_for(metric.column, cells["value"]).unit
+    st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest))
+
+
+def _clicked() -> None:
+    for point in st.session_state["explore_map"]["selection"]["points"]:
+        custom = point.get("customdata")
+        if custom:
+            state.select_cell(custom[0], custom[1])
+            redraw.selection()
+
+
+def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
+    axes, metric, cells = view.axes, view.metric, view.cells
+
+    def picked(at: str, execution: int) -> None:
+        pick_group((exploration, *view.others), axes, at, execution, metric, view.where)
+
+    if as_table:
+        pairs_table(cells, metric, axes, picked)
+    elif len(cells):
+        across, up, third = axes.columns
+        chart = pair_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
+                         selected=chosen(axes, cells, metric), domain=domain)  # fmt: skip
+
+        def clicked() -> None:
+            for point in st.session_state["explore_pairs"]["selection"]["points"]:
+                if point.get("customdata"):
+                    picked(*point["customdata"])
+
+        show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
+        st.html(pair_legend(axes, cells, metric, view.facets, filtered=bool(view.where)))
+
+
+def _panel_of_some(exploration: Exploration, view: View) -> None:
+    axes, metric, cells = view.axes, view.metric, view.cells
+    at = chosen(axes, cells, metric)
+    cell = state.selected_cell() if axes.of_cells else None
+    row = cells[cells["at"] == at] if at is not None else cells[:0]
+    if len(row) and row["rows"].iloc[0]:
+        group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, view.where))
+    elif cell is not None and len(row) and row["label"].iloc[0]:
+        panel(exploration, metric, cells_of(exploration, metric), cell)
+    elif cell is not None:
+        st.html(head(degrees(*cell)))
+        relaxations(exploration, view.filters, in_cell(cell), then=redraw.page)
+    elif len(row):
+        st.html(head(str(row["name"].iloc[0])))
+        st.caption(literal(str(row["why"].iloc[0])))
+    else:
+        st.caption("No execution runs, so there is nothing to show along these axes.")
+
+
+def _shown(view: View) -> tuple[int, int] | None:
+    """The cell that the panel is about: the selected one, else the best, or the one nearest to fitting."""
+    selected, cells = state.selected_cell(), view.cells
+    if selected is not None or not len(cells):
+        return selected
+    known = cells[cells["value"].notna()]
+    if len(known):
+        row = known.sort_values("value", ascending=view.metric.column.better == "lower", kind="stable").iloc[0]
+    else:
+        row = cells.sort_values("shortfall_bytes", kind="stable", na_position="last").iloc[0]
+    return int(row["tensor_par"]), int(row["pipeline_par"])

@@ -1,0 +1,48 @@
+"""The parts of the Explore page that run again by themselves, so that a click draws what it changes and no more.
+
+Each is a fragment under one of these keys. The functions end a widget's callback by naming those that run; the widget
+may lie in any of them, or in none.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+import streamlit as st
+from streamlit.errors import StreamlitAPIException
+
+__all__ = ["CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "metric", "page", "selection"]
+
+PAGE: Final = "explore_page_part"
+"""All of them."""
+MAP: Final = "explore_map_part"
+PANEL: Final = "explore_panel_part"
+COSTS: Final = "explore_costs_part"
+DOWNLOAD: Final = "explore_download_part"
+TERMS: Final = "explore_terms_part"
+METRICS: Final = "explore_metrics_part"
+"""The list of every metric."""
+CELLS: Final = "explore_cells_part"
+"""The list of every cell."""
+
+
+def selection() -> NoReturn:
+    """After a cell or an execution was selected. The panel comes first: it is what is waited for."""
+    _run(PANEL, MAP, DOWNLOAD, CELLS)
+
+
+def metric() -> NoReturn:
+    """After one metric of which the exploration keeps the cells was chosen in the place of another."""
+    _run(MAP, PANEL, COSTS, TERMS, METRICS)
+
+
+def page() -> NoReturn:
+    """After a change of what all parts show."""
+    st.rerun(PAGE)
+
+
+def _run(*parts: str) -> NoReturn:
+    try:
+        st.rerun(list(parts))
+    except StreamlitAPIException:  # not all of them are drawn yet, or are while the page waits for something
+        st.rerun(PAGE)
