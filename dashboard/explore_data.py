@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import streamlit as st
 
@@ -17,9 +18,9 @@ from engine.columns import EXTENSIONS, SHARES, by_name, fields_of, statistics_of
 from engine.store import Condition
 
 __all__ = [
-    "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs", "frozen",
-    "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of", "spread_of", "top_of",
-    "values_of",
+    "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs", "columns_of",
+    "frozen", "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of", "spread_of",
+    "spread_over", "top_of", "values_of",
 ]  # fmt: skip
 
 TABLE_ROWS: Final = 60
@@ -85,21 +86,30 @@ def in_cell(cell: tuple[int, int]) -> Where:
     return Condition("tensor_par", "=", cell[0]), Condition("pipeline_par", "=", cell[1])
 
 
+def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
+    """The id and those of these columns that executions of a scenario have."""
+    model = exploration.scenario.cost_model
+    known = {column.name for column in (*SHARES, *fields_of(model), *statistics_of(model))}
+    return ["id", *dict.fromkeys(name for name in names if name in known)]
+
+
 @st.cache_data(show_spinner=False, max_entries=256)
 def top_of(
     _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """The best executions by one statistic that meet conditions: their ids and those of the columns that there are."""
-    model = _exploration.scenario.cost_model
-    known = {column.name for column in (*SHARES, *fields_of(model), *statistics_of(model))}
-    wanted = ["id", *dict.fromkeys(name for name in names if name in known)]
+    wanted = columns_of(_exploration, names)
     return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
 def spread_of(_exploration: Exploration, key: str, where: Where) -> Spread:
-    """Step times of the feasible executions that meet conditions, up to 8 times the shortest."""
-    times = _exploration.rows.table(["total_time"], where=where)["total_time"].to_numpy()
+    """Step times of the feasible executions that meet conditions. See `spread_over`."""
+    return spread_over(_exploration.rows.table(["total_time"], where=where)["total_time"].to_numpy())
+
+
+def spread_over(times: npt.NDArray[np.float64]) -> Spread:
+    """How step times [s] spread, up to 8 times the shortest."""
     if not len(times):
         return Spread([], [])
     # A long tail of very slow executions would squeeze everything worth seeing into one bin.

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import accuracy, frame, redraw, state
+from dashboard import explore_ahead as ahead
 from dashboard import explore_data as data
 from dashboard.altered import altered
 from dashboard.charts.histogram import histogram
@@ -31,7 +32,7 @@ from dashboard.wording import choices, recomputed
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
 
-__all__ = ["group_panel", "panel"]
+__all__ = ["group_panel", "panel", "read_ahead"]
 
 _COLUMNS: Final = (
     "total_time", "proc_mem_tier1_cap_req", "context_par", "expert_par", "pipeline_interleaving", "microbatch_size",
@@ -125,7 +126,7 @@ def _fits(
     if short:
         return
     st.html(head("Executions by step time", "the line is the one above"))
-    spread = data.spread_of(exploration, exploration.key, group.where)
+    spread = ahead.spread(exploration, group)
     marked = float(execution["total_time"])
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
@@ -140,7 +141,7 @@ def _execution(exploration: Exploration, wanted: int | None, group: data.Group) 
         execution = evaluated(exploration, exploration.key, wanted)
         if execution["status"] == "ok" and _meets(execution, group.where):
             return execution
-    return evaluated(exploration, exploration.key, group.id)
+    return ahead.execution(exploration, group.id)
 
 
 def _meets(execution: Mapping[str, Any], where: data.Where) -> bool:
@@ -178,10 +179,19 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
     return shown
 
 
+def _names(metric: Metric) -> tuple[str, ...]:
+    """Columns that the table is made of."""
+    return (*_COLUMNS, "selective_recompute", metric.statistic)
+
+
+def read_ahead(exploration: Exploration, metric: Metric) -> None:
+    """Reads what the panels of the other cells show."""
+    ahead.read(exploration, metric.ranked_by, _names(metric))
+
+
 def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
-    names = (*_COLUMNS, "selective_recompute", metric.statistic)
-    top = data.top_of(exploration, exploration.key, group.where, metric.ranked_by, names)
+    top = ahead.top(exploration, group, metric.ranked_by, _names(metric))
     top = sorted(top, key=lambda row: row["id"] != group.id)
     # Lists: for some tens of rows a table of pandas takes several times as long.
     found = {name: [row[name] for row in top] for name in top[0]}

@@ -22,7 +22,7 @@ from dashboard.explore_data import Where, cells_of, in_cell
 from dashboard.explore_download import download
 from dashboard.explore_filter import relaxations, where_of
 from dashboard.explore_lower import costs
-from dashboard.explore_panel import group_panel, panel
+from dashboard.explore_panel import group_panel, panel, read_ahead
 from dashboard.explore_tables import cells_table, pairs_table
 from dashboard.explore_terms import terms
 from dashboard.filters import Filter
@@ -34,8 +34,8 @@ from engine import Exploration
 from engine.recomputed import is_stored
 
 __all__ = [
-    "View", "costs_part", "download_part", "is_of_all", "map_part", "metric_of_link", "panel_part", "terms_part",
-    "view_of",
+    "View", "ahead_part", "costs_part", "download_part", "is_of_all", "map_part", "metric_of_link", "panel_part",
+    "terms_part", "view_of",
 ]  # fmt: skip
 
 
@@ -135,6 +135,14 @@ def costs_part(exploration: Exploration, view: View) -> None:
 def download_part(exploration: Exploration, view: View) -> None:
     """The download, which offers the selected cell, too."""
     download(exploration, view.filters)
+
+
+@st.fragment(key=redraw.AHEAD)
+@whole_or_waiting
+def ahead_part(exploration: Exploration, view: View) -> None:
+    """Draws nothing: reads what the panels of further cells show, once somebody has clicked one."""
+    if redraw.was_selection() and view.every:
+        read_ahead(exploration, _with_metric(exploration, view).metric)
 
 
 @st.fragment(key=redraw.TERMS)

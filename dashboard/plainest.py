@@ -23,7 +23,7 @@ from dashboard.explore_data import Where, in_cell
 from engine import Exploration
 from engine.store import Condition
 
-__all__ = ["Tie", "best_of", "plainest", "plainest_of", "ties_of_best"]
+__all__ = ["Tie", "best_of", "plainest", "plainest_of", "plainest_of_cells", "ties_of_best"]
 
 _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -58,6 +58,13 @@ def plainest(exploration: Exploration, key: str, execution: int, statistic: str,
         if known is not None and where in ((), in_cell(known.cell)):
             return Tie(known.id, known.here if where else known.everywhere)
     return _searched(exploration, key, execution, statistic, where)
+
+
+def plainest_of_cells(exploration: Exploration, key: str, statistic: str) -> list[int]:
+    """The executions that `plainest` answers for the best of the cells, as far as they are looked for at once."""
+    if statistic not in exploration.reductions.metrics:
+        return []
+    return [known.id for known in _of_cells(exploration, key, statistic).values()]
 
 
 class _Known(NamedTuple):

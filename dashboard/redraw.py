@@ -11,7 +11,10 @@ from typing import Final, NoReturn
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
-__all__ = ["CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "metric", "page", "selection"]
+__all__ = [
+    "AHEAD", "CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "metric", "page", "selection",
+    "was_selection",
+]  # fmt: skip
 
 PAGE: Final = "explore_page_part"
 """All of them."""
@@ -19,16 +22,25 @@ MAP: Final = "explore_map_part"
 PANEL: Final = "explore_panel_part"
 COSTS: Final = "explore_costs_part"
 DOWNLOAD: Final = "explore_download_part"
+AHEAD: Final = "explore_ahead_part"
+"""Draws nothing: what is likely to be asked for next."""
 TERMS: Final = "explore_terms_part"
 METRICS: Final = "explore_metrics_part"
 """The list of every metric."""
 CELLS: Final = "explore_cells_part"
 """The list of every cell."""
+_SELECTED: Final = "_explore_selected"
 
 
 def selection() -> NoReturn:
     """After a cell or an execution was selected. The panel comes first: it is what is waited for."""
-    _run(PANEL, MAP, DOWNLOAD, CELLS)
+    st.session_state[_SELECTED] = True
+    _run(PANEL, MAP, DOWNLOAD, CELLS, AHEAD)
+
+
+def was_selection() -> bool:
+    """Whether something was selected since this was asked last."""
+    return bool(st.session_state.pop(_SELECTED, False))
 
 
 def metric() -> NoReturn:
