@@ -18,6 +18,7 @@ from dashboard.charts.cell_map import MAX_BARS, cell_map, shortfall_label
 from dashboard.charts.ramp import Domain, ramp_for
 from dashboard.charts.still import is_drawable, still
 from dashboard.palette import DARK, LIGHT, contrast, palette
+from tests.dashboard.pages import plainly
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]
