@@ -137,8 +137,8 @@ def _of_tokens(scenario: Scenario) -> list[Metric]:
     seconds = BILLION / scenario.model.seq_size
     hours = derived.processor_hours(float(scenario.num_procs), seconds)
     found = []
-    if inputs.usd_low is not None and inputs.usd_high is not None:
-        price = (inputs.usd_low + inputs.usd_high) / 2
+    price = inputs.usd_middle
+    if price is not None:
         facts = scenario.system.accelerator
         seen = f"{inputs.usd_low:g} to {inputs.usd_high:g} USD ({facts.usd_source if facts else ''})"
         found.append(_inverse(

@@ -71,8 +71,8 @@ def _facts(scenario: Scenario) -> dict[str, Symbol]:
         "hour": Symbol(HOUR, "seconds of an hour"),
         "kilowatt_hour": Symbol(JOULES_PER_KWH, "joules of a kilowatt-hour"),
     }
-    if inputs.usd_low is not None and inputs.usd_high is not None:
-        price = (inputs.usd_low + inputs.usd_high) / 2
+    price = inputs.usd_middle
+    if price is not None:
         found["price"] = Symbol(price, "USD of a GPU-hour, middle of its prices")
     if inputs.power_w is not None:
         found |= {

@@ -134,6 +134,11 @@ class RunInputs:
                 f"usd_low is {self.usd_low:g} and usd_high {self.usd_high:g}; usd_low must be at most usd_high."
             )
 
+    @property
+    def usd_middle(self) -> float | None:
+        """The price half-way between the lowest and the highest [USD/processor-hour]; `None` without a price."""
+        return None if self.usd_low is None or self.usd_high is None else (self.usd_low + self.usd_high) / 2.0
+
     @classmethod
     def of(cls, system: System, **values: Any) -> RunInputs:
         """The inputs for a system: its price and power where it has them, `values` before everything else.

@@ -313,6 +313,14 @@ def test_a_small_run_by_hand():
     assert sum(run.parts[:4]) == pytest.approx(run.wall_s)
 
 
+def test_the_price_in_the_middle_lies_half_way_between_the_recorded_ones():
+    assert RunInputs(usd_low=2.0, usd_high=3.0).usd_middle == 2.5
+    assert RunInputs(usd_low=4.0, usd_high=4.0).usd_middle == 4.0
+    low, high = hardware.load("h100_80g_sxm").accelerator.usd_per_h
+    assert RunInputs.of(hardware.load("h100_80g_sxm")).usd_middle == pytest.approx(low + (high - low) / 2)
+    assert RunInputs.of(hardware.load("tpu_v6e_32g")).usd_middle is None
+
+
 def test_the_taken_interval_is_the_optimum_unless_given_or_longer_than_the_run():
     assert llama_run().interval_s == llama_run().daly_s
     assert llama_run(interval_s=1800.0).interval_s == 1800
