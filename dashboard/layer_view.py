@@ -111,19 +111,19 @@ def _table(exploration: Exploration, row: dict[str, Any], found: pd.DataFrame) -
         column_config={
             "Block": st.column_config.TextColumn(width=68),
             "Layer": st.column_config.TextColumn(width=146),
-            "fw, µs": number(format="%.1f", width=60, help="Forward time of the layer, one microbatch."),
-            "bw, µs": number(format="%.1f", width=60, help="Backward time: gradients of inputs and of weights."),
+            "fw, µs": number(format="%,.1f", width=60, help="Forward time of the layer, one microbatch."),
+            "bw, µs": number(format="%,.1f", width=60, help="Backward time: gradients of inputs and of weights."),
             "share": st.column_config.ProgressColumn(
                 "share of block", format="%.1f %%", min_value=0, max_value=float(shown["share"].max()), width=98,
                 help="Share of the forward and backward time of the block.",
             ),
-            "GFLOP": number(format="%.1f", width=62, help="Forward operations."),
-            "MiB": number(format="%.0f", width=48, help="Forward memory traffic."),
-            "FLOP/B": number(format="%.0f", width=62, help="Forward operations per byte of memory traffic."),
+            "GFLOP": number(format="%,.1f", width=62, help="Forward operations."),
+            "MiB": number(format="%,.0f", width=48, help="Forward memory traffic."),
+            "FLOP/B": number(format="%,.0f", width=62, help="Forward operations per byte of memory traffic."),
             "bound by": st.column_config.TextColumn(width=74, help="The roof that the forward pass would meet first."),
-            "weights, MiB": number(format="%.1f", width=88, help="Weights of the layer on one GPU."),
-            "act., MiB": number(format="%.1f", width=74, help="Activations of the layer for one microbatch."),
-            "TP exp., µs": number(format="%.1f", width=88, help="Tensor-parallel communication that nothing hides, "
+            "weights, MiB": number(format="%,.1f", width=88, help="Weights of the layer on one GPU."),
+            "act., MiB": number(format="%,.1f", width=74, help="Activations of the layer for one microbatch."),
+            "TP exp., µs": number(format="%,.1f", width=88, help="Tensor-parallel communication that nothing hides, "
                                   "forward and backward, in a base block."),
         },
     )  # fmt: skip

@@ -130,7 +130,7 @@ def _leading(found: pd.DataFrame, axes: Sequence[Metric]) -> list[_Leading]:
         digits = decimals_for(found[axis.key], scale, digits=4)
         about = literal(f"{axis.column.label}. {axis.column.description} {axis.formula}".strip())
         columns.append(_Leading(axis.key, found[axis.key].to_numpy() / scale.factor,
-                                _number(scale.title(axis.column.short), about, f"%.{digits}f")))  # fmt: skip
+                                _number(scale.title(axis.column.short), about, f"%,.{digits}f")))  # fmt: skip
     if len(axes) != 2 or len(found) < 2:
         return columns
     cost = prices(found, axes[0].key, axes[1].key)

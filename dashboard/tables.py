@@ -89,13 +89,13 @@ def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
         words = [None if value is None or value != value else choice_label(column, value) for value in values]
         return words, st.column_config.TextColumn(label, help=help_text, width=width)
     if column.dtype == "int64":
-        return values, st.column_config.NumberColumn(label, help=help_text, format="%d", width=width)
+        return values, st.column_config.NumberColumn(label, help=help_text, format="%,d", width=width)
     numbers = values.to_numpy(dtype=np.float64)
     scale = scale_for(column, numbers)
     decimals = decimals_for(numbers, scale, digits=4)
     text = header(column, scale)
     return numbers / scale.factor, st.column_config.NumberColumn(
-        text, help=f"{help_text} Unit: {scale.unit or 'none'}.", format=f"%.{decimals}f",
+        text, help=f"{help_text} Unit: {scale.unit or 'none'}.", format=f"%,.{decimals}f",
         width=max(width, 8 * len(text) + 26),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import streamlit as st
 
-from dashboard.tables import fitting, grouped, signed
+from dashboard.tables import arranged, fitting, grouped, signed
 
 
 def test_signs_are_a_minus_or_a_plus_and_nothing_has_both() -> None:
@@ -23,6 +23,13 @@ def test_every_column_has_its_own_decimals() -> None:
     assert all(f">{text}<" in html for text in ("−1,234.57", "±0.00", "+2", "±0"))
     html = grouped(frame, {"x": 1}).to_html()
     assert all(f">{text}<" in html for text in ("−1,234.6", "0.0"))
+
+
+def test_executions_have_commas_between_thousands_and_stay_numbers() -> None:
+    frame = pd.DataFrame({"id": [2_553_667, 12], "sample_rate": [147.5, 12_345.678]})
+    shown, settings = arranged(frame)
+    assert [settings[name]["type_config"]["format"] for name in frame] == ["%,d", "%,.0f"]
+    pd.testing.assert_frame_equal(shown, frame)
 
 
 def test_columns_that_fit_are_those_that_tell_rows_apart() -> None:
