@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+import pandas as pd
 import streamlit as st
 
 from dashboard import frame, state
@@ -15,8 +16,9 @@ from dashboard.memory_needs import GIB
 from engine import Exploration, Scenario
 from engine.execution import LARGEST
 from engine.memory_needs import least_memory
+from engine.whatif import size_range
 
-__all__ = ["enough_processors", "fits", "nothing_runs"]
+__all__ = ["enough_processors", "fits", "least_hbm", "nothing_runs", "short_of", "ways"]
 
 _LARGEST_FACTOR: Final = 64
 """Up to how many times the GPUs are tried."""
@@ -35,14 +37,14 @@ def nothing_runs(exploration: Exploration, here: str) -> None:
     with st.container(border=True, gap="xsmall", key="nothing_runs"):
         st.html(markup.head("What would make it run", "the nearest changes to the scenario"))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            ways = _ways(exploration, exploration.key)
-            for number, (words, changes) in enumerate(ways.items()):
+            found = ways(scenario, scenario.key)
+            for number, (words, changes) in enumerate(found.items()):
                 st.button(words, icon=":material/arrow_forward:", key=f"nothing_runs_{number}",
                           on_click=state.set_scenario, args=(altered(scenario, **changes),))  # fmt: skip
             for name, words, icon in _ONWARD:
                 if name != here and frame.exists(name):
                     st.page_link(frame.path(name), label=words, icon=icon, width="content")
-        if not ways:
+        if not found:
             st.caption("Neither more GPUs nor fewer limits help; other hardware or another model might.")
 
 
@@ -51,14 +53,13 @@ def _how_far(exploration: Exploration) -> str:
     system, total = exploration.scenario.system, exploration.total
     if total == 0:
         return "**Nothing runs.** There is no way to divide the model among the GPUs."
-    cells = exploration.by_cell()
-    short = cells[cells["shortfall_bytes"].notna()]
+    short = _short(exploration)
     if not len(short):
         return (
             f"**Nothing runs.** None of the {count(total)} executions can, and more memory would not help: networks "
             "or stages stand in the way."
         )
-    nearest = short.sort_values("shortfall_bytes", kind="stable").iloc[0]
+    nearest = short.iloc[0]
     tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
     needs = [
         f"**{gibibytes(have.capacity_gib * GIB + float(nearest[name]))}** of the {gibibytes(have.capacity_gib * GIB)} "
@@ -76,27 +77,57 @@ def _how_far(exploration: Exploration) -> str:
     return said
 
 
+def _short(exploration: Exploration) -> pd.DataFrame:
+    """The cells that lack nothing but memory, the nearest to fitting first."""
+    cells = exploration.by_cell()
+    found: pd.DataFrame = cells[cells["shortfall_bytes"].notna()].sort_values("shortfall_bytes", kind="stable")
+    return found
+
+
+def short_of(exploration: Exploration) -> str:
+    """What the nearest execution lacks, in few words: "129 GiB of HBM and 311 GiB of host memory too little"; empty
+    where memory is not what is lacking."""
+    short = _short(exploration)
+    if not len(short):
+        return ""
+    lacking = [f"{gibibytes(short.iloc[0][name])} of {kind}"
+               for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
+               if short.iloc[0][name] > 0]  # fmt: skip
+    return f"{' and '.join(lacking)} too little" if lacking else ""
+
+
 @st.cache_data(show_spinner=False, max_entries=64)
-def _ways(_exploration: Exploration, key: str) -> dict[str, dict[str, Any]]:
-    """Changes after which something fits: what they are called, and the arguments of `altered`."""
-    scenario = _exploration.scenario
-    ways: dict[str, dict[str, Any]] = {}
-    if scenario.limits and fits(scenario, limits={}):
-        ways["Lift all limits"] = {"limits": {}}
-    enough = enough_processors(scenario)
+def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
+    """Changes after which something fits: what they are called, and the arguments of `altered`.
+
+    key: of the scenario.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if _scenario.limits and fits(_scenario, limits={}):
+        found["Lift all limits"] = {"limits": {}}
+    enough = enough_processors(_scenario)
     if enough is not None:
-        ways[f"{enough:,} GPUs instead of {scenario.num_procs:,}"] = {"num_procs": enough}
-    return ways
+        found[f"{enough:,} GPUs instead of {_scenario.num_procs:,}"] = {"num_procs": enough}
+    return found
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def least_hbm(_scenario: Scenario, key: str) -> tuple[float, tuple[int, int]] | None:
+    """The least HBM with which anything would run [bytes], and its (tensor, pipeline) degrees; None where no HBM would
+    help. key: of the scenario."""
+    needs = least_memory(_scenario.space)
+    if not len(needs):
+        return None
+    least = needs.loc[needs["need"].idxmin()]
+    return float(least["need"]), (int(least["tensor_par"]), int(least["pipeline_par"]))
 
 
 def enough_processors(scenario: Scenario) -> int | None:
-    """The smallest doubling of the number of processors with which something fits; None where none does."""
-    factor = 2
-    while factor <= _LARGEST_FACTOR and scenario.num_procs * factor <= LARGEST:
-        if fits(scenario, num_procs=scenario.num_procs * factor):
-            return scenario.num_procs * factor
-        factor *= 2
-    return None
+    """The smallest likely number of processors, of those that What-if draws, with which something fits; None where
+    there is none up to 64 times as many."""
+    most = min(_LARGEST_FACTOR * scenario.num_procs, LARGEST)
+    likely = size_range(scenario, scenario.num_procs, most)
+    return next((size for size in likely if size > scenario.num_procs and fits(scenario, num_procs=size)), None)
 
 
 def fits(scenario: Scenario, **changes: Any) -> bool:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import accuracy, state
+from dashboard import accuracy, frame, state
+from dashboard.altered import altered
 from dashboard.charts import markup
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.controls import show
 from dashboard.derived import MFU_FORMULA, days_for, utilisation
-from dashboard.format import ABSENT, MINUS, count, days, format_delta, format_value, percent, plain, signed_percent
+from dashboard.format import (
+    ABSENT,
+    MINUS,
+    count,
+    counted,
+    days,
+    format_delta,
+    format_value,
+    gibibytes,
+    percent,
+    plain,
+    signed_percent,
+)
+from dashboard.memory_needs import GIB
+from dashboard.nothing_runs import least_hbm, ways
 from dashboard.palette import TIME_KINDS
 from dashboard.plainest import plainest_of
 from dashboard.text import literal
-from dashboard.whatif_changes import current, described, text_of
+from dashboard.whatif_changes import current, described, put, text_of
 from dashboard.whatif_studies import studies
 from dashboard.wording import choices, differences, title
 from engine import Scenario, whatif
@@ -51,17 +66,19 @@ def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
     return _answer(scenario, scenario.key, text_of(changes), changes)
 
 
-def draw() -> None:
-    """Draw the strip of figures, and why the best is the best."""
+def draw(again: Callable[[], None]) -> None:
+    """Draw the strip of figures, and why the best is the best; or why there is none, and what would help.
+
+    again: called in a widget's callback to draw the page's parts again.
+    """
     scenario = state.current_scenario()
     changes, _ = current(scenario)
     found = answer(scenario, changes)
     if found.best is None:
-        _nothing(found)
+        _nothing(scenario, found, again)
         return
-    best = found.best
     shown = tiles(scenario, found)
-    st.html(markup.figure_strip(shown if best is None else accuracy.marked(shown, found.scenario, best)))
+    st.html(markup.figure_strip(accuracy.marked(shown, found.scenario, found.best)))
     with st.container(border=True, gap="xsmall", key="whatif_why"):
         _why(scenario, found)
 
@@ -210,17 +227,68 @@ def _terms(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ", ".join(told) if told else "no part of the step changes"
 
 
-def _nothing(found: Answer) -> None:
-    """Why nothing runs, and what was best before."""
+def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> None:
+    """Why nothing runs, how far off it is, what was best before, and the nearest changes after which something runs."""
+    after = found.scenario
+    least = least_hbm(after, after.key) if found.total else None
+    there = after.system.mem1.capacity_gib * GIB
     if found.total == 0:
         why = "There is no way to divide the model among the GPUs."
-    elif found.kept is not None and found.kept["reason_text"]:
-        why = f"The old best: {found.kept['reason_text']}"
+    elif least is None:
+        why = "More HBM would not help: host memory, networks or stages stand in the way."
     else:
-        why = "Memory shows how much each cell would need."
+        need, (tensor, pipeline) = least
+        why = (
+            f"The least demanding needs **{gibibytes(need)}** of HBM, {gibibytes(need - there)} more than the "
+            f"{gibibytes(there)} there are. It is in TP {tensor} × PP {pipeline}."
+        )
+    if found.kept is not None and found.kept["reason_text"]:
+        why += f" The old best: {literal(str(found.kept['reason_text']))}"
     before = "" if found.base is None else f" Before, {title(found.base)} was best."
     when = " after this change" if found.changes else ""
     st.warning(
-        f"**None of the {found.total:,} executions runs{when}.** {literal(why)}{literal(before)}",
+        f"**None of the {counted(found.total, 'execution')} runs{when}.** {why}{literal(before)}",
         icon=":material/block:",
     )
+    with st.container(border=True, gap="xsmall", key="whatif_nothing"):
+        st.html(markup.head("What would make it run", "the nearest changes"))
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            helping = 0
+            for name, value, words in _changes_that_help(scenario, after, least):
+                helping += 1
+                st.button(words, icon=":material/arrow_forward:", key=f"whatif_help_{name}", on_click=_take,
+                          args=(scenario, name, value, again))  # fmt: skip
+            for words, change in ways(after, after.key).items():
+                if "limits" in change:
+                    helping += 1
+                    st.button(words, icon=":material/arrow_forward:", key="whatif_help_limits", on_click=_lift,
+                              args=(scenario,))  # fmt: skip
+            if not helping:
+                st.caption("Neither more HBM, more GPUs nor fewer limits help; another model might.")
+            if frame.exists("memory"):
+                st.page_link(frame.path("memory"), label="What each cell needs", icon=":material/memory:",
+                             width="content")  # fmt: skip
+
+
+def _changes_that_help(
+    scenario: Scenario, after: Scenario, least: tuple[float, tuple[int, int]] | None
+) -> Iterator[tuple[str, float, str]]:
+    """(parameter, value, words) of changes of one parameter more after which something runs."""
+    if least is not None:
+        enough = math.ceil(least[0] / GIB)
+        if enough <= whatif.parameter(scenario, "hbm_capacity").highest:
+            yield "hbm_capacity", float(enough), f"{gibibytes(enough * GIB)} of HBM"
+    for words, change in ways(after, after.key).items():
+        if "num_procs" in change:
+            yield "procs", float(change["num_procs"]), words
+
+
+def _take(scenario: Scenario, name: str, value: float, again: Callable[[], None]) -> None:
+    put(scenario, name, value)
+    again()
+
+
+def _lift(scenario: Scenario) -> None:
+    """Lifts all limits of the scenario itself; the changes stay."""
+    state.set_scenario(altered(scenario, limits={}))
+    st.rerun()

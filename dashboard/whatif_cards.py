@@ -55,6 +55,9 @@ class Board:
         self.around = self.changes if state.url_value("whatif_around", "base", AROUND) == "whatif" else {}
         nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
         self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
+        if (self.answer.best if self.around else self.answer.base) is None:  # memory is what most often is too little
+            second = "host_capacity" if "host_capacity" in self.names else "procs"
+            self.defaults = {"whatif_one": "hbm_capacity", "whatif_x": "hbm_capacity", "whatif_y": second}
         self.one, self.x, self.y = (
             state.url_value(name, default, self.names) for name, default in self.defaults.items()
         )

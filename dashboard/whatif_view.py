@@ -55,7 +55,7 @@ def _answer() -> None:
         place.caption(whatif_progress.searching_again(found))
     else:
         st.session_state[_SLOW] = whatif_progress.is_slow(whatif_answer.answer(scenario, changes))
-    whatif_answer.draw()
+    whatif_answer.draw(_again)
 
 
 @st.fragment(key="whatif_studies")

@@ -44,13 +44,15 @@ def test_how_far_off_it_is_names_both_memories() -> None:
     assert plainly(f"More HBM alone would do from {gibibytes(alone)} on.") in said
 
 
-def test_the_smallest_doubling_that_fits_is_found() -> None:
+def test_the_smallest_likely_size_that_fits_is_found() -> None:
     scenario = exploration("hopeless").scenario
     enough = enough_processors(scenario)
     assert enough is not None
     assert enough > scenario.num_procs
-    half = altered(scenario, num_procs=enough // 2)
-    assert explored(half).best is None
+    assert explored(altered(scenario, num_procs=enough)).best is not None
+    powers = [2**n for n in range(12)]
+    between = [size for size in (*powers, *(3 * power for power in powers)) if scenario.num_procs < size < enough]
+    assert all(explored(altered(scenario, num_procs=size)).best is None for size in between)
 
 
 def test_limits_that_alone_stand_in_the_way_are_named() -> None:

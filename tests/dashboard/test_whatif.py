@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import engine
 from dashboard.charts.size_sweep import Size, fall_off, size_bars
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
-from dashboard.format import format_value, signed_percent
+from dashboard.format import format_value, gibibytes, signed_percent
+from dashboard.nothing_runs import enough_processors
 from dashboard.palette import palette
 from dashboard.plainest import best_of
 from dashboard.whatif_answer import _plainly, answer
@@ -24,6 +27,7 @@ from dashboard.whatif_progress import account, searching, span
 from dashboard.whatif_studies import Studies, studies
 from dashboard.wording import differences
 from engine import Scenario, whatif
+from engine.memory_needs import least_memory
 from engine.whatif import Study
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
@@ -120,6 +124,39 @@ def test_nothing_runs_is_an_answer() -> None:
 def test_nothing_runs_without_any_change_either() -> None:
     app = run("whatif", exploration("hopeless"))
     assert any("executions runs.**" in warning.value for warning in app.warning)
+
+
+@pytest.mark.parametrize("name", ["hbm_capacity", "procs"])
+def test_where_nothing_runs_it_says_how_far_off_and_one_click_makes_something_run(name: str) -> None:
+    scenario = exploration("hopeless").scenario
+    app = run("whatif", exploration("hopeless"))
+    need = least_memory(scenario.space)["need"].min()
+    said = plainly(app.warning[0].value)
+    for size in (need, need - scenario.system.mem1.capacity_gib * 2**30):
+        assert plainly(gibibytes(size)) in said
+    assert app.selectbox(key="_whatif_one").value == "hbm_capacity"
+    app.button(key=f"whatif_help_{name}").click()
+    app = again(app, exploration("hopeless"))
+    changed, _, value = app.session_state["_url"]["whatif_changes"].partition(":")
+    assert changed == name
+    assert float(value) == (math.ceil(need / 2**30) if name == "hbm_capacity" else enough_processors(scenario))
+    assert whatif.reoptimise(scenario, {name: float(value)}).best is not None
+    assert not app.warning
+    assert "nothing ran before" in html(app)
+
+
+def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
+    limits = {"tensor_par": 1, "pipeline_par": 1, "weight_offload": False, "optimizer_offload": False,
+              "activations_offload": False, "optimizer_sharding": False}  # fmt: skip
+    found = engine.explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
+                           limits=limits)  # fmt: skip
+    app = run("whatif", found)
+    with patch("dashboard.state.set_scenario", Mock()) as changed:
+        app.button(key="whatif_help_limits").click()
+        again(app, found)
+    (scenario,) = changed.call_args.args
+    assert not scenario.limits
+    assert whatif.reoptimise(scenario, {}).best is not None
 
 
 def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
