@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import pandas as pd
@@ -12,14 +13,16 @@ from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.charts.memory_bars import aligned_memory
+from dashboard.charts.ramp import ramp_for
 from dashboard.compare_add import opener, suggestions
 from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, explored, members, put, remove, told
 from dashboard.controls import choose, segments, show
 from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
-from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative
+from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative, scale_for
 from dashboard.memory_needs import GIB
+from dashboard.nothing_runs import short_of
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of
 from dashboard.tables import ROW, height_of
@@ -38,7 +41,8 @@ _STATISTICS: Final = (
 )  # fmt: skip
 
 _LEGEND: Final = (
-    '<div class="ss-legend"><span>★ best of the scenario</span><span><i class="ss-swatch ss-hatch"></i>does not fit; '
+    '<div class="ss-legend"><span>Each cell is {which} of every hidden choice{unit}.</span>{colours}'
+    '<span>★ best of the scenario</span><span><i class="ss-swatch ss-hatch"></i>does not fit; '
     "GiB over capacity</span><span>· no execution</span></div>"
 )
 
@@ -175,16 +179,34 @@ def _maps(sides: list[Side]) -> None:
     every = pd.concat(tables, ignore_index=True)
     axes = sorted(set(every["tensor_par"].astype(int))), sorted(set(every["pipeline_par"].astype(int)))
     among = [float(value) for value in every["value"]]
-    columns = st.columns(len(sides), gap="small")
+    with st.container(key=f"compare_maps_{len(sides)}"):
+        columns = st.columns(len(sides), gap="small")
     for side, table, column in zip(sides, tables, columns, strict=True):
         with column.container(border=True, gap=None):
-            st.html(markup.head(side.letter, title(side.best) if side.best is not None else "nothing fits"))
+            st.html(markup.head(side.letter, title(side.best) if side.best is not None else _why_not(side)))
             chart = cell_map(
                 table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
-                among=among,
+                among=among, bar=False,
             )  # fmt: skip
             show(chart, f"compare_map_{side.letter}")
-    st.html(_LEGEND)
+    st.html(_legend(metric, among, domain))
+
+
+def _why_not(side: Side) -> str:
+    """Why a scenario has no best execution, in few words."""
+    short = short_of(side.exploration)
+    return f"nothing fits: {short}" if short else "nothing runs"
+
+
+def _legend(metric: Metric, among: list[float], domain: Any) -> str:
+    """What is in the cells of all maps, and what their colours stand for."""
+    scale = scale_for(metric.column, among)
+    ramp = ramp_for(among, lower_is_better=metric.column.better == "lower", domain=domain)
+    known = any(math.isfinite(value) for value in among)
+    return _LEGEND.format(
+        which="the fastest" if metric.of_fastest else "the best", unit=markup.in_unit(scale.unit),
+        colours=markup.ramp(*ramp.ends(scale)) if known else "",
+    )  # fmt: skip
 
 
 def _metric(sides: list[Side]) -> Metric:

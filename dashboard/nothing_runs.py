@@ -118,7 +118,7 @@ def least_hbm(_scenario: Scenario, key: str) -> tuple[float, tuple[int, int]] | 
     needs = least_memory(_scenario.space)
     if not len(needs):
         return None
-    least = needs.loc[needs["need"].idxmin()]
+    least = needs.sort_values("need", kind="stable").iloc[0]
     return float(least["need"]), (int(least["tensor_par"]), int(least["pipeline_par"]))
 
 

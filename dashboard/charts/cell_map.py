@@ -20,6 +20,8 @@ MAX_BARS: Final = 600
 HEIGHT: Final = 532
 _SIDE: Final = 0.95
 _GIB: Final = 2.0**30
+_ROOM_KNOWN: Final[dict[str, Any]] = {"automargin": False, "ticklabeloverflow": "allow"}
+"""Of axes for which there is room enough: to find out Plotly would measure every label, and draw the map twice."""
 
 COLUMNS: Final = (
     "tensor_par", "pipeline_par", "value", "total", "feasible", "id", "reason", "reason_text", "shortfall_bytes",
@@ -38,6 +40,7 @@ def cell_map(
     height: int = HEIGHT,
     axes: tuple[Sequence[int], Sequence[int]] | None = None,
     among: Sequence[float] | None = None,
+    bar: bool = True,
 ) -> Chart:
     """Draw the map.
 
@@ -47,6 +50,7 @@ def cell_map(
     metric: what `value` holds. selected, base_cell: (tensor_par, pipeline_par) to frame with a solid or dotted line.
     axes, among: tensor and pipeline degrees of the axes, and the values that colours and unit are chosen for; those of
     `cells` unless maps are to be compared.
+    bar: whether the map has a colour bar of its own; maps that share their colours do better with one for all.
     Points carry customdata (tensor_par, pipeline_par, id), id -1 where nothing fits.
     """
     column, colours = column_of(metric), palette(mode)
@@ -78,9 +82,10 @@ def cell_map(
     notes, frames = [], []
     right = 8.0
     if best is not None:
-        bar = colour_bar(ramp, scale, colours, x=1.0)
-        traces.append(_colour_bar_carrier(bar, colours))
-        right = 34 + _wide(bar["ticktext"])
+        if bar:
+            drawn = colour_bar(ramp, scale, colours, x=1.0)
+            traces.append(_colour_bar_carrier(drawn, colours))
+            right = 34 + _wide(drawn["ticktext"])
         on_best = colours.label_on_ramp(ramp.position(values[best]))
         # In the upper right corner, clear of the value.
         notes.append(noted("★", colours, x=x[best] + 0.44, y=y[best] + 0.46, colour=on_best, xanchor="right",
@@ -95,11 +100,10 @@ def cell_map(
 
     left = 27 + _wide(f"{value:,}" for value in tensors)
     layout = {
-        # Room that is known beforehand: to find out Plotly would draw the map twice.
         "margin": {"l": left, "r": right, "b": 36, "autoexpand": False},
-        "xaxis": {**_ticks(pipelines, 28), "range": [-0.52, len(pipelines) - 0.48], "automargin": False,
+        "xaxis": {**_ticks(pipelines, 28), "range": [-0.52, len(pipelines) - 0.48], **_ROOM_KNOWN,
                   "title": {"text": "Pipeline parallel (PP)"}},
-        "yaxis": {**_ticks(tensors, 32), "range": [-0.52, len(tensors) - 0.48], "automargin": False,
+        "yaxis": {**_ticks(tensors, 32), "range": [-0.52, len(tensors) - 0.48], **_ROOM_KNOWN,
                   "title": {"text": "Tensor parallel (TP)"}},
         "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay", "annotations": notes, "shapes": frames,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dashboard.format import UNLIMITED, format_value, gibibytes, percent
-from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, Kind
 from engine.columns import by_name
 
 _CSS = Path(__file__).parent.parent / "style.css"
@@ -125,6 +125,17 @@ def legend(kinds: Iterable[Kind]) -> str:
         f"<span>{_swatch(kind, klass='ss-swatch')}{escape(kind.name)}</span>" for kind in kinds
     )
     return f'<div class="ss-legend">{items}</div>'
+
+
+def ramp(worst: str, best: str, unit: str = "") -> str:
+    """Return the "how good" colours from worst to best between what they stand for, as an item of a legend."""
+    stops = ",".join(f"light-dark({light},{dark})"
+                     for light, dark in zip(LIGHT.sequential, DARK.sequential, strict=True))  # fmt: skip
+    last = f"{best} {unit}".strip()
+    return (
+        f'<span role="img" aria-label="Colours from {escape(worst)} to {escape(last)}">{escape(worst)}'
+        f'<i class="ss-ramp" style="background:linear-gradient(to right,{stops})"></i>{escape(last)}</span>'
+    )
 
 
 def map_legend(num_procs: int, unit: str, *, fastest: bool = False) -> str:

@@ -69,6 +69,15 @@ class Ramp:
         return [self.position(value * scale.factor) for value in values], texts, scale.unit
 
 
+    def ends(self, scale: Scale) -> tuple[str, str, str]:
+        """Return what the worst and the best colour stand for, and the unit of both: "≤ 40", "100", "% of best"."""
+        if self.near_best and self.good != self.bad:
+            _, texts, title = self.ticks(scale)
+            worst, best = (texts[0], texts[-1]) if self.good > self.bad else (texts[-1], texts[0])
+            return worst, best, title
+        return scale.number(self.bad), scale.number(self.good), scale.unit
+
+
 def _ratios(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return ticks of a logarithmic bar and their texts: 1, 2, 5 and their tenfolds where these are neither many nor
     few, powers of ten over more decades, round numbers at equal steps over less than one."""

@@ -16,11 +16,11 @@ from dashboard import links
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, told
-from dashboard.format import format_value, relative
+from dashboard.format import format_value, gibibytes, relative
 from dashboard.plainest import best_of
 from dashboard.wording import differences as choices_that_differ
 from engine import Exploration, Scenario, whatif
-from tests.dashboard.pages import again, exploration, figure, html, run
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 
@@ -80,6 +80,17 @@ def test_two_scenarios_are_compared() -> None:
     for axis in ("xaxis", "yaxis"):
         assert maps[0]["layout"][axis]["ticktext"] == maps[1]["layout"][axis]["ticktext"]
     assert len(figure(app, "compare_difference")["data"][0]["customdata"]) == len(exploration().by_cell())
+    assert "every hidden choice, in samples/s." in text
+    assert "Colours from ≤ 40 to 100 % of best" in text
+
+
+def test_what_does_not_fit_says_how_far_off_it_is() -> None:
+    least = whatif.changed(exploration().scenario, {"hbm_capacity": 0.5})
+    app = page({"compare_b": "~hbm_capacity:0.5"})
+    lacking = explored(least).by_cell().sort_values("shortfall_bytes").iloc[0]
+    assert lacking["shortfall_hbm_bytes"] > 0
+    said = f"nothing fits: {gibibytes(lacking['shortfall_hbm_bytes'])} of HBM"
+    assert plainly(said) in plainly(html(app))
 
 
 def test_equal_values_have_equal_colours() -> None:

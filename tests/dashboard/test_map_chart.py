@@ -166,6 +166,36 @@ def test_the_caption_of_a_map_names_the_unit_of_its_cells() -> None:
     assert "the fastest of every hidden choice." in markup.map_legend(512, "", fastest=True)
 
 
+@pytest.mark.parametrize(
+    ("values", "lower", "domain", "expected"),
+    [
+        ([200.0, 50.0], False, "near best", ("≤ 40", "100", "% of best")),
+        ([200.0, 50.0], True, "near best", ("≥ 2.5", "1", "× best")),
+        ([200.0, 50.0], False, "from zero", ("0", "200", "samples/s")),
+        ([200.0, 50.0], True, "logarithmic", ("200", "50", "samples/s")),
+        ([200.0], False, "logarithmic", ("200", "200", "samples/s")),
+    ],
+)
+def test_one_legend_says_what_the_colours_of_several_maps_stand_for(
+    values: list[float], lower: bool, domain: Domain, expected: tuple[str, str, str]
+) -> None:
+    scale = text.scale_for(text.column_of("sample_rate"), values)
+    ends = ramp_for(values, lower_is_better=lower, domain=domain).ends(scale)
+    assert ends == expected
+    said = markup.ramp(*ends)
+    assert f"Colours from {expected[0]} to {expected[1]} {expected[2]}" in said
+    assert said.index(LIGHT.sequential[0]) < said.index(LIGHT.sequential[-1])
+
+
+def test_maps_with_a_legend_for_all_have_no_bars_of_their_own() -> None:
+    alone, shared = (cell_map(cells(MAP), "sample_rate", bar=bar).figure for bar in (True, False))
+    carriers = [[trace for trace in figure.data if "colorbar" in trace.marker.to_plotly_json()]
+                for figure in (alone, shared)]  # fmt: skip
+    assert [len(found) for found in carriers] == [1, 0]
+    assert shared.layout.margin.r < alone.layout.margin.r
+    assert bars(alone).marker.color == bars(shared).marker.color
+
+
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
     table = cells(MAP).iloc[:-1]
