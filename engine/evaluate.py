@@ -26,6 +26,7 @@ from engine.optimizer import OptimizerTable, optimizer_table
 from engine.outcome import outcome_table, words_array
 from engine.pipeline import Stages, stages
 from engine.rates import Rates, network_rates, rates
+from engine.sentences import excesses
 from engine.statistics import statistics
 from hardware import Calibration, System
 from models import Model
@@ -239,9 +240,7 @@ def _quantities(
         found |= _network_use(system, e, code)
     for tier, name in (("tier1", "mem1"), ("tier2", "mem2")):
         if code == f"memory_{tier}":
-            have = getattr(system, name).capacity_gib
-            need = memory[tier] / GIB
-            found |= {"need": need, "have": have, "short": need - have}
+            found |= excesses(memory[tier] / GIB, getattr(system, name).capacity_gib)
     return found
 
 

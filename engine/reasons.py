@@ -325,12 +325,12 @@ REASONS: tuple[Reason, ...] = (
     _infeasible(
         "memory_tier1",
         "Out of HBM",
-        "Needs {need} GiB of HBM, but a GPU has {have} GiB: {short} GiB too much.",
+        "Needs {need} of HBM, but a GPU has {have}: {short} too much.",
     ),
     _infeasible(
         "memory_tier2",
         "Out of host memory",
-        "Needs {need} GiB of host memory, but a GPU has {have} GiB: {short} GiB too much.",
+        "Needs {need} of host memory, but a GPU has {have}: {short} too much.",
     ),
 )
 

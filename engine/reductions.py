@@ -13,6 +13,7 @@ import pyarrow as pa
 from engine import reasons
 from engine.columns import HEADLINE, by_name, headline_of
 from engine.cost_models import AnyPlan
+from engine.sentences import excess
 from engine.space import Space
 from engine.steps import RowChunk
 
@@ -288,15 +289,12 @@ def _or_nan(values: Floats) -> Floats:
 
 
 def _too_much(kind: str, have: float, lacking: float) -> str:
-    """What an execution needs of a kind of memory, such as "80.6 GiB of the 80 GiB of HBM, 0.6 GiB too much".
+    """What an execution needs of a kind of memory, such as "80.6 GiB of the 80.0 GiB of HBM, 614 MiB too much".
 
     have: capacity [GiB]. lacking [bytes].
     """
-    short = lacking / 2**30
-    return (
-        f"{have + short:,.1f} GiB of the {f'{have:,.1f}'.removesuffix('.0')} GiB of {kind}, "
-        f"{f'{short:,.1f}' if short >= 0.05 else 'under 0.1'} GiB too much"
-    )
+    told = excess(have + lacking / 2**30, have)
+    return f"{told['need']} of the {told['have']} of {kind}, {told['short']} too much"
 
 
 def _cuts(cell: Ints) -> npt.NDArray[np.intp]:

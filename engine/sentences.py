@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["amount", "excess", "filled", "pieces"]
+__all__ = ["amount", "excess", "excesses", "filled", "pieces"]
 
 _LEAST: Final = 0.001
 """The smallest quantity that a sentence tells [GiB]."""
@@ -99,6 +99,24 @@ def excess(need: float, have: float) -> dict[str, str]:
             return told | {"short": f"{amount(short)} {unit}"}
         short *= 1024.0
     return told | {"short": f"{short:,.0f} B"}
+
+
+def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
+    """`excess` of many rows: `need` [GiB, rows] of one capacity, every text an array [rows]."""
+    short = need - have
+    usual = {"need": need, "have": np.broadcast_to(np.float64(have), need.shape), "short": short}
+    # Few executions lack less than 1 GiB, and many of them lack the same; only those are written one by one.
+    few = short < 1
+    known, positions = np.unique(need[few], return_inverse=True)
+    told = [excess(value, have) for value in known.tolist()]
+    place = np.arange(len(need))
+    place[few] = len(need) + positions
+    result = {}
+    for name, values in usual.items():
+        words = pc.binary_join_element_wise(_as_text(values), pa.scalar("GiB"), pa.scalar(" "))
+        each = pa.array([one[name] for one in told], pa.string())
+        result[name] = pa.concat_arrays([words, each]).take(pa.array(place))
+    return result
 
 
 def _at_least(value: float, decimals: int) -> str:

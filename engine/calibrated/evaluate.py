@@ -23,6 +23,7 @@ from engine.calibrated.step import PipelineLevel, block_level, pipeline_level, s
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.derived.flops import token_flops
 from engine.outcome import outcome_table, words_array
+from engine.sentences import excesses
 from hardware import System
 from models import Model
 
@@ -203,8 +204,7 @@ def _quantities(
             result[column.name] = f[column.name]
     for tier, (name, memory) in enumerate((("memory_tier1", system.mem1), ("memory_tier2", system.mem2))):
         if code == name:
-            need = needs[tier, rows] / GIB
-            result |= {"need": need, "have": memory.capacity_gib, "short": need - memory.capacity_gib}
+            result |= excesses(needs[tier, rows] / GIB, memory.capacity_gib)
     if "product" in reasons.placeholders(code):
         # As Python's numbers: four degrees may exceed 64 bits.
         factors = (f[name].astype(object) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))

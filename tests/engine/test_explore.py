@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections import Counter
@@ -102,6 +103,17 @@ def assert_cells(found: Exploration, executions: pd.DataFrame, drawn: Drawn, ran
                 assert row["id"] == values.idxmax()
 
 
+def told_shortages(text: str) -> list[tuple[str, float, float, float]]:
+    """Kind of memory, and what is needed, there and short of it [bytes], as a sentence tells it."""
+    size = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    amount = r"(?:under )?([\d.,]+)"
+    found = re.findall(rf"{amount} GiB of the {amount} GiB of (HBM|host memory), ([\d.,]+) (\w+) too much", text)
+    return [
+        (kind, *(float(number.replace(",", "")) * size[unit] for number, unit in ((need, "GiB"), (have, "GiB"), last)))
+        for need, have, kind, *last in found
+    ]
+
+
 def assert_obstacle(row: dict[str, Any], inside: pd.DataFrame, drawn: Drawn) -> None:
     """The reason nearest to being overcome, and exactly what the execution nearest to fitting lacks."""
     by_reason = Counter(inside["reason"].astype(str))
@@ -117,9 +129,13 @@ def assert_obstacle(row: dict[str, Any], inside: pd.DataFrame, drawn: Drawn) -> 
         assert row["shortfall_bytes"] == sum(lacking) == in_all.min()
         assert ((parts[0] == lacking[0]) & (parts[1] == lacking[1])).any()
         assert row["reason"] == ("memory_tier1" if lacking[0] else "memory_tier2")
-        for short, kind in zip(lacking, ("mem1", "mem2"), strict=True):
-            have = drawn.machine[kind]["GiB"]
-            assert not short or f"{have + short / 2**30:,.1f} GiB of the " in row["reason_text"]
+        told = {kind: amounts for kind, *amounts in told_shortages(row["reason_text"])}
+        for short, kind, words in zip(lacking, ("mem1", "mem2"), ("HBM", "host memory"), strict=True):
+            assert (words in told) == (short > 0)
+            if short > 0:
+                have = drawn.machine[kind]["GiB"] * 2**30
+                assert told[words][:2] == pytest.approx([have + short, have], rel=0.006, abs=max(short, 0.001 * 2**30))
+                assert told[words][2] == pytest.approx(short, rel=0.006, abs=0.5)
         return
     most = max(by_reason.values())
     assert row["reason"] == next(reason.code for reason in reasons.REASONS if by_reason[reason.code] == most)

@@ -15,6 +15,7 @@ import hardware
 import models
 from engine import reasons
 from engine.columns import ALL_FIELDS
+from engine.sentences import excesses
 from tests import reference
 
 GOOD: dict[str, Any] = {
@@ -259,16 +260,33 @@ def test_rows_that_break_several_rules_report_the_first() -> None:
     assert found["reason"].tolist() == broken
 
 
+def test_what_hardly_does_not_fit_is_told_in_a_unit_that_shows_it() -> None:
+    """Of 80 GiB: 536 GiB, 18.7 MiB (0.01826171875 GiB), 3 MiB twice, 1 KiB and 5 bytes too much."""
+    short = [536.0, 18.7 / 1024, 3 / 1024, 3 / 1024, 2.0**-20, 5 / 2**30]
+    told = excesses(80.0 + np.array(short), 80.0)
+    assert told["need"].to_pylist() == [
+        "616 GiB", "80.02 GiB", "80.003 GiB", "80.003 GiB", "80.000001 GiB", "80.000000 GiB",
+    ]  # fmt: skip
+    assert told["have"].to_pylist() == [
+        "80 GiB", "80.00 GiB", "80.000 GiB", "80.000 GiB", "80.000000 GiB", "80.000000 GiB",
+    ]  # fmt: skip
+    assert told["short"].to_pylist() == ["536 GiB", "18.7 MiB", "3 MiB", "3 MiB", "1 KiB", "5 B"]
+    assert excesses(np.array([]), 80.0)["short"].to_pylist() == []
+    whole = reasons.sentence("memory_tier1", told, 6)
+    assert whole[1].as_py() == "Needs 80.02 GiB of HBM, but a GPU has 80.00 GiB: 18.7 MiB too much."
+
+
 def test_sentences_of_many_rows_at_once() -> None:
-    whole = reasons.sentence("memory_tier1", {"need": np.array([1.25, 2.0049]), "have": 80, "short": [1, "x"]}, 2)
+    need = np.array([1.25, 2.0049])
+    whole = reasons.sentence("memory_tier1", {"need": need, "have": 80, "short": [1, "x"]}, 2)
     assert whole.to_pylist() == [
-        "Needs 1.25 GiB of HBM, but a GPU has 80 GiB: 1 GiB too much.",
-        "Needs 2 GiB of HBM, but a GPU has 80 GiB: x GiB too much.",
+        "Needs 1.25 of HBM, but a GPU has 80: 1 too much.",
+        "Needs 2 of HBM, but a GPU has 80: x too much.",
     ]
     short = np.array([0.00391, 1e-9, 99.95, 0.06])
     need = np.array([0.0, 9.996, 1234.5, 80.06])
     wide = reasons.sentence("memory_tier2", {"need": need, "have": 80.0, "short": short}, 4)
-    said = [re.findall(r"((?:under )?[\d.,]+) GiB", text) for text in wide.to_pylist()]
+    said = [re.findall(r"((?:under )?\d[\d.,]*\d|\d)(?= of| too|:)", text) for text in wide.to_pylist()]
     assert said == [
         ["0", "80", "0.00391"], ["10", "80", "under 0.001"], ["1,234", "80", "100"], ["80.1", "80", "0.06"],
     ]  # fmt: skip
