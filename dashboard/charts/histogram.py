@@ -53,10 +53,12 @@ def histogram(
         lines = [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper",
                   "line": {"color": colours.text, "width": 1.6}}]  # fmt: skip
     suffix = _suffix(scale)
+    title = "" if suffix or height < _ROOMY else scale.unit
     layout = {
-        "bargap": 0, "margin": {"t": 2}, "shapes": lines,
-        "xaxis": {"ticksuffix": suffix, "nticks": 6, "range": [low[0], high[-1]],
-                  "title": {"text": "" if suffix or height < _ROOMY else scale.unit}},
+        # Room that is known beforehand: to find out Plotly would draw everything twice.
+        "bargap": 0, "margin": {"t": 2, "b": 40 if title else 22, "autoexpand": False}, "shapes": lines,
+        "xaxis": {"ticksuffix": suffix, "nticks": 6, "range": [low[0], high[-1]], "automargin": False,
+                  "title": {"text": title}},
         "yaxis": {"visible": False, "range": [0, max(counts) * 1.04]},
     }  # fmt: skip
     return Chart(written(colours, height, [bars], layout), _alt(counts, edges, column, total))
