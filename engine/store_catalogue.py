@@ -31,7 +31,8 @@ class Record:
     created_at: datetime.datetime
     """When it was completed, UTC."""
     bytes: int
-    """Room taken by rows and reductions [bytes]; for rows inside the database file, the blocks they occupy by now."""
+    """Room taken by rows and reductions [bytes]; for rows inside the database file, the blocks they occupy by now, and
+    what is in its log only."""
     damage: str | None = None
     """What is wrong with the stored rows; None when they look whole."""
 
@@ -44,7 +45,7 @@ def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPy
     with database.cursor(*active) as cursor:
         text = f"SELECT {names}, {sizes} FROM exploration e {where} ORDER BY created_at DESC, key"
         found = cursor.execute(text, parameters).fetchall()
-        inside = {row[0]: _blocks(cursor, row[0]) for row in found if row[8] is None}
+        inside = {row[0]: _room(cursor, row[0]) for row in found if row[8] is None}
     records = []
     for key, scenario, version, total, feasible, reasons, timings, created_at, shard_text, reduction_bytes in found:
         shards = [] if shard_text is None else store_shards.from_json(shard_text)
@@ -103,10 +104,16 @@ def delete(database: Database, key: str) -> None:
     store_shards.remove_shards(database.folder / key)
 
 
-def _blocks(cursor: duckdb.DuckDBPyConnection, key: str) -> int:
-    """Return the room that a table of rows occupies in the database file [bytes]; 0 while it is only in the log."""
+def _room(cursor: duckdb.DuckDBPyConnection, key: str) -> int:
+    """Return the room that a table of rows takes [bytes]: its blocks in the database file, and its values in the log.
+
+    The log has values as they are, not compressed; tables of 168 to 4,104 rows took within 8 KiB and 5 % of this there.
+    """
     text = (
-        "SELECT count(DISTINCT block_id) * (SELECT block_size FROM pragma_database_size() LIMIT 1) "
-        "FROM pragma_storage_info($table) WHERE block_id IS NOT NULL AND persistent"
+        "SELECT count(DISTINCT block_id) FILTER (persistent) "
+        "* (SELECT block_size FROM pragma_database_size() LIMIT 1) "
+        "+ coalesce(sum(count * CASE segment_type WHEN 'BIGINT' THEN 8 WHEN 'DOUBLE' THEN 8 WHEN 'INTEGER' THEN 4 "
+        "WHEN 'VARCHAR' THEN 16 WHEN 'VALIDITY' THEN 0.125 ELSE 1 END) FILTER (NOT persistent), 0) "
+        "FROM pragma_storage_info($table)"
     )
     return int(cursor.execute(text, {"table": f"rows_{key}"}).fetchall()[0][0])

@@ -74,6 +74,21 @@ def test_large_explorations_are_shards_and_small_ones_are_not(opened_store):
     assert pq.read_metadata(folder_of(opened_store) / "large" / "00000.parquet").num_row_groups == 2
 
 
+def test_rows_still_in_the_log_are_counted_as_what_they_take_there(opened_store):
+    log = opened_store.path.with_name(opened_store.path.name + ".wal")
+    put(opened_store, "first", make_rows(1))
+    before = log.stat().st_size
+    put(opened_store, "second", make_rows(2000))
+    grown = log.stat().st_size - before
+    sizes = {record.key: record.bytes for record in opened_store.records()}
+    assert sizes["second"] == pytest.approx(grown, rel=0.1, abs=8192)
+    assert sizes["first"] < 16_384
+    opened_store.close()  # which moves the log into the file, in blocks of 256 KiB
+    with Store(opened_store.path) as again:
+        assert not log.exists()
+        assert again.find("second").bytes - sizes["first"] >= 2**18 - 16_384
+
+
 @pytest.mark.parametrize("count", [1, 511, 512, 1999, 2000, 2001, 2047, 2048, 2049, 2560, 3072, 4096])
 @pytest.mark.parametrize("piece", [512, 700, 10_000])
 def test_any_number_of_rows_in_any_pieces(opened_store, count, piece):
