@@ -69,7 +69,7 @@ def _how_far(exploration: Exploration) -> str:
     ]
     said = (
         f"**Nothing fits.** The nearest of {count(total)} executions needs {', and '.join(needs)}. It is in "
-        f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}."
+        f"TP\u00a0{int(nearest['tensor_par'])}\u00a0×\u00a0PP\u00a0{int(nearest['pipeline_par'])}."
     )
     alone = short["hbm_alone_bytes"].min()
     if nearest["shortfall_host_bytes"] > 0 and not math.isnan(alone):

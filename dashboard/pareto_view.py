@@ -32,6 +32,9 @@ from engine import Exploration
 __all__ = ["render"]
 
 _NO_AXIS: Final = "none"
+_WIDE: Final = 400
+"""Width of the lists of figures, whose names are long and tell apart by how they end [px]. In a window 1,280 wide both
+axes fill a line, in one of 1,920 everything stands in one."""
 _SCALES: Final = {"linear": "linear", "log": "log"}
 _BETTER: Final = {"lower": "less", "higher": "more"}
 """Less is the default: what the register leaves open are operations, which take time."""
@@ -103,15 +106,17 @@ def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
     known = axes_of(exploration)
     words = names_of(exploration, known)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="pareto_pickers"):
-        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=_ABOUT, width=190)
+        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=_ABOUT, width=_WIDE)
         y_scale = segments("Vertical scale", _SCALES, "pareto_yscale")
-        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", help=_ABOUT, width=190)
+        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", help=_ABOUT,
+                   width=_WIDE)  # fmt: skip
         x_scale = segments("Horizontal scale", _SCALES, "pareto_xscale")
         z = choose("Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help=f"Colours the marks. {_ABOUT}",
-                   width=150)  # fmt: skip
-        around = switch("Close up", "pareto_close", help="Leave out executions far from the frontier.")
-        bar(exploration, filters)
-        chooser(exploration.scenario)
+                   width=_WIDE)  # fmt: skip
+        with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content"):
+            around = switch("Close up", "pareto_close", help="Leave out executions far from the frontier.")
+            bar(exploration, filters)
+            chooser(exploration.scenario)
     picked = {"y": y, "x": x} | ({} if z == _NO_AXIS else {"z": z})
     open_ones = {place: key for place, key in picked.items() if undirected(known[key])}
     upward = []
