@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -129,9 +130,15 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
     if best is not None and best["id"] != chosen.id:
         bars = [("this", row), ("best", best)]
     show(memory_bars(bars, capacities(exploration), mode), "memory_one")
-    st.html(markup.legend(kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)))
+    memory_legends(exploration, bars)
     st.html(markup.chips(choices(row)))
     st.caption(offload_sentence(exploration, row))
+
+
+def memory_legends(exploration: Exploration, bars: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """What each colour of such bars is, and how much of it there is."""
+    kinds = kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)
+    st.html("".join(markup.memory_legend(tier_pieces(row), kinds, name) for name, row in bars))
 
 
 def offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:

@@ -127,6 +127,25 @@ def legend(kinds: Iterable[Kind]) -> str:
     return f'<div class="ss-legend">{items}</div>'
 
 
+def memory_legend(tiers: tuple[Mapping[str, float], Mapping[str, float]], kinds: Iterable[Kind], name: str = "") -> str:
+    """Return swatches with names and sizes of what one execution keeps in the GPU's own and in host memory.
+
+    tiers: bytes by key of `MEMORY_KINDS`. name: of the execution, where there are several.
+    """
+
+    def size(kind: Kind) -> str:
+        own, host = (tier.get(kind.key, 0.0) for tier in tiers)
+        there = [gibibytes(own)] if own > 0 or host <= 0 else []
+        return " + ".join([*there, f"{gibibytes(host)} in host memory"] if host > 0 else there)
+
+    items = "".join(
+        f"<span>{_swatch(kind, klass='ss-swatch')}{escape(kind.name)} <b>{escape(size(kind))}</b></span>"
+        for kind in kinds
+    )
+    first = f"<span><b>{escape(name)}</b></span>" if name else ""
+    return f'<div class="ss-legend">{first}{items}</div>'
+
+
 def ramp(worst: str, best: str, unit: str = "") -> str:
     """Return the "how good" colours from worst to best between what they stand for, as an item of a legend."""
     stops = ",".join(f"light-dark({light},{dark})"
