@@ -11,11 +11,13 @@ import streamlit as st
 
 from dashboard.calibrated_formulas import Made, calibrated_formula, explained
 from dashboard.charts import markup
-from dashboard.controls import choose
+from dashboard.charts.networks import innermost_first, partners
+from dashboard.controls import choose, show
 from dashboard.derived_formulas import derived_metrics
 from dashboard.execution_detail import derived_written, figure_names, made_of, written_out
 from dashboard.format import format_value, percent, plain
 from dashboard.text import literal
+from dashboard.wording import network_name
 from engine import Exploration, Scenario
 from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
 from engine.calibrated.fields import case_of_fields, read
@@ -125,8 +127,18 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                 "label": [rate.provenance for rate in rates],
             }
         )
-        st.dataframe(table, hide_index=True, height="content", row_height=28, key="execution_rates",
-                     alt="Peak and sustained rates of one GPU, and what they rest on")  # fmt: skip
+        about = st.column_config.TextColumn
+        st.dataframe(
+            table, hide_index=True, height="content", row_height=28, key="execution_rates",
+            alt="Peak and sustained rates of one GPU, and what they rest on",
+            column_config={
+                "peak": about(help="What the datasheet says."),
+                "sustained": about(help="What long operations reach by the calibration."),
+                "share": about(help="Sustained rate over peak."),
+                "label": about(help="What the sustained rate rests on: fitted to measured runs, measured by a "
+                                    "benchmark, or stated without either."),
+            },
+        )  # fmt: skip
         st.caption("Of long operations; short ones lose waves, depth and launches. Library shows the source of each.")
 
 
@@ -137,16 +149,19 @@ def _rate(value: float, unit: str) -> str:
     return format_value("offload_mem_bw_req", value) if unit == "bytes/s" else f"{plain(value)} {unit}"
 
 
-def networks(row: dict[str, Any]) -> None:
-    """Who talks to whom, in a sentence: this cost model has neither links nor a choice of networks."""
-    degrees = [("tensor", "tensor_par"), ("context", "context_par"), ("data", "data_par"), ("pipeline", "pipeline_par")]
-    used = [f"{name} {int(row[field]):,}" for name, field in degrees if int(row[field]) > 1]
-    st.html(markup.head("Who talks to whom", "ranks are placed innermost first"))
-    order = ", then ".join(used) if used else "a single GPU, which talks to nobody"
+def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
+    """Who talks to whom; this cost model places ranks by rule and knows exposed times only."""
+    system = exploration.scenario.system
+    domain = system.networks[0].size
+    st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
+    groups = innermost_first(row, domain, len(system.networks) - 1)
+    show(partners(groups, int(row["num_procs"]), domain, mode), "execution_partners")
+    tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
+    st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
     st.caption(
-        f"From the innermost tier of the network outwards: {order}. A collective that spans tiers is split into an "
-        "exchange on each. The calibrated cost model has exposed times only, in the waterfall above; times on the "
-        "links and a choice of network per kind of parallelism are Calculon's."
+        "Ranks are placed innermost first: tensor, context, data, then pipeline. A collective that spans tiers is "
+        "split into an exchange on each. The calibrated cost model has exposed times only, in the waterfall above; "
+        "times on the links and a choice of network per kind of parallelism are Calculon's."
     )
 
 

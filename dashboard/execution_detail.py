@@ -76,9 +76,11 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
 def _bars(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
     """What the bars of a schedule are called, by kind of time; only of kinds that there are."""
     again = " with recompute" if _takes(row, "recompute_time", "recomm_exposed_time") else ""
+    # Full sharding gathers weights block by block; the schedule has all of it at its end.
+    exchanged = "weight gathers, exposed" if row.get("zero_stage") == 3 else "gradient exchange, exposed"
     words = {
         "forward": ("forward", "forward"), "backward": ("backward", f"backward{again}"),
-        "exchange": ("data", "gradient exchange, exposed"), "optimizer": ("optimizer", "optimizer step"),
+        "exchange": ("data", exchanged), "optimizer": ("optimizer", "optimizer step"),
     }  # fmt: skip
     there = set(found.tasks["kind"])
     named = {key: word for task, (key, word) in words.items() if task in there}
@@ -139,13 +141,12 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
     rows = [
-        (by_name(name).label, float(row[name]), host, "in use" if row[flag] else "not offloaded")
+        (by_name(name), float(row[name]), host, "in use" if row[flag] else "not offloaded")
         for name, flag in _NEEDS
         if not pd.isna(row[name])  # the calibrated cost model moves the optimizer's state once per step
     ]
     if any(row[flag] for _, flag in _NEEDS):
-        together = by_name("offload_mem_bw_req")
-        rows.append((f"{together.label}, all of it", float(row["offload_mem_bw_req"]), host, "in use"))
+        rows.append((by_name("offload_mem_bw_req"), float(row["offload_mem_bw_req"]), host, "in use"))
     for name, net, on in (
         ("tp_bw_overlap_req", "tensor_par_net", row["tensor_par_overlap"] != "none"),
         ("dp_bw_overlap_req_chunk", "data_par_net", bool(row["data_par_overlap"])),
@@ -153,23 +154,27 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     ):
         if on and float(row[name]) > 0:
             there = system.networks[int(row[net])].bandwidth_gb_per_s * 1e9
-            rows.append((by_name(name).label, float(row[name]), there, "in use"))
+            rows.append((by_name(name), float(row[name]), there, "in use"))
     table = pd.DataFrame(
         {
-            "Bandwidth": [label for label, *_ in rows],
+            "Bandwidth": [column.label for column, *_ in rows],
             "needed": [format_value("offload_mem_bw_req", need) for _, need, _, _ in rows],
             "available": [format_value("offload_mem_bw_req", there) if there else "none" for _, _, there, _ in rows],
             "enough": ["yes" if need <= there else "no" for _, need, there, _ in rows],
             "now": [use for *_, use in rows],
+            "What it is": [column.description for column, *_ in rows],
         }
     )
     st.dataframe(
         table, hide_index=True, height="content", row_height=28, key="execution_bandwidths",
         alt="Bandwidths that would hide offload and overlapped communication",
         column_config={
-            "Bandwidth": st.column_config.TextColumn(width=250),
-            "needed": st.column_config.TextColumn(width=80), "available": st.column_config.TextColumn(width=80),
-            "enough": st.column_config.TextColumn(width=60), "now": st.column_config.TextColumn(width=90),
+            "Bandwidth": st.column_config.TextColumn(width=215),
+            "needed": st.column_config.TextColumn(width=72, help="Bandwidth at which nothing would wait for it."),
+            "available": st.column_config.TextColumn(width=72, help="Peak of the link that it goes over."),
+            "enough": st.column_config.TextColumn(width=62),
+            "now": st.column_config.TextColumn(width=94, help="Whether this execution uses it."),
+            "What it is": st.column_config.TextColumn(width=560),
         },
     )  # fmt: skip
 

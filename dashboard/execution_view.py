@@ -22,9 +22,9 @@ from dashboard.evaluated import evaluated
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
 from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from dashboard.layer_view import layers
-from dashboard.memory_view import capacities, offload_sentence
+from dashboard.memory_view import capacities, memory_legends, offload_sentence
 from dashboard.nothing_runs import nothing_runs
-from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
+from dashboard.palette import TIME_KINDS
 from dashboard.subject import Subject, refusal, subject
 from dashboard.wording import choices, differences, title
 from engine import Exploration, Scenario
@@ -76,7 +76,7 @@ def render(exploration: Exploration, mode: str) -> None:
         st.html(markup.head("Where the memory goes", "per GPU, peak"))
         bars = [("A", row), ("B", other)] if other else [("", row)]
         show(memory_bars(bars, capacities(exploration), mode), "execution_memory")
-        st.html(markup.legend(kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)))
+        memory_legends(exploration, bars)
         st.caption(offload_sentence(exploration, row))
     with st.container(border=True, gap="xsmall"):
         pipeline(exploration, row, mode)
@@ -85,7 +85,7 @@ def render(exploration: Exploration, mode: str) -> None:
         execution_calibrated.parts_of_step(exploration, row)
         talk, needs = st.columns([1, 1.2], gap="medium")
         with talk.container(border=True, gap="xsmall", height="stretch"):
-            execution_calibrated.networks(row)
+            execution_calibrated.networks(exploration, row, mode)
     else:
         layers(exploration, row, mode)
         networks(exploration, row, mode)

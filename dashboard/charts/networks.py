@@ -14,7 +14,7 @@ from dashboard.palette import TIME_KINDS, palette
 _UNIT: Final = "total_time"
 _MOST: Final = 600
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
-_LOOK: Final = {"TP": "tensor", "PP": "pipeline", "DP": "data"}
+_LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline", "DP": "data"}
 
 
 class Group(NamedTuple):
@@ -23,7 +23,15 @@ class Group(NamedTuple):
     name: str
     degree: int
     tier: int
+    """The outermost tier that it needs."""
     partners: tuple[int, ...]
+    inside: int = 1
+    """How many of the group share the innermost network, where the others are reached over `tier`."""
+
+    @property
+    def where(self) -> str:
+        """Its networks in words: "tier 1", "tiers 0 and 1"."""
+        return f"tiers 0 and {self.tier}" if self.tier and self.inside > 1 else f"tier {self.tier}"
 
 
 class Traffic(NamedTuple):
@@ -65,6 +73,39 @@ def placement(execution: Mapping[Any, Any]) -> list[Group]:
     return sorted(groups, key=lambda group: names.index(group.name))
 
 
+def innermost_first(execution: Mapping[Any, Any], domain: int, outer: int) -> list[Group]:
+    """The placement of the calibrated cost model: tensor parallel ranks are neighbours, then come context, data and, as
+    far apart as can be, pipeline; experts are spread over neighbours whatever else these share.
+
+    domain: GPUs of the innermost network. outer: tier that everything beyond it goes over. Which part of a group is
+    inside is what `engine.calibrated` assumes: `sharding.data_tiers`, `context_parallel.ring`, `experts.exchange` and
+    `pipeline.message_time`, whose messages stay inside only where all GPUs do.
+    """
+    tensor, context, data, stages, experts, beside = (
+        int(execution[name]) for name in (
+            "tensor_par", "context_par", "data_par", "pipeline_par", "expert_par", "expert_tensor_par",
+        )
+    )  # fmt: skip
+    procs = tensor * context * data * stages
+
+    def group(name: str, degree: int, stride: int, inside: int) -> Group:
+        inside = max(1, min(inside, degree))
+        return Group(name, degree, 0 if inside == degree else outer, tuple(range(0, degree * stride, stride)), inside)
+
+    # Context and data parallel ranks exchange gradients together.
+    replicas = group("DP", data * context, tensor, domain // tensor)
+    found = [
+        group("TP", tensor, 1, domain),
+        group("CP", context, tensor, context if tensor * context <= domain else 1),
+        Group("DP", data, replicas.tier, tuple(range(0, data * tensor * context, tensor * context)), replicas.inside),
+        group("EP", experts, beside, domain // beside),
+    ]
+    last = (procs // stages * (stages - 1),) if int(execution["pipeline_interleaving"]) > 1 and stages > 2 else ()
+    onward = (0, procs // stages, *last) if stages > 1 else (0,)
+    found.append(Group("PP", stages, 0 if procs <= domain else outer, onward))
+    return [each for each in found if each.degree > 1 or each.name in ("TP", "PP", "DP")]
+
+
 def partners(groups: Sequence[Group], num_procs: int, domain: int, mode: str = "light") -> Chart:
     """Draw which GPUs GPU 0 exchanges data with. domain: GPUs of the innermost network, drawn as bands."""
     colours = palette(mode)
@@ -93,11 +134,12 @@ def partners(groups: Sequence[Group], num_procs: int, domain: int, mode: str = "
         )  # fmt: skip
     figure.update_yaxes(
         range=[-0.6, len(groups) - 0.4], tickvals=rows, tickfont={"size": 12, "color": colours.text},
-        ticktext=[f"{group.name} {group.degree} · tier {group.tier}" for group in groups],
+        ticktext=[f"{group.name} {group.degree:,} · {group.where}" if group.degree > 1 else f"{group.name} 1"
+                  for group in groups],
     )  # fmt: skip
     figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title_text="GPU number", tickformat=",d")
     said = [
-        f"{group.name} over {group.degree} GPUs on tier {group.tier}" for group in groups if group.degree > 1
+        f"{group.name} over {group.degree:,} GPUs on {group.where}" for group in groups if group.degree > 1
     ]
     return Chart(figure, f"GPU 0 exchanges data in {', '.join(said)}." if said else "No GPU talks to another.")
 

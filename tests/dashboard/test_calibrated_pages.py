@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
 from dashboard.charts.memory_bars import tier_pieces
+from dashboard.charts.networks import innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.execution_calibrated import parts_table, step_parts
 from dashboard.execution_view import execution_json
@@ -21,6 +23,7 @@ from dashboard.memory_needs import needs_of
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.wording import choices, differences, title
 from engine import Exploration
+from engine.calibrated.collectives import network_tiers
 from engine.columns import ALL_FIELDS, fields_of, headline_of
 from engine.schedule import schedule
 from tests.dashboard.pages import figure, html, run
@@ -93,6 +96,51 @@ def test_results_show_expert_parallelism_where_there_are_experts_or_it_is_asked_
     assert "expert_par" in columns(experts())
     assert "expert_par" not in columns(dense())
     assert "expert_par" in columns(dense(), results_columns="id,expert_par")
+
+
+def ranked(**degrees: int) -> dict[str, Any]:
+    """Degrees of an execution, all 1 but those given."""
+    names = ("tensor_par", "context_par", "data_par", "pipeline_par", "expert_par", "expert_tensor_par",
+             "pipeline_interleaving")  # fmt: skip
+    return {name: degrees.get(name, 1) for name in names}
+
+
+def test_ranks_talk_to_those_that_the_cost_model_places_them_beside() -> None:
+    """64 GPUs in hosts of 8: two replicas of four tensor ranks share a host, stages are 32 GPUs apart."""
+    row = ranked(tensor_par=4, data_par=8, pipeline_par=2, expert_par=16)
+    groups = {group.name: group for group in innermost_first(row, 8, 1)}
+    assert groups["TP"].partners == (0, 1, 2, 3)
+    assert groups["DP"].partners == (0, 4, 8, 12, 16, 20, 24, 28)
+    assert groups["EP"].partners == tuple(range(16))
+    assert groups["PP"].partners == (0, 32)
+    told = {name: group.where for name, group in groups.items()}
+    assert told == {"TP": "tier 0", "DP": "tiers 0 and 1", "EP": "tiers 0 and 1", "PP": "tier 1"}
+    apart = {group.name: group for group in innermost_first(ranked(tensor_par=8, context_par=2, data_par=2), 8, 1)}
+    assert apart["CP"].partners == (0, 8)
+    assert apart["DP"].partners == (0, 16)
+    assert {apart[name].where for name in ("CP", "DP")} == {"tier 1"}
+    assert apart["PP"].degree == 1
+    whole = innermost_first(ranked(tensor_par=4, data_par=9, pipeline_par=2), 72, 1)
+    assert {group.where for group in whole} == {"tier 0"}
+
+
+@pytest.mark.parametrize(("tensor", "ranks", "domain"), [(1, 64, 8), (4, 16, 8), (16, 4, 8), (2, 4, 8), (4, 32, 72)])
+def test_what_of_a_group_is_inside_is_what_the_cost_model_charges(tensor: int, ranks: int, domain: int) -> None:
+    machine = SimpleNamespace(domain=float(domain), host_size=float(min(domain, 8)))
+    rates = SimpleNamespace(scale_up=1.0, host=1.0, scale_out=1.0)
+    inside = float(network_tiers(np.asarray(float(ranks)), float(tensor), machine, rates)[0].ranks)  # type: ignore[arg-type]
+    groups = {group.name: group for group in innermost_first(ranked(tensor_par=tensor, data_par=ranks), domain, 1)}
+    assert groups["DP"].inside == inside
+    assert (groups["DP"].tier == 0) == (inside == ranks)
+
+
+def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> None:
+    found = experts()
+    wide = next(row for row in rows(found) if row["expert_par"] > 1)
+    groups = innermost_first(wide, 8, 1)
+    chart = partners(groups, int(wide["num_procs"]), 8)
+    assert f"EP over {wide['expert_par']} GPUs on tier" in chart.alt
+    assert "execution_partners" in str([element.proto.id for element in run("execution", found).get("plotly_chart")])
 
 
 @BOTH

@@ -9,10 +9,11 @@ from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.format import format_value, gibibytes
 from dashboard.memory_needs import GIB, needs_of, with_hbm
-from dashboard.palette import palette
+from dashboard.palette import MEMORY_KINDS, kinds_of, palette
 from dashboard.plainest import best_of
 from engine import Scenario, explore_scenario
-from tests.dashboard.pages import again, exploration, figure, html, run
+from engine.store import Condition
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 HBM = "proc_mem_tier1_cap_req"
 
@@ -35,6 +36,20 @@ def test_a_selected_execution_is_shown_beside_the_best() -> None:
     assert gibibytes(row[HBM]).split()[0] in html(page)
     axis = figure(page, "memory_one")["layout"]["yaxis"]
     assert set(axis["ticktext"]) == {"this", "best"}
+
+
+@pytest.mark.parametrize("name", ["memory", "execution"])
+def test_every_piece_of_the_bars_has_its_size_in_words(name: str) -> None:
+    found = exploration()
+    offloading = found.rows.top(1, where=[Condition("optimizer_offload", "=", True)], names=["id"])["id"].to_pylist()[0]
+    row = found.evaluate_ids([offloading]).iloc[0].to_dict()
+    said = plainly(html(run(name, found, {"id": str(offloading)})))
+    own, host = tier_pieces(row)
+    assert host["optimizer"] > 0
+    for kind in kinds_of(MEMORY_KINDS, "calculon"):
+        size = gibibytes(own[kind.key]) if own[kind.key] > 0 or not host[kind.key] else ""
+        there = f"{gibibytes(host[kind.key])} in host memory" if host[kind.key] > 0 else ""
+        assert plainly(f"</i>{kind.name} <b>{' + '.join(filter(None, (size, there)))}</b>") in said
 
 
 def test_an_execution_that_does_not_run_says_why() -> None:
