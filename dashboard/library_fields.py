@@ -204,7 +204,7 @@ _PARTS: Final = {
 
 def model_fields(model: Model) -> Iterator[Field]:
     """The fields of a model."""
-    section = "What the cost model reads"
+    section = "Training sample" if model.block is None else "What the exact cost model reads"
     yield Field("seq_size", "Sequence", section, "tokens", "Length of one training sample.", "whole")
     if model.block is not None:
         for name, label, unit, text in _BLOCK:

@@ -9,12 +9,18 @@ from typing import Any, Final
 
 from dashboard.format import ABSENT, MINUS, UNLIMITED, plain
 from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
+from engine.calibrated.build import left_out
 from hardware import System
 from models import Model
 
-__all__ = ["changes_in_words", "lineage", "not_represented", "sheet", "shown_value"]
+__all__ = [
+    "MORE_THAN_CALCULON", "changes_in_words", "lineage", "not_represented", "representation", "sheet", "shown_value",
+]  # fmt: skip
 
 _WORDS: Final = {"assumed": "assumed", "unverified": "not verified", "changed": "edited"}
+MORE_THAN_CALCULON: Final = (
+    "More than Calculon's six numbers can tell; scenarios with it take the calibrated cost model."
+)
 _CHOICES: Final = {"roofline": "overlap; the longer counts", "no_overlap": "add up"}
 
 
@@ -71,18 +77,45 @@ def _row(field: Field, value: Any, notes: str) -> str:
     return f"<tr><th{tooltip}>{escape(label)}</th><td>{text}{unit}</td><td>{notes}</td></tr>"
 
 
-def not_represented(thing: Model | System) -> list[str]:
-    """What of the real thing the cost model leaves out or changes, in sentences."""
+def not_represented(thing: Model | System, cost_model: str) -> list[str]:
+    """What of the real thing a cost model leaves out or changes, in sentences."""
     if isinstance(thing, Model):
-        return [*thing.not_represented, *thing.notes]
-    found = list(thing.notes)
-    if thing.accelerator is not None and thing.accelerator.tdp_w is not None:
-        found.append("Power, price, clock and multiprocessors are recorded, but enter no time.")
-    found.append(
-        "Contention between collectives, network topology within a tier, host processors, storage and failures are "
-        "not modelled."
+        return [*(thing.not_represented if cost_model == "calculon" else left_out(thing)), *thing.notes]
+    return [*thing.notes, *_unread(thing, cost_model), _unmodelled(cost_model)]
+
+
+def _unread(system: System, cost_model: str) -> list[str]:
+    """What a cost model does not read of a system's description."""
+    if cost_model == "calibrated":
+        found = ["Efficiencies and latencies of the description are not read; those of a calibration are."]
+        return found + ["Of the networks only the first and the last are read."] * (len(system.networks) > 2)
+    if system.accelerator is not None and system.accelerator.tdp_w is not None:
+        return ["Power, price, clock and multiprocessors are recorded, but enter no time."]
+    return []
+
+
+def _unmodelled(cost_model: str) -> str:
+    hosts = "" if cost_model == "calibrated" else "host processors, "
+    return (
+        f"Contention between collectives, network topology within a tier, {hosts}storage and failures are not modelled."
     )
-    return found
+
+
+def representation(thing: Model | System) -> list[tuple[str, list[str]]]:
+    """Per cost model that takes it: how the page calls it, and what that leaves out or changes; notes only once.
+
+    Models with more than Calculon's six numbers can tell are taken by the calibrated one only.
+    """
+    exact, calibrated = "in the exact cost model", "in the calibrated cost model"
+    if isinstance(thing, System):
+        parts = [
+            (exact, [*_unread(thing, "calculon"), _unmodelled("calculon")]),
+            (calibrated, [*_unread(thing, "calibrated"), _unmodelled("calibrated")]),
+        ]
+        return [("in either cost model", list(thing.notes)), *parts] if thing.notes else parts
+    if thing.block is None:
+        return [(calibrated, not_represented(thing, "calibrated"))]
+    return [(exact, not_represented(thing, "calculon")), (calibrated, list(left_out(thing)))]
 
 
 def changes_in_words(thing: Model | System) -> list[str]:

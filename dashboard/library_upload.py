@@ -7,7 +7,8 @@ from html import escape
 import streamlit as st
 
 from dashboard import frame, state
-from dashboard.library_sheet import not_represented
+from dashboard.charts.markup import head
+from dashboard.library_sheet import MORE_THAN_CALCULON, representation
 from dashboard.library_use import scenario_with
 from dashboard.server import user_files
 from dashboard.text import literal
@@ -46,8 +47,11 @@ def _offer(found: Model | System, ident: str) -> None:
     noun = "model" if isinstance(found, Model) else "system"
     key = f"library_upload_name_{ident}"
     st.text_input(f"Name of the {noun}", found.name[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-    lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(found))
-    st.html(f"<b>Not represented in the cost model</b><ul class=\"ss-list\">{lines}</ul>")
+    for words, sentences in representation(found):
+        lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
+        st.html(f"{head('What is not represented', words)}<ul class=\"ss-list\">{lines}</ul>")
+    if isinstance(found, Model) and found.block is None:
+        st.caption(MORE_THAN_CALCULON)
 
     def called() -> Model | System:
         name = " ".join(str(st.session_state[key]).split()) or found.name

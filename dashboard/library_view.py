@@ -19,7 +19,7 @@ from dashboard.format import capacity_words, count, plain
 from dashboard.library_curves import curves
 from dashboard.library_edit import editor
 from dashboard.library_list import Item
-from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
+from dashboard.library_sheet import MORE_THAN_CALCULON, changes_in_words, lineage, representation, sheet
 from dashboard.library_upload import uploader
 from dashboard.library_use import scenario_with
 from dashboard.server import user_files
@@ -97,10 +97,10 @@ def _sheet(item: Item, kind: str) -> None:
     else:
         rest, values = st.container(), st.container()
     with rest:
-        where = "in the exact cost model" if isinstance(thing, Model) else "in the cost model"
-        st.html(head("What is not represented", where))
-        lines = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
-        st.html(f'<ul class="ss-list">{lines}</ul>')
+        for words, sentences in representation(thing):
+            st.html(head("What is not represented", words))
+            lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
+            st.html(f'<ul class="ss-list">{lines}</ul>')
     with values:
         st.html(head("Every value", "assumed, recalled and edited ones are marked"))
         st.html(sheet(thing))
@@ -147,7 +147,7 @@ def _actions(item: Item, kind: str) -> None:
                 st.caption("Scenarios that were saved with it keep their own copy.")
                 st.button("Delete it", key="library_delete", on_click=_safely, args=(lambda: _delete(thing),))
     if isinstance(thing, Model) and thing.block is None:
-        st.caption("More than Calculon's six numbers can tell; scenarios with it take the calibrated cost model.")
+        st.caption(MORE_THAN_CALCULON)
 
 
 def _edit(kind: str, name: str) -> None:

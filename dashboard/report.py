@@ -174,7 +174,7 @@ def _subjects(scenario: Scenario) -> str:
     """Model and system with every value, its marks, and what is left out."""
     parts = ['<h2>Model and system</h2>']
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
-        limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing))
+        limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing, scenario.cost_model))
         words = f"{lineage(thing)} {'; '.join(changes_in_words(thing))}."
         made = f"<p>{escape(words)}</p>" if thing.derived_from else ""
         parts.append(

@@ -36,6 +36,9 @@ PROBLEMS: Final = (
 """Everything that reading a document may raise, each with a sentence."""
 
 _SYSTEM_KEYS: Final = frozenset({"matrix", "vector", "mem1", "mem2", "networks", "processing_mode"})
+_MODEL_KEYS: Final = frozenset(
+    {"model_type", "architectures", "hidden", "feedforward", "attn_heads", "attn_size", "num_blocks"}
+)
 
 
 class Refused(ValueError):  # noqa: N818 - reads as a sentence where it is raised
@@ -101,7 +104,7 @@ def kind_of(document: object, where: str) -> Kind:
         )
     if _SYSTEM_KEYS & document.keys():
         return "system"
-    if "model_type" in document or "architectures" in document or "hidden" in document:
+    if _MODEL_KEYS & document.keys():
         return "model"
     if "tensor_par" in document:
         raise Refused(

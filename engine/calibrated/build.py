@@ -26,7 +26,7 @@ from engine.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
 from models import Model
 
-__all__ = ["SOFTWARE_DEFAULTS", "case_of", "model_shapes"]
+__all__ = ["SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes"]
 
 BITS = {"float4": 4.0, "float8": 8.0}
 """Bits of the linear layers by datatype; all others count as 16."""
@@ -109,6 +109,34 @@ def model_shapes(model: Model) -> ModelShapes:
             "dense_blocks": dense,
         }
     )
+
+
+def left_out(model: Model) -> tuple[str, ...]:
+    """Sentences on what of a published model the cost model leaves out or changes: what `ModelShapes` cannot say."""
+    found = model.architecture
+    if found is None:
+        return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
+    remarks = ["Biases and the weights of norms are not counted."]
+    if found.qk_norm:
+        remarks.append("Normalising queries and keys is not counted.")
+    if found.norms_per_block > 2:
+        remarks.append(f"{found.norms_per_block} norms per block are counted as 2.")
+    if found.parallel_residual:
+        remarks.append("Attention and MLP, parallel in the published block, are counted one after the other.")
+    if found.positions == "learned":
+        remarks.append(f"The embedding of {found.max_seq:,} positions is not counted.")
+    if found.positions == "relative":
+        remarks.append("Relative positions, with a projection of their own in every block, are not counted.")
+    if found.sparse_attention is not None:
+        remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
+    if found.sliding_window is not None and found.window_kind == "chunked":
+        remarks.append("Chunked windows are taken as sliding ones of the same size.")
+    if found.experts is not None:
+        remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
+    if extra := found.prediction_layers:
+        remarks.append(f"The {'block' if extra == 1 else f'{extra} blocks'} for multi-token prediction "
+                       f"{'is' if extra == 1 else 'are'} not counted.")  # fmt: skip
+    return tuple(remarks)
 
 
 def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case:

@@ -98,7 +98,7 @@ def test_a_file_from_elsewhere_becomes_a_model(page: Page, server: str, tmp_path
     page.goto(f"{server}/library?{SMALL}")
     popover(page, "Upload")
     page.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)
-    expect(page.get_by_text("Not represented in the cost model")).to_be_visible()
+    expect(page.get_by_text("What is not represented").locator("visible=true").last).to_be_visible()
     page.get_by_role("button", name="Keep in the library").click()
     expect(page.locator(".st-key-library_sheet .ss-head").first).to_contain_text("tiny")
 

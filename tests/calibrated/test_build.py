@@ -17,6 +17,7 @@ from engine.calibrated import (
     step_times,
     system_named,
 )
+from engine.calibrated.build import left_out
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
 from engine.calibrated.weights import (
     attention_weights,
@@ -94,3 +95,21 @@ def test_every_library_system_evaluates(name: str) -> None:
 def test_accelerators_are_found_by_published_and_library_name() -> None:
     assert system_named("H100-80GB-SXM") == system_named("h100_80g_sxm")
     assert system_named("Abacus") is None
+
+
+def test_what_the_shapes_cannot_say_is_told() -> None:
+    """Compared with what the published architectures have; every model has biases or norms."""
+    for name in models.names():
+        found, told = models.load(name).architecture, left_out(models.load(name))
+        if found is None:
+            assert len(told) == 1
+            continue
+        text = " ".join(told)
+        assert text.startswith("Biases and the weights of norms")
+        assert ("multi-token" in text) == bool(found.prediction_layers)
+        assert ("Sparse attention" in text) == (found.sparse_attention is not None)
+        assert ("Experts" in text) == (found.experts is not None)
+        assert (f"of {found.max_seq or 0:,} positions" in text) == (found.positions == "learned")
+        assert ("one after the other" in text) == bool(found.parallel_residual)
+        assert ("queries and keys" in text) == bool(found.qk_norm)
+    assert left_out(models.load("deepseek-v3.2"))[-1] == "The block for multi-token prediction is not counted."

@@ -18,7 +18,7 @@ from dashboard.execution_view import execution_json
 from dashboard.library_edit import copy_of, table_from_text
 from dashboard.library_fields import fields_of, marks_of, value_at
 from dashboard.library_list import items, searched
-from dashboard.library_sheet import changes_in_words, not_represented, sheet
+from dashboard.library_sheet import changes_in_words, not_represented, representation, sheet
 from dashboard.library_use import scenario_with
 from dashboard.untrusted import Refused, read
 from engine import Scenario
@@ -56,9 +56,27 @@ def test_every_entry_of_the_library_has_a_sheet() -> None:
         assert len({field.path for field in shown}) == len(shown)
         text = sheet(thing)
         assert text.count("<tr>") == len(shown) + text.count("<table")
-        assert not_represented(thing)
+        assert not_represented(thing, "calculon")
+        assert not_represented(thing, "calibrated")
         for field in shown:
             assert value_at(thing, field.path) is not None or field.optional, field.path
+
+
+def test_what_is_not_represented_is_told_of_each_cost_model() -> None:
+    """The calibrated one reads heads of keys and values, gates and the vocabulary; the exact one experts not at all."""
+    dense = dict(representation(models.load("llama-3.1-70B")))
+    assert list(dense) == ["in the exact cost model", "in the calibrated cost model"]
+    for word in ("Grouped-query", "LM head", "gated MLP"):
+        assert word in " ".join(dense["in the exact cost model"])
+        assert word not in " ".join(dense["in the calibrated cost model"])
+    mixture = representation(models.load("deepseek-v3"))
+    assert [words for words, _ in mixture] == ["in the calibrated cost model"]
+    assert "multi-token prediction" in " ".join(mixture[0][1])
+    assert "cannot represent" not in " ".join(mixture[0][1])
+    board = dict(representation(hardware.load("h100_80g_sxm")))
+    assert "clock and multiprocessors" in " ".join(board["in the exact cost model"])
+    assert "clock" not in " ".join(board["in the calibrated cost model"])
+    assert "Efficiencies and latencies" in " ".join(board["in the calibrated cost model"])
 
 
 def test_every_mark_of_a_system_is_on_its_sheet() -> None:
@@ -254,7 +272,8 @@ def test_uploading(place: Place) -> None:
     checked(app.button(key="library_keep_upload").click().run())
     assert place.files.systems()["cluster"].mem1 == hardware.load("a100_80g").mem1
     for content, word in ((b"{", "JSON"), (b"[]", "object"), (b'{"model_type": "mamba"}', "state spaces"),
-                          (b'{"matrix": 1}', "key"), (b"[" * 50_000, "nested")):  # fmt: skip
+                          (b'{"matrix": 1}', "key"), (b'{"num_blocks": 4}', "hidden"),
+                          (b"[" * 50_000, "nested")):  # fmt: skip
         app = upload(page(), f"{EVIL}.json", content)
         assert word in app.error[0].value.replace("\\", "")
         assert EVIL not in app.error[0].value

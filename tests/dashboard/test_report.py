@@ -80,6 +80,18 @@ def test_the_report_holds_the_figures_of_the_engine() -> None:
     assert by_name("sample_rate").short in text
 
 
+def test_the_report_tells_what_its_own_cost_model_leaves_out() -> None:
+    small = {"num_procs": 8, "max_batch_size": 8, "limits": {"tensor_par": [8], "microbatch_size": [1]}}
+    texts = {}
+    for cost_model in ("calculon", "calibrated"):
+        found = engine.explore("llama-3.1-8B", "h100_80g_sxm", datatype="bfloat16", cost_model=cost_model, **small)
+        texts[cost_model] = unescape(without_library(report.build(found)))
+    assert "Grouped-query attention: 8 key/value heads are counted as 32" in texts["calculon"]
+    assert "Grouped-query" not in texts["calibrated"]
+    assert "neither time nor memory" not in texts["calibrated"]
+    assert "Biases and the weights of norms are not counted." in texts["calibrated"]
+
+
 def test_the_report_loads_nothing() -> None:
     page = Page(without_library(report.build(exploration(), "https://example.org/?model=x")))
     for tag, attributes in page.elements:
