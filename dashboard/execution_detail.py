@@ -135,8 +135,11 @@ def _traffic(exploration: Exploration, row: dict[str, Any]) -> list[Traffic]:
     return found
 
 
-def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
-    """The bandwidths that would hide offload and overlapped communication, against what there is."""
+def bandwidths(exploration: Exploration, row: dict[str, Any], *, beside: bool = False) -> None:
+    """The bandwidths that would hide offload and overlapped communication, against what there is.
+
+    beside: whether there is room for what each one is beside them rather than below.
+    """
     system = exploration.scenario.system
     st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
@@ -162,10 +165,11 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
             "available": [format_value("offload_mem_bw_req", there) if there else "none" for _, _, there, _ in rows],
             "enough": ["yes" if need <= there else "no" for _, need, there, _ in rows],
             "now": [use for *_, use in rows],
-            "What it is": [column.description for column, *_ in rows],
         }
     )
-    st.dataframe(
+    below = st.container()
+    figures, words = st.columns([1, 1], gap="medium") if beside else (below, below)
+    figures.dataframe(
         table, hide_index=True, height="content", row_height=28, key="execution_bandwidths",
         alt="Bandwidths that would hide offload and overlapped communication",
         column_config={
@@ -174,9 +178,9 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
             "available": st.column_config.TextColumn(width=72, help="Peak of the link that it goes over."),
             "enough": st.column_config.TextColumn(width=62),
             "now": st.column_config.TextColumn(width=94, help="Whether this execution uses it."),
-            "What it is": st.column_config.TextColumn(width=560),
         },
     )  # fmt: skip
+    words.html(markup.meanings((column.label, column.description) for column, *_ in rows))
 
 
 @st.fragment

@@ -91,7 +91,7 @@ def render(exploration: Exploration, mode: str) -> None:
         networks(exploration, row, mode)
         needs = st.container()
     with needs.container(border=True, gap="xsmall", height="stretch"):
-        bandwidths(exploration, row)
+        bandwidths(exploration, row, beside=not calibrated)
     with st.container(border=True, gap="xsmall"):
         panel = execution_calibrated.formula_panel if calibrated else formula_panel
         panel(exploration, row)

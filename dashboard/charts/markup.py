@@ -220,6 +220,12 @@ def head(title: str, scope: str = "") -> str:
     return f'<div class="ss-head">{escape(title)}{f"<span>{escape(scope)}</span>" if scope else ""}</div>'
 
 
+def meanings(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return terms, each with what it means, one below the other."""
+    items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in pairs)
+    return f'<dl class="ss-meanings">{items}</dl>'
+
+
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Return labels over values, in equal columns."""
     items = "".join(f"<div><span>{escape(key)}</span><b>{escape(value)}</b></div>" for key, value in pairs)

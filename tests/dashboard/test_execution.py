@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -229,6 +230,16 @@ def test_no_layer_is_above_its_roof(mode: str) -> None:
     assert sum(len(trace.x) for trace in marks) == len(points(found))
     assert bound(1e4, roofs.matrix, roofs.bandwidth) == "compute"
     assert bound(1.0, roofs.matrix, roofs.bandwidth) == "memory"
+
+
+def test_every_bandwidth_says_what_it_is() -> None:
+    page = run("execution", exploration(), {"id": str(piped()["id"])})
+    table = next(each.value for each in page.dataframe if "needed" in each.value)
+    said = html(page)
+    assert len(table) > 3
+    labels = {column.label: column.description for column in STATISTICS}
+    for label in table["Bandwidth"]:
+        assert f"<dt>{label}</dt><dd>{escape(labels[label])}</dd>" in said
 
 
 def test_partners_are_as_many_as_the_degrees_say() -> None:
