@@ -22,7 +22,7 @@ from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisa
 from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative, scale_for
 from dashboard.memory_needs import GIB
-from dashboard.nothing_runs import short_of
+from dashboard.nearest_fit import short_of
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of
 from dashboard.tables import ROW, height_of

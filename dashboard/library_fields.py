@@ -144,7 +144,7 @@ def _network(tier: int) -> Iterator[Field]:
 def _facts(system: System) -> Iterator[Field]:
     if system.accelerator is None:
         return
-    section = "Facts that the cost model does not read"
+    section = "Facts that the exact cost model does not read"
     for name, label, unit, kind in (
         ("name", "Accelerator", "", "text"), ("generation", "Generation", "", "text"),
         ("tdp_w", "Design power", "W", "number"), ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),

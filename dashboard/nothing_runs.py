@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Final
+from typing import Final
 
-import pandas as pd
 import streamlit as st
 
 from dashboard import frame, state
 from dashboard.altered import altered
 from dashboard.charts import markup
-from dashboard.format import count, gibibytes
-from dashboard.memory_needs import GIB
-from engine import Exploration, Scenario
-from engine.execution import LARGEST
-from engine.memory_needs import least_memory
-from engine.whatif import size_range
+from dashboard.nearest_fit import how_far, ways
+from engine import Exploration
 
-__all__ = ["enough_processors", "fits", "least_hbm", "nothing_runs", "short_of", "ways"]
-
-_LARGEST_FACTOR: Final = 64
-"""Up to how many times the GPUs are tried."""
+__all__ = ["nothing_runs"]
 
 _ONWARD: Final = (
     ("memory", "What each cell needs", ":material/memory:"),
@@ -33,7 +24,7 @@ _ONWARD: Final = (
 def nothing_runs(exploration: Exploration, here: str) -> None:
     """Draw why there is nothing to show on page `here`, and what would change that."""
     scenario = exploration.scenario
-    st.warning(_how_far(exploration), icon=":material/block:")
+    st.warning(how_far(exploration), icon=":material/block:")
     with st.container(border=True, gap="xsmall", key="nothing_runs"):
         st.html(markup.head("What would make it run", "the nearest changes to the scenario"))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -46,95 +37,3 @@ def nothing_runs(exploration: Exploration, here: str) -> None:
                     st.page_link(frame.path(name), label=words, icon=icon, width="content")
         if not found:
             st.caption("Neither more GPUs nor fewer limits help; other hardware or another model might.")
-
-
-def _how_far(exploration: Exploration) -> str:
-    """What the nearest execution lacks, and how much more HBM alone would do where that is not the same."""
-    system, total = exploration.scenario.system, exploration.total
-    if total == 0:
-        return "**Nothing runs.** There is no way to divide the model among the GPUs."
-    short = _short(exploration)
-    if not len(short):
-        return (
-            f"**Nothing runs.** None of the {count(total)} executions can, and more memory would not help: networks "
-            "or stages stand in the way."
-        )
-    nearest = short.iloc[0]
-    tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
-    needs = [
-        f"**{gibibytes(have.capacity_gib * GIB + float(nearest[name]))}** of the {gibibytes(have.capacity_gib * GIB)} "
-        f"of {kind}, {gibibytes(nearest[name])} too much"
-        for kind, have, name in tiers
-        if nearest[name] > 0
-    ]
-    said = (
-        f"**Nothing fits.** The nearest of {count(total)} executions needs {', and '.join(needs)}. It is in "
-        f"TP\u00a0{int(nearest['tensor_par'])}\u00a0×\u00a0PP\u00a0{int(nearest['pipeline_par'])}."
-    )
-    alone = short["hbm_alone_bytes"].min()
-    if nearest["shortfall_host_bytes"] > 0 and not math.isnan(alone):
-        said += f" More HBM alone would do from {gibibytes(system.mem1.capacity_gib * GIB + alone)} on."
-    return said
-
-
-def _short(exploration: Exploration) -> pd.DataFrame:
-    """The cells that lack nothing but memory, the nearest to fitting first."""
-    cells = exploration.by_cell()
-    found: pd.DataFrame = cells[cells["shortfall_bytes"].notna()].sort_values("shortfall_bytes", kind="stable")
-    return found
-
-
-def short_of(exploration: Exploration) -> str:
-    """What the nearest execution lacks, in few words: "129 GiB of HBM and 311 GiB of host memory too little"; empty
-    where memory is not what is lacking."""
-    short = _short(exploration)
-    if not len(short):
-        return ""
-    lacking = [f"{gibibytes(short.iloc[0][name])} of {kind}"
-               for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
-               if short.iloc[0][name] > 0]  # fmt: skip
-    return f"{' and '.join(lacking)} too little" if lacking else ""
-
-
-@st.cache_data(show_spinner=False, max_entries=64)
-def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
-    """Changes after which something fits: what they are called, and the arguments of `altered`.
-
-    key: of the scenario.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    if _scenario.limits and fits(_scenario, limits={}):
-        found["Lift all limits"] = {"limits": {}}
-    enough = enough_processors(_scenario)
-    if enough is not None:
-        found[f"{enough:,} GPUs instead of {_scenario.num_procs:,}"] = {"num_procs": enough}
-    return found
-
-
-@st.cache_data(show_spinner=False, max_entries=64)
-def least_hbm(_scenario: Scenario, key: str) -> tuple[float, tuple[int, int]] | None:
-    """The least HBM with which anything would run [bytes], and its (tensor, pipeline) degrees; None where no HBM would
-    help. key: of the scenario."""
-    needs = least_memory(_scenario.space)
-    if not len(needs):
-        return None
-    least = needs.sort_values("need", kind="stable").iloc[0]
-    return float(least["need"]), (int(least["tensor_par"]), int(least["pipeline_par"]))
-
-
-def enough_processors(scenario: Scenario) -> int | None:
-    """The smallest likely number of processors, of those that What-if draws, with which something fits; None where
-    there is none up to 64 times as many."""
-    most = min(_LARGEST_FACTOR * scenario.num_procs, LARGEST)
-    likely = size_range(scenario, scenario.num_procs, most)
-    return next((size for size in likely if size > scenario.num_procs and fits(scenario, num_procs=size)), None)
-
-
-def fits(scenario: Scenario, **changes: Any) -> bool:
-    """Whether an execution of the scenario with such changes runs."""
-    try:
-        changed = altered(scenario, **changes)
-        needs = least_memory(changed.space)
-    except ValueError:  # there is no such scenario, such as one with more processors than the networks reach
-        return False
-    return bool((needs["need"] <= changed.system.mem1.capacity_gib * GIB).any())

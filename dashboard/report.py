@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from dashboard.charts.markup import figure_strip, head, stylesheet
 from dashboard.charts.template import CONFIG
 from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
 from dashboard.limits_editor import in_words
+from dashboard.nearest_fit import how_far, ways
 from dashboard.plainest import best_of
 from dashboard.report_parts import best_table, figures, formulas, key_figures, top_table
 from dashboard.scenarios_data import name_of
@@ -157,10 +159,10 @@ def _sentence(scenario: Scenario) -> str:
 
 def _answer(exploration: Exploration, best: dict[str, Any] | None) -> str:
     if best is None:
-        return (
-            f"<p><b>Nothing fits.</b> None of the {exploration.total:,} executions can run on this system; the map "
-            "says how far each cell is from fitting.</p>"
-        )
+        far = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(how_far(exploration)))
+        found = ways(exploration.scenario, exploration.key)
+        help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
+        return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
     return f"<h2>The best execution</h2>{best_table(best)}"
 
 

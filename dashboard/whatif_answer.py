@@ -30,7 +30,7 @@ from dashboard.format import (
     signed_percent,
 )
 from dashboard.memory_needs import GIB
-from dashboard.nothing_runs import least_hbm, ways
+from dashboard.nearest_fit import least_hbm, ways
 from dashboard.palette import TIME_KINDS
 from dashboard.plainest import plainest_of
 from dashboard.text import literal

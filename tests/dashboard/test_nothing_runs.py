@@ -8,7 +8,7 @@ import pytest
 
 from dashboard.altered import altered
 from dashboard.format import gibibytes
-from dashboard.nothing_runs import enough_processors, fits
+from dashboard.nearest_fit import enough_processors, fits
 from engine import Scenario
 from engine.explore import explore_scenario as explored
 from engine.memory_needs import least_memory

@@ -13,7 +13,7 @@ import pytest
 import engine
 import hardware
 from dashboard import report
-from dashboard.format import SPACE, format_value
+from dashboard.format import SPACE, format_value, gibibytes
 from dashboard.report_parts import top_table
 from dashboard.wording import title
 from engine import Scenario
@@ -148,8 +148,14 @@ def test_no_text_becomes_markup() -> None:
 
 
 def test_a_space_in_which_nothing_fits_has_a_report_too() -> None:
-    text = without_library(report.build(exploration("hopeless")))
-    assert "Nothing fits." in text
+    found = exploration("hopeless")
+    text = without_library(report.build(found))
+    assert "<b>Nothing fits.</b>" in text
+    cells = found.by_cell()
+    nearest = cells.loc[cells["shortfall_bytes"].idxmin()]
+    assert f"{gibibytes(nearest['shortfall_hbm_bytes'])} too much" in text
+    assert "**" not in text.partition("<h2>Figures</h2>")[0]
+    assert re.search(r"What would make it run: .*(GPUs instead of|Lift all limits)", text)
     figures = json.loads(Page(text).texts["figures"])
     assert "map" in figures
     assert "reasons" in figures

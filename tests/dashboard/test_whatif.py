@@ -18,7 +18,7 @@ from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.format import format_value, gibibytes, signed_percent
-from dashboard.nothing_runs import enough_processors
+from dashboard.nearest_fit import enough_processors
 from dashboard.palette import palette
 from dashboard.plainest import best_of
 from dashboard.whatif_answer import _plainly, answer
