@@ -222,6 +222,7 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     def picked() -> None:
         rows = st.session_state["explore_top"]["selection"]["rows"]
         state.select(top[rows[0]]["id"] if rows else None)
+        redraw.execution()
 
     st.dataframe(
         pd.DataFrame(shown), key="explore_top", on_select=picked, selection_mode="single-row", hide_index=True,

@@ -12,8 +12,8 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
 __all__ = [
-    "AHEAD", "CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "metric", "page", "selection",
-    "was_selection",
+    "AHEAD", "CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "execution", "metric", "page",
+    "selection", "was_selection",
 ]  # fmt: skip
 
 PAGE: Final = "explore_page_part"
@@ -33,9 +33,14 @@ _SELECTED: Final = "_explore_selected"
 
 
 def selection() -> NoReturn:
-    """After a cell or an execution was selected. The panel comes first: it is what is waited for."""
+    """After a cell was selected. The panel comes first: it is what is waited for."""
     st.session_state[_SELECTED] = True
     _run(PANEL, MAP, DOWNLOAD, CELLS, AHEAD)
+
+
+def execution() -> NoReturn:
+    """After an execution of the cell that is shown was selected, and with it the cell, if none was."""
+    _run(PANEL, DOWNLOAD, CELLS)
 
 
 def was_selection() -> bool:
