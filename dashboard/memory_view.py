@@ -13,6 +13,7 @@ from dashboard import accuracy, state
 from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
+from dashboard.charts.template import degrees
 from dashboard.controls import segments, show, whole_number
 from dashboard.evaluated import evaluated
 from dashboard.format import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
@@ -56,6 +57,8 @@ def render(exploration: Exploration, mode: str) -> None:
         with best.container(border=True, gap="xsmall", height="stretch"):
             _best_of_cells(exploration, mode)
     with least.container(border=True, gap="xsmall", height="stretch"):
+        if chosen is None:
+            _another_cell(exploration, None)
         _needed(exploration, needs, mode)
 
 
@@ -120,7 +123,10 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
 def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
     """Where the memory of one execution goes."""
     row = chosen.row
-    st.html(markup.head("Where the memory goes", f"{title(row)}, {chosen.why}; per GPU, peak"))
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head("Where the memory goes", f"{title(row)}, {chosen.why}; per GPU, peak"))
+        st.space("stretch")
+        _another_cell(exploration, (int(row["tensor_par"]), int(row["pipeline_par"])))
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no memory figures.")
         st.html(markup.chips(choices(row)))
@@ -133,6 +139,24 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
     memory_legends(exploration, bars)
     st.html(markup.chips(choices(row)))
     st.caption(offload_sentence(exploration, row))
+
+
+def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> None:
+    """A list of all cells, for those who do not click bars. shown: the one in view."""
+    cells = exploration.by_cell()[["tensor_par", "pipeline_par"]].drop_duplicates().astype(int)
+    every = sorted((int(tensor), int(pipeline)) for tensor, pipeline in cells.itertuples(index=False))
+    key = "_memory_cell"
+    st.session_state[key] = shown if shown in every else None
+
+    def changed() -> None:
+        picked = st.session_state[key]
+        if picked is not None:
+            state.select_cell(*picked)
+
+    st.selectbox(
+        "Cell", every, key=key, format_func=lambda cell: degrees(*cell), on_change=changed, width=150,
+        label_visibility="collapsed", placeholder="Choose a cell",
+    )  # fmt: skip
 
 
 def memory_legends(exploration: Exploration, bars: Sequence[tuple[str, Mapping[str, Any]]]) -> None:

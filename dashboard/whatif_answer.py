@@ -162,7 +162,10 @@ def _why(scenario: Scenario, found: Answer) -> None:
     other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
     words = ", ".join(described(scenario, found.changes))
     scope = f"{title(best)} · {words}" if words else f"{title(best)}, the base"
-    st.html(markup.head("Why this execution", scope))
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head("Why this execution", scope))
+        st.space("stretch")
+        accuracy.popover(found.scenario, best, "whatif_accuracy")
     left, right = st.columns([1, 1.5], gap="medium")
     with right:
         changed = base is not None and bool(differences(base, best))

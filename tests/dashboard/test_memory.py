@@ -78,6 +78,22 @@ def test_a_cell_without_room_shows_its_nearest_execution() -> None:
     assert gibibytes(nearest["need"]).split()[0] in html(page)
 
 
+@pytest.mark.parametrize("limits", ["tight", "hopeless"])
+def test_any_cell_can_be_chosen_without_a_pointer(limits: str) -> None:
+    found = exploration(limits)
+    page = run("memory", found)
+    (picker,) = [box for box in page.selectbox if box.key == "_memory_cell"]
+    assert len(picker.options) == len(found.by_cell()[["tensor_par", "pipeline_par"]].drop_duplicates())
+    needs = needs_of(found.scenario)
+    misfit = needs[~needs["fits"].astype(bool)].iloc[0]
+    wanted = f"TP {misfit['tensor_par']} × PP {misfit['pipeline_par']}"
+    picker.select(wanted)
+    after = again(page, found)
+    assert after.session_state["_url"]["cell"] == f"{misfit['tensor_par']}x{misfit['pipeline_par']}"
+    assert plainly(gibibytes(misfit["need"])) in plainly(html(after))
+    assert "nearest to fitting in its cell" in html(after)
+
+
 def test_the_bars_are_the_best_of_every_cell() -> None:
     found = exploration()
     page = run("memory", found)
