@@ -110,7 +110,7 @@ def _stretches(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str
     def told(step: int) -> str:
         ends = [format_value(x.column, found[x.key].iloc[place]) for place in (step, step + 1)]
         words = rate_words(float(cost[step]), y.column, x.column, (extents[y.key], extents[x.key]))
-        return f"{words} ({ends[0]} to {ends[1]})"
+        return f"{words} ({f'{ends[0]} to {ends[1]}' if ends[0] != ends[1] else f'near {ends[0]}'})"
 
     least, most = int(known[np.argmin(cost[known])]), int(known[np.argmax(cost[known])])
     return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every stretch."

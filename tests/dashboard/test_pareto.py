@@ -15,6 +15,7 @@ from dashboard.charts.template import degrees
 from dashboard.format import format_value, plain, relative
 from dashboard.palette import SCENARIOS, contrast, palette
 from dashboard.pareto_data import BINS, axes_of, density, frontier, near, prices, rate_words, steps
+from dashboard.pareto_panel import _stretches
 from engine import explore_scenario, whatif
 from engine.calibrated.fields import NOT_READ
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
@@ -162,6 +163,16 @@ def test_a_derived_figure_is_an_axis_with_the_values_that_its_formula_gives(name
 def test_two_figures_that_follow_from_one_are_no_frontier() -> None:
     page = run("pareto", exploration(), {"pareto_y": "mfu", "pareto_x": "tokens"})
     assert "all follow from" in page.info[0].value
+
+
+def test_a_stretch_too_short_for_its_digits_is_told_as_a_place() -> None:
+    known = axes_of(exploration())
+    axes = [known[name] for name in AXES]
+    gib = 2.0**30
+    found = pd.DataFrame({AXES[0]: [30.0, 20.0, 10.0], AXES[1]: [8.0 * gib, 4.001 * gib, 4.0005 * gib]})
+    said = plainly(_stretches(found, axes, {AXES[0]: 30.0, AXES[1]: 8.0 * gib}))
+    assert "2.50 samples/s per GiB (8 GiB to 4.00 GiB)" in said
+    assert "per GiB (near 4.00 GiB)" in said
 
 
 def test_prices_are_the_slopes_between_neighbours() -> None:
