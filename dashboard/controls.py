@@ -1,5 +1,6 @@
 """Widgets whose value is part of the link: they read it from `state.url_value` and write it back when changed."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -7,7 +8,7 @@ import streamlit as st
 
 from dashboard import state
 
-__all__ = ["choose", "menu_key", "segments", "show", "shut", "switch", "whole_number"]
+__all__ = ["choose", "menu_key", "segments", "show", "shut", "switch", "whole", "whole_field", "whole_number"]
 
 _SHUT: Final = "_times_shut_"
 """Begins the key of how often a menu was shut by what was clicked in it."""
@@ -97,6 +98,26 @@ def whole_number(label: str, low: int, high: int, name: str, *, default: int, st
         state.set_url_value(name, None if value == default else str(value))
 
     return int(st.slider(label, low, high, step=step, key=key, on_change=changed, **more))
+
+
+def whole_field(
+    label: str, low: int | None, high: int | None, key: str, *, on_change: Callable[[], None] | None = None,
+    args: tuple[Any, ...] = (), **more: Any,
+) -> float | None:  # fmt: skip
+    """Show a field for a whole number; return what is in it, which `whole` turns into the number.
+
+    It is a field of decimals: in one of integers, Streamlit takes "1e12" for 1 and "2e3" for 2.
+    """
+    found = st.number_input(
+        label, None if low is None else float(low), None if high is None else float(high), key=key, step=1.0,
+        format="%.0f", on_change=on_change, args=args, **more,
+    )  # fmt: skip
+    return None if found is None else float(found)
+
+
+def whole(value: float) -> int:
+    """The number that a `whole_field` shows: the nearest."""
+    return math.floor(value + 0.5)
 
 
 def menu_key(name: str) -> str:

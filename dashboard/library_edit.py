@@ -13,6 +13,7 @@ import hardware
 import models
 from dashboard import frame, state
 from dashboard.charts.markup import head
+from dashboard.controls import whole, whole_field
 from dashboard.library_curves import curves
 from dashboard.library_fields import MIRRORED, Field, fields_of, value_at
 from dashboard.library_sheet import shown_value
@@ -91,11 +92,14 @@ def _widget(field: Field, base: Any) -> Any:
     start = None if base is None else base if field.kind == "whole" else _scaled(float(base) / field.factor)
     if shown is not None and shown != start:
         label = f":primary[**{label} · was {shown_value(field, base)}**]"
-    more: dict[str, Any] = {"step": 1} if field.kind == "whole" else {"format": "%.10g"}
-    value = st.number_input(label, value=start, key=key, help=field.help or None, placeholder="none", **more)
+    more: dict[str, Any] = {"help": field.help or None, "placeholder": "none"}
+    if field.kind == "whole":
+        value = whole_field(label, None, None, key, value=None if start is None else float(start), **more)
+    else:
+        value = st.number_input(label, value=start, key=key, format="%.10g", **more)
     if value is None or value == start:
         return None if value is None else base
-    return int(value) if field.kind == "whole" else _scaled(float(value) * field.factor)
+    return whole(value) if field.kind == "whole" else _scaled(float(value) * field.factor)
 
 
 def _scaled(value: float) -> float:

@@ -12,6 +12,7 @@ import hardware
 import models
 from dashboard import cost_model, limits_editor, share, state
 from dashboard.altered import altered
+from dashboard.controls import whole, whole_field
 from dashboard.format import capacity_words, counted, plain, with_unit
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
@@ -117,8 +118,8 @@ def _choose(name: str, label: str, options: list[str], value: str, shown: Callab
 
 def _number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
     key = f"sentence_{name}"
-    st.session_state[key] = value
-    st.number_input(label, 1, LARGEST, key=key, step=1, on_change=_changed, args=(name,))
+    st.session_state[key] = float(value)
+    whole_field(label, 1, LARGEST, key, on_change=_changed, args=(name,))
     st.session_state[f"{key}_pick"] = value if value in suggestions else None
     st.pills(
         "Suggestions", suggestions, key=f"{key}_pick", format_func=lambda number: f"{number:,}",
@@ -142,7 +143,7 @@ def _changed(name: str, part: str = "") -> None:
             if now.datatype not in system.matrix:
                 changes["datatype"] = next(iter(system.matrix))
         else:
-            key, kind = {"type": ("datatype", str), "procs": ("num_procs", int)}.get(name, ("max_batch_size", int))
+            key, kind = {"type": ("datatype", str), "procs": ("num_procs", whole)}.get(name, ("max_batch_size", whole))
             changes[key] = kind(value)
         changed = altered(now, **changes)
         if changed.cost_model != now.cost_model:

@@ -11,6 +11,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard import link_words, state
+from dashboard.controls import whole, whole_field
 from dashboard.library import model_of, system_name, system_of, systems
 from dashboard.server import user_files
 from engine.inference.space import CHOICES, DEFAULTS
@@ -126,13 +127,13 @@ def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
         what = link_words.WORDS[f"serving_{name}"]
         sentence = f"The link's {what} is {wanted:,}; it must be at most {most:,}, which is shown."
         state.complain(f"serving_{name}", sentence)
-    st.session_state[key] = min(wanted, most)
+    st.session_state[key] = float(min(wanted, most))
 
     def changed() -> None:
-        value = int(st.session_state[key])
+        value = whole(st.session_state[key])
         put(**{name: None if value == default else str(value)})
 
-    return int(st.number_input(label, 1, most, step=1, key=key, on_change=changed, help=help, width=116))
+    return whole(whole_field(label, 1, most, key, on_change=changed, help=help, width=116) or default)
 
 
 def _decimal(

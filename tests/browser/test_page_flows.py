@@ -224,3 +224,18 @@ def test_hostile_links_end_in_a_sentence_on_every_page(
     expect(drawn).to_be_visible()
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
     assert page.locator("img[src=x]").count() == 0
+
+
+def test_fields_of_whole_numbers_take_powers_of_ten_for_what_they_are(page: Page, server: str) -> None:
+    page.goto(f"{server}/serving?serving_model=llama-3-8B&serving_system=h100_80g_sxm&serving_procs=2")
+    field = page.get_by_role("spinbutton", name="Prompt, tokens")
+    field.fill("2e3")
+    field.press("Enter")
+    page.wait_for_url("**serving_prompt=2000**")
+    expect(field).to_have_value("2000")
+    field.fill("1e12")  # more than any context has
+    field.press("Enter")
+    page.get_by_role("spinbutton", name="Output, tokens").fill("64")
+    page.get_by_role("spinbutton", name="Output, tokens").press("Enter")
+    page.wait_for_url("**serving_output=64**")
+    assert "serving_prompt=2000" in page.url

@@ -122,6 +122,15 @@ def test_a_cell_that_another_scenario_does_not_have_is_given_up_without_a_word()
     assert not box(app)
 
 
+def test_a_number_of_gpus_between_two_is_the_nearest() -> None:
+    app = opened()
+    for given, shown in ((7.6, 8), (8.5, 9), (16.4, 16)):
+        app.number_input(key="sentence_procs").set_value(given).run()
+        assert not app.exception
+        assert str(shown) in app.query_params["procs"]
+        assert app.number_input(key="sentence_procs").value == shown
+
+
 def test_the_box_goes_when_what_it_tells_of_is_put_right() -> None:
     app = opened(metric="foo")
     assert "cannot be 'foo'" in box(app)
