@@ -143,8 +143,8 @@ def _changed(name: str, part: str = "") -> None:
             if now.datatype not in system.matrix:
                 changes["datatype"] = next(iter(system.matrix))
         else:
-            key, kind = {"type": ("datatype", str), "procs": ("num_procs", whole)}.get(name, ("max_batch_size", whole))
-            changes[key] = kind(value)
+            key = {"type": "datatype", "procs": "num_procs"}.get(name, "max_batch_size")
+            changes[key] = str(value) if name == "type" else whole(value)
         changed = altered(now, **changes)
         if changed.cost_model != now.cost_model:
             changed = cost_model.switch(changed, changed.cost_model)
