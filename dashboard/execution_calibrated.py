@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.calibrated_formulas import Made, calibrated_formula, explained
+from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula, explained
 from dashboard.charts import markup
 from dashboard.charts.networks import innermost_first, partners
 from dashboard.controls import choose, show
 from dashboard.derived_formulas import derived_metrics
-from dashboard.execution_detail import derived_written, figure_names, made_of, written_out
+from dashboard.execution_detail import derived_written, figure_names, made_of, parts_explained, written_out
 from dashboard.format import format_value, percent, plain
 from dashboard.text import literal
 from dashboard.wording import network_name
@@ -192,6 +192,7 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
             st.caption(explained(name))
             return
         written_out(found, value)
+        parts_explained(found, EXPRESSIONS)
         st.caption(f"Source: {found.source}.")
     with parts:
         made_of(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ from engine.columns import STATISTICS, Column, by_name, value_of
 from engine.schedule import Schedule, schedule
 
 __all__ = [
-    "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "networks", "pipeline", "written_out",
+    "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "networks", "parts_explained",
+    "pipeline", "written_out",
 ]  # fmt: skip
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
@@ -205,15 +206,7 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
             _of_layers(name, value)
             return
         written_out(found, value)
-        more = [part for part, _, _ in found.parts if part in EXPRESSIONS]
-        if more:
-            with st.container(horizontal=True, gap="xsmall"):
-                for part in more:
-                    st.button(
-                        by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
-                        on_click=state.set_url_value, args=("execution_figure", part),
-                        help=f"How {by_name(part).label} comes about",
-                    )  # fmt: skip
+        parts_explained(found, EXPRESSIONS)
         st.caption(f"Source: {found.source}.")
     with parts:
         made_of(found)
@@ -238,6 +231,20 @@ def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, 
 def written_out(found: Formula, value: str) -> None:
     """A formula, with the numbers put in, and what they make."""
     st.code(f"{found.column.name} = {found.expression}\n= {found.numbers}\n= {value}", language=None, wrap_lines=True)
+
+
+def parts_explained(found: Formula, known: Container[str]) -> None:
+    """Buttons that lead from a formula on to those of its parts. known: figures that have one."""
+    more = [part for part, _, _ in found.parts if part in known]
+    if not more:
+        return
+    with st.container(horizontal=True, gap="xsmall"):
+        for part in more:
+            st.button(
+                by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
+                on_click=state.set_url_value, args=("execution_figure", part),
+                help=f"How {by_name(part).label} comes about",
+            )  # fmt: skip
 
 
 def made_of(found: Formula) -> None:

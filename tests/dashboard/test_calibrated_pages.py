@@ -26,7 +26,7 @@ from engine import Exploration
 from engine.calibrated.collectives import network_tiers
 from engine.columns import ALL_FIELDS, fields_of, headline_of
 from engine.schedule import schedule
-from tests.dashboard.pages import figure, html, run
+from tests.dashboard.pages import again, figure, html, run
 
 PAGES = ("explore", "execution", "whatif", "memory", "pareto", "compare", "results", "scenarios", "library")
 GIB = 2.0**30
@@ -132,6 +132,14 @@ def test_what_of_a_group_is_inside_is_what_the_cost_model_charges(tensor: int, r
     groups = {group.name: group for group in innermost_first(ranked(tensor_par=tensor, data_par=ranks), domain, 1)}
     assert groups["DP"].inside == inside
     assert (groups["DP"].tier == 0) == (inside == ranks)
+
+
+def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> None:
+    page = run("execution", dense())
+    page.button(key="execution_why_optim_step_time").click()
+    page = again(page, dense())
+    assert page.session_state["_url"]["execution_figure"] == "optim_step_time"
+    assert any(each.value.startswith("optim_step_time = optimizer") for each in page.code)
 
 
 def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> None:
