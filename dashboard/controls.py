@@ -101,7 +101,7 @@ def whole_number(label: str, low: int, high: int, name: str, *, default: int, st
 
 
 def whole_field(
-    label: str, low: int | None, high: int | None, key: str, *, on_change: Callable[[], None] | None = None,
+    label: str, low: int | None, high: int | None, key: str, *, on_change: Callable[..., None] | None = None,
     args: tuple[Any, ...] = (), **more: Any,
 ) -> float | None:  # fmt: skip
     """Show a field for a whole number; return what is in it, which `whole` turns into the number.
