@@ -195,6 +195,29 @@ _ARCHITECTURE: Final = {
     "params_published_b": ("Parameters, published", "billion", ""),
     "params_active_published_b": ("Active parameters, published", "billion", ""),
 }
+_PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "experts.routed": ("Experts", "", "Experts of one layer among which the router chooses."),
+    "experts.top_k": ("Experts per token", "", "Routed experts that each token visits."),
+    "experts.ffn": ("Width of an expert", "elements", "Width of the MLP of one routed expert."),
+    "experts.shared": ("Shared experts", "", "Experts that every token visits."),
+    "experts.shared_ffn": ("Width of shared experts", "elements", "Width of all shared experts of a layer together."),
+    "experts.leading_dense_layers": ("Leading dense layers", "", "First layers that have an ordinary MLP instead."),
+    "experts.every": ("Experts in every so many layers", "", "1: in every layer; 2: in every second one."),
+    "latent_attention.q_rank": ("Compressed query", "elements", "Width of the latent that queries come from."),
+    "latent_attention.kv_rank": (
+        "Compressed keys and values", "elements", "Width of the latent that keys and values come from.",
+    ),
+    "latent_attention.nope_head_dim": (
+        "Head width without position", "elements", "Part of a query or key head that is not rotated.",
+    ),
+    "latent_attention.rope_head_dim": (
+        "Head width with position", "elements", "Part of a query head that is rotated; all heads share one such key.",
+    ),
+    "latent_attention.v_head_dim": ("Head width of values", "elements", "Width of a value head."),
+    "sparse_attention.heads": ("Heads of the indexer", "", "They score which tokens a query attends to."),
+    "sparse_attention.head_dim": ("Head width of the indexer", "elements", "Width of one of its heads."),
+    "sparse_attention.top_k": ("Tokens attended to", "tokens", "How many tokens the indexer picks per query."),
+}  # fmt: skip
 _PARTS: Final = {
     "experts": "Mixture of experts",
     "latent_attention": "Latent attention",
@@ -226,8 +249,8 @@ def model_fields(model: Model) -> Iterator[Field]:
         for name in type(inner).model_fields if inner is not None else ():
             value = getattr(inner, name)
             if value is not None and not isinstance(value, tuple):
-                label = name.replace("_", " ").capitalize()
-                yield Field(f"architecture.{part}.{name}", label, title, "", "", _kind(value))
+                label, unit, text = _PART_FIELDS[f"{part}.{name}"]
+                yield Field(f"architecture.{part}.{name}", label, title, unit, text, _kind(value))
 
 
 def _kind(value: object) -> Kind:

@@ -88,7 +88,7 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
         "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
         "Kind": st.column_config.TextColumn(width=72, help="Dense, or a mixture of experts."),
         "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; – where it is unlimited."),
-        "TFLOP/s": st.column_config.NumberColumn(format="%d", width=70, help="Dense 16-bit matrix peak."),
+        "TFLOP/s": st.column_config.NumberColumn(format="%,d", width=70, help="Dense 16-bit matrix peak."),
     }
     st.dataframe(
         pd.DataFrame(columns), key=key, hide_index=True, on_select=picked, selection_mode="single-row-required",

@@ -101,21 +101,21 @@ def _unmodelled(cost_model: str) -> str:
     )
 
 
-def representation(thing: Model | System) -> list[tuple[str, list[str]]]:
-    """Per cost model that takes it: how the page calls it, and what that leaves out or changes; notes only once.
+def representation(thing: Model | System) -> list[tuple[str, str, list[str]]]:
+    """Title, scope and sentences on what each cost model that takes it leaves out or changes; notes only once.
 
     Models with more than Calculon's six numbers can tell are taken by the calibrated one only.
     """
-    exact, calibrated = "in the exact cost model", "in the calibrated cost model"
+    title, exact, calibrated = "What is not represented", "in the exact cost model", "in the calibrated cost model"
     if isinstance(thing, System):
         parts = [
-            (exact, [*_unread(thing, "calculon"), _unmodelled("calculon")]),
-            (calibrated, [*_unread(thing, "calibrated"), _unmodelled("calibrated")]),
+            (title, exact, [*_unread(thing, "calculon"), _unmodelled("calculon")]),
+            (title, calibrated, [*_unread(thing, "calibrated"), _unmodelled("calibrated")]),
         ]
-        return [("in either cost model", list(thing.notes)), *parts] if thing.notes else parts
+        return [("Notes", "on the description", list(thing.notes)), *parts] if thing.notes else parts
     if thing.block is None:
-        return [(calibrated, not_represented(thing, "calibrated"))]
-    return [(exact, not_represented(thing, "calculon")), (calibrated, list(left_out(thing)))]
+        return [(title, calibrated, not_represented(thing, "calibrated"))]
+    return [(title, exact, not_represented(thing, "calculon")), (title, calibrated, list(left_out(thing)))]
 
 
 def changes_in_words(thing: Model | System) -> list[str]:

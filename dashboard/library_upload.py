@@ -47,9 +47,9 @@ def _offer(found: Model | System, ident: str) -> None:
     noun = "model" if isinstance(found, Model) else "system"
     key = f"library_upload_name_{ident}"
     st.text_input(f"Name of the {noun}", found.name[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-    for words, sentences in representation(found):
+    for title, words, sentences in representation(found):
         lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
-        st.html(f"{head('What is not represented', words)}<ul class=\"ss-list\">{lines}</ul>")
+        st.html(f"{head(title, words)}<ul class=\"ss-list\">{lines}</ul>")
     if isinstance(found, Model) and found.block is None:
         st.caption(MORE_THAN_CALCULON)
 

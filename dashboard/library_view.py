@@ -97,8 +97,8 @@ def _sheet(item: Item, kind: str) -> None:
     else:
         rest, values = st.container(), st.container()
     with rest:
-        for words, sentences in representation(thing):
-            st.html(head("What is not represented", words))
+        for title, words, sentences in representation(thing):
+            st.html(head(title, words))
             lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
             st.html(f'<ul class="ss-list">{lines}</ul>')
     with values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ from dashboard.charts.markup import chips, facts, head
 from dashboard.charts.template import degrees
 from dashboard.controls import menu_key, segments, shut
 from dashboard.derived import utilisation
-from dashboard.format import counted, format_value, percent
+from dashboard.format import counted, format_value, percent, plain
 from dashboard.library_sheet import changes_in_words
 from dashboard.limits_editor import describe
 from dashboard.scenarios_data import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
@@ -120,8 +121,9 @@ def _table(here: Sequence[Entry]) -> None:
         _pick([idents[row] for row in rows][:MOST_COMPARED])
 
     now = [index for index, ident in enumerate(idents) if ident in _picked()]
+    written = frame_shown.style.format(_rate, subset=["samples/s"])
     st.dataframe(
-        frame_shown, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
+        written, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
         height=height_of(len(here), 738), row_height=ROW, placeholder="–",
         column_config={
@@ -129,7 +131,7 @@ def _table(here: Sequence[Entry]) -> None:
             "Scenario": st.column_config.TextColumn(
                 width=188, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
-            "samples/s": st.column_config.NumberColumn(format="%.4g", width=72, help="Throughput of the best."),
+            "samples/s": st.column_config.NumberColumn(width=72, help="Throughput of the best."),
             "TP·PP·DP": st.column_config.TextColumn(
                 width=78, help="Degrees of the best execution; outdated: of an older version of the cost model."
             ),
@@ -138,6 +140,11 @@ def _table(here: Sequence[Entry]) -> None:
         },
         alt=f"{len(here)} scenarios with their best throughput, size and age",
     )  # fmt: skip
+
+
+def _rate(rate: object) -> str:
+    """A throughput as the list writes it; empty, which it shows as a dash, where there is none."""
+    return plain(rate, 4) if isinstance(rate, float) and not math.isnan(rate) else ""
 
 
 def _detail(scenario: Scenario) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from dashboard.format import decimals_for, header, scale_for
+from dashboard.format import ABSENT, decimals_for, header, scale_for
 from engine.columns import Column, by_name, choice_label
 
 __all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table"]
@@ -129,5 +129,5 @@ def table(
     more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
     st.dataframe(
         shown, hide_index=True, height=height, row_height=ROW, column_config=settings, column_order=order, key=key,
-        alt=alt, **more,
+        placeholder=ABSENT, alt=alt, **more,
     )  # fmt: skip

@@ -55,6 +55,7 @@ def test_every_entry_of_the_library_has_a_sheet() -> None:
         shown = fields_of(thing)
         assert len({field.path for field in shown}) == len(shown)
         text = sheet(thing)
+        assert all(field.label.split()[0] not in ("Ffn", "Kv", "Q", "Nope") for field in shown)
         assert text.count("<tr>") == len(shown) + text.count("<table")
         assert not_represented(thing, "calculon")
         assert not_represented(thing, "calibrated")
@@ -64,16 +65,16 @@ def test_every_entry_of_the_library_has_a_sheet() -> None:
 
 def test_what_is_not_represented_is_told_of_each_cost_model() -> None:
     """The calibrated one reads heads of keys and values, gates and the vocabulary; the exact one experts not at all."""
-    dense = dict(representation(models.load("llama-3.1-70B")))
+    dense = {scope: told for _, scope, told in representation(models.load("llama-3.1-70B"))}
     assert list(dense) == ["in the exact cost model", "in the calibrated cost model"]
     for word in ("Grouped-query", "LM head", "gated MLP"):
         assert word in " ".join(dense["in the exact cost model"])
         assert word not in " ".join(dense["in the calibrated cost model"])
     mixture = representation(models.load("deepseek-v3"))
-    assert [words for words, _ in mixture] == ["in the calibrated cost model"]
-    assert "multi-token prediction" in " ".join(mixture[0][1])
-    assert "cannot represent" not in " ".join(mixture[0][1])
-    board = dict(representation(hardware.load("h100_80g_sxm")))
+    assert [scope for _, scope, _ in mixture] == ["in the calibrated cost model"]
+    assert "multi-token prediction" in " ".join(mixture[0][2])
+    assert "cannot represent" not in " ".join(mixture[0][2])
+    board = {scope: told for _, scope, told in representation(hardware.load("h100_80g_sxm"))}
     assert "clock and multiprocessors" in " ".join(board["in the exact cost model"])
     assert "clock" not in " ".join(board["in the calibrated cost model"])
     assert "Efficiencies and latencies" in " ".join(board["in the calibrated cost model"])

@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from dashboard.tables import arranged, fitting, grouped, signed
 
@@ -30,6 +31,19 @@ def test_executions_have_commas_between_thousands_and_stay_numbers() -> None:
     shown, settings = arranged(frame)
     assert [settings[name]["type_config"]["format"] for name in frame] == ["%,d", "%,.0f"]
     pd.testing.assert_frame_equal(shown, frame)
+
+
+def test_what_an_execution_does_not_have_is_a_dash() -> None:
+    def script() -> None:
+        import pandas as pd
+
+        from dashboard.tables import table
+
+        table(pd.DataFrame({"id": [1, 2], "selective_recompute": [None, "attention"]}), "t", "two", height=100)
+
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    assert app.dataframe[0].proto.placeholder == "–"
 
 
 def test_columns_that_fit_are_those_that_tell_rows_apart() -> None:
