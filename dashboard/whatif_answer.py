@@ -95,7 +95,7 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             markup.Tile("Best throughput", format_value(RATE, rate), "nothing ran before", "better"),
             markup.Tile("MFU", percent(mfu), formula=MFU_FORMULA),
             markup.Tile("1 T tokens take", days(long), formula=formula),
-            markup.Tile("Best execution", title(best)),
+            markup.Tile("Best execution", _cell(best), _others(best)),
             markup.Tile("Feasible", count(found.feasible), f"of {count(found.total)}"),
         ]
     before = float(base[RATE])
@@ -130,9 +130,15 @@ def _cell(row: Mapping[str, Any]) -> str:
     return f"TP\u00a0{row['tensor_par']}\u00a0×\u00a0PP\u00a0{row['pipeline_par']}"
 
 
+def _others(row: Mapping[str, Any]) -> str:
+    """The degrees that are not in the cell: "DP 16", "DP 64 · EP 2"."""
+    _, _, others = title(row).partition(f"PP {int(row['pipeline_par']):,} × ")
+    return others
+
+
 def _was(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> str:
     if unchanged:
-        return f"DP {int(best['data_par']):,}"
+        return _others(best)
     if (base["tensor_par"], base["pipeline_par"]) != (best["tensor_par"], best["pipeline_par"]):
         return f"was TP {base['tensor_par']} × PP {base['pipeline_par']}"
     others = len(differences(base, best))
@@ -247,10 +253,11 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
         )
     if found.kept is not None and found.kept["reason_text"]:
         why += f" The old best: {literal(str(found.kept['reason_text']))}"
-    before = "" if found.base is None else f" Before, {title(found.base)} was best."
+    if found.base is not None:
+        why += f" Before, {title(found.base)} was best."
     when = " after this change" if found.changes else ""
     st.warning(
-        f"**None of the {counted(found.total, 'execution')} runs{when}.** {why}{literal(before)}",
+        f"**None of the {counted(found.total, 'execution')} runs{when}.** {why}",
         icon=":material/block:",
     )
     with st.container(border=True, gap="xsmall", key="whatif_nothing"):

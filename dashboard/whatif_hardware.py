@@ -26,6 +26,8 @@ __all__ = ["PARTS", "card"]
 
 PARTS: Final = ("whatif_answer", "whatif_hardware", "whatif_studies")
 """Fragments of the page, in the order in which a change draws them again."""
+_TIMES_MOVED: Final = "_whatif_times_moved"
+"""How often each widget was changed from elsewhere."""
 
 
 def card(again: Callable[[], None]) -> None:
@@ -66,14 +68,17 @@ def _field(
 ) -> None:
     """One parameter, as a slider or as a number to type."""
     value = changes.get(which.name, which.value)
-    key = f"_whatif_{way}_{which.name}"
+    widget = f"_whatif_{way}_{which.name}"
+    key = _key(widget, value)
 
     def changed() -> None:
+        if key != _latest(widget):
+            return
         put(scenario, which.name, float(st.session_state[key]))
         again()
 
     if way == "sliders":
-        if st.session_state.get(key) != value:
+        if key not in st.session_state:
             # A slider that stands there already is not set, or a move made meanwhile would be taken back.
             st.session_state[key] = value
         st.select_slider(
@@ -92,6 +97,25 @@ def _field(
         help=which.description, step=kind(1) if which.discrete else _step(which),
         format=None if which.discrete else "%.6g",
     )  # fmt: skip
+
+
+def _key(widget: str, value: float) -> str:
+    """The key of a widget that is to stand at `value`: another one where it was changed from elsewhere.
+
+    The browser, which asks for the studies again and again, may still tell where the widget stood before. Under the
+    same key that would be taken for a move and undo the change; a move of a widget with an older key is none.
+    """
+    key = _latest(widget)
+    if st.session_state.get(key, value) == value:
+        return key
+    st.session_state[_TIMES_MOVED][widget] = st.session_state[_TIMES_MOVED].get(widget, 0) + 1
+    return _latest(widget)
+
+
+def _latest(widget: str) -> str:
+    """The key that a widget has now."""
+    times = st.session_state.setdefault(_TIMES_MOVED, {}).get(widget, 0)
+    return f"{widget}_{times}" if times else widget
 
 
 def _step(which: Parameter) -> float:

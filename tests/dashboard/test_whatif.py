@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,7 +26,7 @@ from dashboard.whatif_answer import _plainly, answer
 from dashboard.whatif_changes import in_words, options, text_of
 from dashboard.whatif_progress import account, searching, span
 from dashboard.whatif_studies import Studies, studies
-from dashboard.wording import differences
+from dashboard.wording import differences, title
 from engine import Scenario, whatif
 from engine.memory_needs import least_memory
 from engine.whatif import Study
@@ -118,7 +119,8 @@ def test_a_link_that_cannot_be_changes_nothing(text: str) -> None:
 
 def test_nothing_runs_is_an_answer() -> None:
     app = page({"whatif_changes": "hbm_capacity:0.5"})
-    assert any("runs after this change" in warning.value for warning in app.warning)
+    (warning,) = [each.value for each in app.warning if "runs after this change" in each.value]
+    assert re.search(r"\. The old best: .*\. Before, TP", plainly(warning))
 
 
 def test_nothing_runs_without_any_change_either() -> None:
@@ -143,6 +145,27 @@ def test_where_nothing_runs_it_says_how_far_off_and_one_click_makes_something_ru
     assert whatif.reoptimise(scenario, {name: float(value)}).best is not None
     assert not app.warning
     assert "nothing ran before" in html(app)
+    best = title(answer(scenario, {name: float(value)}).best or {})
+    cell, others = best.split(" × DP")
+    assert f">{plainly(cell)}<" in plainly(html(app))  # the tile has room for the cell, the rest stands below it
+    assert f">DP{others}<" in plainly(html(app))
+
+
+def test_where_a_slider_stood_before_a_change_from_elsewhere_is_no_move() -> None:
+    """The browser may tell of it once more, while it asks for the studies."""
+    found = exploration("hopeless")
+    app = run("whatif", found)
+    before = app.select_slider(key="_whatif_sliders_hbm_capacity").value
+    app.button(key="whatif_help_hbm_capacity").click()
+    app = again(app, found)
+    changes = app.session_state["_url"]["whatif_changes"]
+    after = app.select_slider(key="_whatif_sliders_hbm_capacity_1")
+    assert f"hbm_capacity:{after.value:g}" == changes
+    assert after.value != before
+    after.set_value(before)  # a move of the slider that there is now counts
+    app = again(app, found)
+    assert "whatif_changes" not in app.session_state["_url"]
+    assert app.select_slider(key="_whatif_sliders_hbm_capacity_1").value == before
 
 
 def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
