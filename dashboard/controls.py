@@ -8,10 +8,47 @@ import streamlit as st
 
 from dashboard import state
 
-__all__ = ["choose", "menu_key", "segments", "show", "shut", "switch", "whole", "whole_field", "whole_number"]
+__all__ = [
+    "choose", "given", "key_for", "menu_key", "segments", "show", "shut", "switch", "whole", "whole_field",
+    "whole_number",
+]  # fmt: skip
 
 _SHUT: Final = "_times_shut_"
 """Begins the key of how often a menu was shut by what was clicked in it."""
+_SHOWN: Final = "_shown_"
+"""Begins the key of (how often a widget's value was set by others than itself, the value)."""
+
+
+def key_for(name: str, value: object) -> str:
+    """The key of a widget that shows a value which others set too; sets the widget to it.
+
+    What is in a shut menu is not there for the browser, which would go on reporting the value that it showed there
+    last, as if somebody had chosen it just now. A widget whose value was set elsewhere is therefore another one.
+    """
+    number, shown = st.session_state.get(_SHOWN + name, (0, value))
+    number += not _same(shown, value)
+    st.session_state[_SHOWN + name] = number, value
+    key = f"{name}_{number}" if number else name
+    if key not in st.session_state:  # else what was chosen since the run began would be taken back
+        st.session_state[key] = value
+    return key
+
+
+def given(name: str) -> Any:
+    """What was chosen with the widget of `key_for`; for its callback."""
+    number, _ = st.session_state[_SHOWN + name]
+    value = st.session_state[f"{name}_{number}" if number else name]
+    st.session_state[_SHOWN + name] = number, value
+    return value
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values of a widget are one: in whatever order several were chosen, and but for rounding."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12)
+    if isinstance(one, list) and isinstance(other, list):
+        return sorted(map(repr, one)) == sorted(map(repr, other))
+    return one == other
 
 
 def _prepare(
@@ -19,11 +56,10 @@ def _prepare(
 ) -> tuple[str, Callable[[], None]]:
     """Set the widget's value to the link's and return the widget's key and its callback, which ends with `then`."""
     state.settle()
-    key = f"_{name}"
-    st.session_state[key] = state.url_value(name, default, accepted)
+    key = key_for(f"_{name}", state.url_value(name, default, accepted))
 
     def changed() -> None:
-        value = st.session_state[key]
+        value = given(f"_{name}")
         state.set_url_value(name, None if value in (None, default) else str(value))
         if then is not None:
             then()
@@ -75,12 +111,11 @@ def choose(
 def switch(label: str, name: str, *, default: bool = False, help: str | None = None) -> bool:
     """Show a switch; return whether it is on."""
     state.settle()
-    key = f"_{name}"
     words = {True: "on", False: "off"}
-    st.session_state[key] = state.url_value(name, words[default], ("on", "off")) == "on"
+    key = key_for(f"_{name}", state.url_value(name, words[default], ("on", "off")) == "on")
 
     def changed() -> None:
-        value = bool(st.session_state[key])
+        value = bool(given(f"_{name}"))
         state.set_url_value(name, None if value == default else words[value])
 
     return bool(st.toggle(label, key=key, on_change=changed, help=help))
@@ -89,12 +124,11 @@ def switch(label: str, name: str, *, default: bool = False, help: str | None = N
 def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
     """Show a slider over whole numbers; return the chosen one."""
     state.settle()
-    key = f"_{name}"
     accepted = {str(value) for value in range(low, high + 1)}
-    st.session_state[key] = int(state.url_value(name, str(default), accepted))
+    key = key_for(f"_{name}", int(state.url_value(name, str(default), accepted)))
 
     def changed() -> None:
-        value = int(st.session_state[key])
+        value = int(given(f"_{name}"))
         state.set_url_value(name, None if value == default else str(value))
 
     return int(st.slider(label, low, high, step=step, key=key, on_change=changed, **more))

@@ -10,6 +10,7 @@ import streamlit as st
 import hardware
 from dashboard import links, state
 from dashboard.altered import altered, on_same_accelerator
+from dashboard.controls import given, key_for
 from dashboard.format import percent
 from dashboard.library import system_of
 from dashboard.server import user_files
@@ -79,10 +80,9 @@ def _predict() -> None:
 
 def slot(scenario: Scenario) -> None:
     """The widgets with which the cost model and its calibration are chosen."""
-    st.session_state["sentence_cost"] = scenario.cost_model
     st.radio(
-        "Cost model", COST_MODELS, key="sentence_cost", format_func=lambda name: _CHOICES[name], on_change=_changed,
-        help=_HELP,
+        "Cost model", COST_MODELS, key=key_for("sentence_cost", scenario.cost_model), on_change=_changed,
+        format_func=lambda name: _CHOICES[name], help=_HELP,
     )  # fmt: skip
     if scenario.cost_model == "calculon":
         if scenario.system.cost_model == "calculon":
@@ -90,9 +90,8 @@ def slot(scenario: Scenario) -> None:
         return
     found = _calibrations(scenario)
     now = scenario.calibration.name if scenario.calibration is not None else _LIBRARY
-    st.session_state["sentence_calibration"] = now
     st.selectbox(
-        "Calibration", list(found), key="sentence_calibration", on_change=_recalibrated,
+        "Calibration", list(found), key=key_for("sentence_calibration", now), on_change=_recalibrated,
         format_func=lambda name: literal(name) if name else f"{library_calibration().name}, the library's",
         help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
     )  # fmt: skip
@@ -130,12 +129,15 @@ def _fits(calibration: Calibration, scenario: Scenario) -> bool:
 
 
 def _changed() -> None:
-    _put(lambda now: switch(now, str(st.session_state["sentence_cost"])))
+    chosen = str(given("sentence_cost"))
+    _put(lambda now: switch(now, chosen))
 
 
 def _recalibrated() -> None:
+    chosen = given("sentence_calibration")
+
     def made(now: Scenario) -> Scenario:
-        return altered(now, calibration=_calibrations(now).get(st.session_state["sentence_calibration"]))
+        return altered(now, calibration=_calibrations(now).get(chosen))
 
     _put(made)
 

@@ -39,7 +39,7 @@ class _Panels(NamedTuple):
 
 def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> None:
     """Reads what `spread`, `top` and `execution` of every cell answer from now on for this visitor. See `top`."""
-    if exploration.feasible <= MOST:
+    if 0 < exploration.feasible <= MOST:
         st.session_state[_READ] = (exploration.key, rank, names)
         _panels(exploration, exploration.key, rank, names)
 

@@ -16,6 +16,7 @@ from dashboard.charts.cell_map import shortfall_label
 from dashboard.charts.markup import in_unit
 from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
+from dashboard.controls import given, key_for
 from dashboard.cost_model import datatypes_of
 from dashboard.derived import QUICK, Metric, further, metrics
 from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
@@ -88,7 +89,8 @@ def axes_in_link(exploration: Exploration) -> Axes:
     first = _Y[1] if x != _Y[1] else _X[1]
     y = state.url_value(_Y[0], first, {*offered, first} - {x})
     facet = state.url_value(_FACET, "none", {*_facets_offered(exploration), "none"} - {x, y})
-    return Axes(x, y, None if facet == "none" else facet)
+    none = facet == "none" or (facet != _DATATYPE and not exploration.feasible)  # without executions it has no values
+    return Axes(x, y, None if none else facet)
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
@@ -125,7 +127,7 @@ def pick(exploration: Exploration, axes: Axes) -> None:
         state.set_url_value(_AT, None)
 
     def changed() -> None:
-        x, y, facet = (st.session_state[f"_{name}"] for name in (_X[0], _Y[0], _FACET))
+        x, y, facet = (given(f"_{name}") for name in (_X[0], _Y[0], _FACET))
         if x == y:  # the field of one axis was chosen for the other: they change places
             x, y = (axes.y, axes.x)
         put(x, y, None if facet in ("none", x, y) else facet)
@@ -137,9 +139,8 @@ def pick(exploration: Exploration, axes: Axes) -> None:
             options = list(dict.fromkeys([value, *offered]))
             if name == _FACET:
                 options = ["none", *(one for one in _facets_offered(exploration) if one not in (axes.x, axes.y))]
-            st.session_state[f"_{name}"] = value
             st.selectbox(
-                words[name], options, key=f"_{name}", on_change=changed, width=170,
+                words[name], options, key=key_for(f"_{name}", value), on_change=changed, width=170,
                 format_func=lambda one: "no third field" if one == "none" else FILTERABLE[one].label,
             )  # fmt: skip
     if not axes.usual:
@@ -334,6 +335,7 @@ def pick_group(
     if axes.of_cells:
         state.select_cell(int(values["tensor_par"]), int(values["pipeline_par"]))
         redraw.selection()
+        return
     now = state.current_scenario()
     elsewhere = axes.of_datatypes and values[_DATATYPE] != now.datatype
     if elsewhere:

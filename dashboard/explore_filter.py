@@ -15,6 +15,7 @@ import streamlit as st
 
 from dashboard import state
 from dashboard.charts.template import in_sentence
+from dashboard.controls import given, key_for
 from dashboard.explore_data import CHOICES, Where, frozen, options_of
 from dashboard.explore_ranges import ranges
 from dashboard.filters import FILTERABLE, Filter, conditions, text
@@ -162,14 +163,14 @@ def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
     values = {one.column.name: one.values for one in filters}
     halves = st.columns(2)  # in one column the list is taller than the window
     for number, (name, options) in enumerate(_options(exploration, exploration.key).items()):
-        column, key = FILTERABLE[name], f"_explore_pick_{name}"
-        st.session_state[key] = [value for value in options if value in values.get(name, ())]
+        column, own = FILTERABLE[name], f"_explore_pick_{name}"
+        key = key_for(own, [value for value in options if value in values.get(name, ())])
         halves[number % 2].pills(
             column.label, options, selection_mode="multi", key=key, help=literal(column.description), on_change=_picked,
-            args=(name, key, len(options)), format_func=partial(choice_label, column), wrap=True,
+            args=(name, own, len(options)), format_func=partial(choice_label, column), wrap=True,
         )  # fmt: skip
 
 
 def _picked(name: str, key: str, number: int) -> None:
-    picked = tuple(st.session_state[key] or ())
+    picked = tuple(given(key) or ())
     _with(name, Filter(FILTERABLE[name], picked) if 0 < len(picked) < number else None)

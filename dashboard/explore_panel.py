@@ -220,12 +220,14 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
             config[name] = kind(column.short, help=column.description, width=_NARROW.get(name, _NARROW[column.dtype]))
 
     def picked() -> None:
-        rows = st.session_state["explore_top"]["selection"]["rows"]
+        rows = st.session_state[key]["selection"]["rows"]
         state.select(top[rows[0]]["id"] if rows else None)
         redraw.execution()
 
+    # Another table for other executions: the browser keeps by number which row is marked.
+    key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
     st.dataframe(
-        pd.DataFrame(shown), key="explore_top", on_select=picked, selection_mode="single-row", hide_index=True,
+        pd.DataFrame(shown), key=key, on_select=picked, selection_mode="single-row", hide_index=True,
         height=212, row_height=28, column_config=config, alt=f"The best {len(top)} executions of the cell",
     )  # fmt: skip
 

@@ -55,6 +55,8 @@ class View:
     facets: tuple[int, int]
     """Maps that are shown, and that there are."""
     drawn: Stage
+    link: frozenset[tuple[str, str]]
+    """Of the link what all of this follows from."""
 
     @property
     def where(self) -> Where:
@@ -76,7 +78,7 @@ def view_of(
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
-    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn)
+    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, _link(every))
 
 
 def is_of_all(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
@@ -91,8 +93,19 @@ def metric_of_link(exploration: Exploration) -> tuple[str, dict[str, Metric]]:
     return state.url_value("metric", QUICK[0], tuple(known)), known
 
 
+def _link(every: bool) -> frozenset[tuple[str, str]]:
+    """Of the link what `View` follows from. every: the metric is none of it, see `_with_metric`."""
+    own = {"cell", "id", "map_at", "download", *(("metric",) if every else ())}
+    return state.remembered(but=own)
+
+
 def _with_metric(exploration: Exploration, view: View) -> View:
-    """The view with the link's metric, which may have become another since all of the page was drawn."""
+    """The view with the link's metric, which may have become another since all of the page was drawn.
+
+    Runs the whole page where more has: of two quick clicks the second may have asked for some parts only.
+    """
+    if view.link != _link(view.every):
+        state.rerun()
     key, known = metric_of_link(exploration)
     if not view.every or key == view.metric.key:
         return view
@@ -176,6 +189,7 @@ def _clicked() -> None:
         if custom:
             state.select_cell(custom[0], custom[1])
             redraw.selection()
+            return
 
 
 def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
@@ -195,6 +209,7 @@ def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table:
             for point in st.session_state["explore_pairs"]["selection"]["points"]:
                 if point.get("customdata"):
                     picked(*point["customdata"])
+                    return
 
         show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
         st.html(pair_legend(axes, cells, metric, view.facets, filtered=bool(view.where)))

@@ -9,6 +9,7 @@ from typing import Final
 
 import streamlit as st
 
+from dashboard.controls import given, key_for
 from dashboard.explore_data import options_of, span_of
 from dashboard.filters import FILTERABLE, Filter, derived_of
 from dashboard.format import plain, scale_for
@@ -39,14 +40,14 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
     inside = {one.column.name: one for one in filters if not one.values and one.column.name in offered}
     opened = [name for name in st.session_state.get(_OPEN, () if inside else _FIRST) if name in offered]
     shown = list(dict.fromkeys([*opened, *inside]))
-    key = "_explore_ranges"
+    own = "_explore_ranges"
 
     def picked() -> None:
-        wanted = list(st.session_state[key])
+        wanted = list(given(own))
         st.session_state[_OPEN] = wanted
         put([one for one in filters if one.values or one.column.name in wanted])
 
-    st.session_state[key] = shown
+    key = key_for(own, shown)
     figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
     words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)
     st.multiselect(
@@ -91,7 +92,7 @@ def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: 
     keys = [f"_explore_{end}_{column.name}" for end in ("low", "high")]
 
     def changed() -> None:
-        ends = [st.session_state[key] for key in keys]
+        ends = [given(key) for key in keys]
         low, high = (None if e is None or not math.isfinite(e) else float(e) * scale.factor for e in ends)
         new = [] if low is None and high is None else [replace(now, low=low, high=high, values=())]
         if not any(one.column.name == column.name for one in filters):
@@ -101,7 +102,7 @@ def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: 
 
     ends = zip((least, most), ("at least", "at most"), ("from", "to"), keys, (now.low, now.high), bounds, strict=True)
     for place, word, hint, key, end, bound in ends:
-        st.session_state[key] = None if end is None else end / scale.factor
+        key = key_for(key, None if end is None else end / scale.factor)
         place.number_input(
             f"{column.label} {word}{scale.suffix and f' [{scale.unit}]'}", value=None, format="%.6g", key=key,
             placeholder=f"{hint} {plain(bound / scale.factor)}", on_change=changed, label_visibility="collapsed",

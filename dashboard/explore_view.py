@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import accuracy, redraw, state
 from dashboard.charts.markup import Tile, figure_strip
 from dashboard.charts.ramp import Domain
-from dashboard.controls import choose, segments, switch
+from dashboard.controls import choose, given, key_for, segments, switch
 from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.explore_axes import Axes, axes_in_link, best_rates
@@ -220,13 +220,12 @@ def _pick_metric(exploration: Exploration) -> None:
     key, known = metric_of_link(exploration)
 
     def picked() -> None:
-        state.set_url_value("metric", st.session_state["_metric_list"])
+        state.set_url_value("metric", given("_metric_list"))
         redraw.page()
 
-    st.session_state["_metric_list"] = key
     words = names_of(exploration, known)
     st.selectbox(
-        "Metric", list(known), key="_metric_list", on_change=picked, format_func=lambda name: words[name],
+        "Metric", list(known), key=key_for("_metric_list", key), on_change=picked, format_func=lambda name: words[name],
         help=f"{literal(known[key].column.description)}\n\n{ABOUT}",
     )  # fmt: skip
 
@@ -239,13 +238,12 @@ def _pick_cell(exploration: Exploration) -> None:
     names = sorted({(cell.tensor_par, cell.pipeline_par) for cell in cells})
 
     def picked() -> None:
-        value = st.session_state["_pick_cell"]
+        value = given("_pick_cell")
         if value is None:
             state.select_cell(None)
         else:
             state.select_cell(*value)
         redraw.selection()
 
-    st.session_state["_pick_cell"] = now
-    st.selectbox("Cell", names, key="_pick_cell", on_change=picked, placeholder="the best",
+    st.selectbox("Cell", names, key=key_for("_pick_cell", now), on_change=picked, placeholder="the best",
                  format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}")  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 __all__ = [
     "AHEAD", "CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "execution", "metric", "page",
@@ -32,13 +33,13 @@ CELLS: Final = "explore_cells_part"
 _SELECTED: Final = "_explore_selected"
 
 
-def selection() -> NoReturn:
+def selection() -> None:
     """After a cell was selected. The panel comes first: it is what is waited for."""
     st.session_state[_SELECTED] = True
     _run(PANEL, MAP, DOWNLOAD, CELLS, AHEAD)
 
 
-def execution() -> NoReturn:
+def execution() -> None:
     """After an execution of the cell that is shown was selected, and with it the cell, if none was."""
     _run(PANEL, DOWNLOAD, CELLS)
 
@@ -48,7 +49,7 @@ def was_selection() -> bool:
     return bool(st.session_state.pop(_SELECTED, False))
 
 
-def metric() -> NoReturn:
+def metric() -> None:
     """After one metric of which the exploration keeps the cells was chosen in the place of another."""
     _run(MAP, PANEL, COSTS, TERMS, METRICS)
 
@@ -58,7 +59,10 @@ def page() -> NoReturn:
     st.rerun(PAGE)
 
 
-def _run(*parts: str) -> NoReturn:
+def _run(*parts: str) -> None:
+    context = get_script_run_ctx(suppress_warning=True)
+    if context is not None and not context.fragment_ids_this_run:
+        return  # everything runs, as the browser went back or to another page meanwhile: that must not be cut short
     try:
         st.rerun(list(parts))
     except StreamlitAPIException:  # not all of them are drawn yet, or are while the page waits for something

@@ -14,7 +14,7 @@ from dashboard import downloads, export, frame, state
 from dashboard.charts import markup
 from dashboard.charts.histogram import histogram
 from dashboard.charts.template import in_sentence
-from dashboard.controls import choose, segments, show
+from dashboard.controls import choose, given, key_for, segments, show
 from dashboard.derived import further
 from dashboard.filters import Filter, asked_of, conditions
 from dashboard.format import count, counted, format_value, percent
@@ -214,7 +214,7 @@ def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...
         groups.setdefault(column.group, []).append(column.name)
 
     def changed() -> None:
-        wanted = {name for group in groups for name in st.session_state[f"results_columns_{group}"]}
+        wanted = {name for group in groups for name in given(f"results_columns_{group}")}
         kept = [name for name in names if name in wanted or name == "id"]
         new = [*kept, *(column.name for column in every_one if column.name in wanted and column.name not in kept)]
         state.set_url_value("results_columns", None if tuple(new) == first else ",".join(new))
@@ -230,8 +230,7 @@ def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...
             st.button("The usual ones", key="results_usual_columns", type="tertiary", on_click=every, args=(False,))
         st.caption("Statistics that are not stored are computed for the rows in view.")
         for group, members in groups.items():
-            key = f"results_columns_{group}"
-            st.session_state[key] = [name for name in members if name in names]
+            key = key_for(f"results_columns_{group}", [name for name in members if name in names])
             st.pills(group, members, selection_mode="multi", key=key, on_change=changed,
                      format_func=lambda name: by_name(name).label)  # fmt: skip
 

@@ -12,7 +12,7 @@ import hardware
 import models
 from dashboard import cost_model, limits_editor, share, state
 from dashboard.altered import altered
-from dashboard.controls import whole, whole_field
+from dashboard.controls import given, key_for, whole, whole_field
 from dashboard.format import capacity_words, counted, plain, with_unit
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
@@ -110,26 +110,24 @@ def _system_line(system: hardware.System) -> str:
 
 
 def _choose(name: str, label: str, options: list[str], value: str, shown: Callable[[str], str]) -> None:
-    key = f"sentence_{name}"
     here = options if value in options else [value, *options]
-    st.session_state[key] = value
+    key = key_for(f"sentence_{name}", value)
     st.selectbox(label, here, key=key, format_func=shown if value in options else str, on_change=_changed, args=(name,))
 
 
 def _number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
-    key = f"sentence_{name}"
-    st.session_state[key] = float(value)
+    key = key_for(f"sentence_{name}", float(value))
     whole_field(label, 1, LARGEST, key, on_change=_changed, args=(name,))
-    st.session_state[f"{key}_pick"] = value if value in suggestions else None
     st.pills(
-        "Suggestions", suggestions, key=f"{key}_pick", format_func=lambda number: f"{number:,}",
+        "Suggestions", suggestions, key=key_for(f"sentence_{name}_pick", value if value in suggestions else None),
+        format_func=lambda number: f"{number:,}",
         on_change=_changed, args=(name, "_pick"), label_visibility="collapsed", width=300,
     )  # fmt: skip
 
 
 def _changed(name: str, part: str = "") -> None:
     """Takes over one changed slot."""
-    value = st.session_state[f"sentence_{name}{part}"]
+    value = given(f"sentence_{name}{part}")
     if value is None:
         return
     now = state.current_scenario()

@@ -11,7 +11,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard import link_words, state
-from dashboard.controls import whole, whole_field
+from dashboard.controls import given, key_for, whole, whole_field
 from dashboard.library import model_of, system_name, system_of, systems
 from dashboard.server import user_files
 from engine.inference.space import CHOICES, DEFAULTS
@@ -140,12 +140,11 @@ def _decimal(
     label: str, name: str, help: str, step: float, width: int | Literal["stretch"] = 124
 ) -> float | None:
     """A positive number, or nothing."""
-    key = f"_serving_{name}"
     text = state.url_value(f"serving_{name}", "", DECIMAL)
-    st.session_state[key] = float(text) if text else None
+    key = key_for(f"_serving_{name}", float(text) if text else None)
 
     def changed() -> None:
-        value = st.session_state[key]
+        value = given(f"_serving_{name}")
         put(**{name: None if not value else f"{value:.4f}".rstrip("0").rstrip(".")})
 
     value = st.number_input(
@@ -163,12 +162,12 @@ def _choices() -> dict[str, Any]:
         default = [str(value) for value in DEFAULTS[name]]
         known = re.compile("|".join(options) + "|" + ",".join(["(?:" + "|".join(options) + ")"] * 2)
                            + "|" + ",".join(options))  # fmt: skip
-        key = f"_serving_{name}"
         text = state.url_value(f"serving_{name}", ",".join(default), known)
-        st.session_state[key] = text.split(",")
+        key = key_for(f"_serving_{name}", text.split(","))
 
-        def changed(name: str = name, key: str = key, options: list[str] = options, default: Any = default) -> None:
-            chosen = [value for value in options if value in st.session_state[key]]
+        def changed(name: str = name, options: list[str] = options, default: Any = default) -> None:
+            picked = given(f"_serving_{name}")
+            chosen = [value for value in options if value in picked]
             put(**{name: None if chosen in ([], default) else ",".join(chosen)})
 
         chosen = st.pills(label, options, key=key, selection_mode="multi", on_change=changed,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 import streamlit as st
 from streamlit import runtime
@@ -28,8 +28,9 @@ from engine import Exploration, Scenario
 
 __all__ = [
     "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page",
-    "problems", "require_exploration", "reset_selection", "select", "select_cell", "selected_cell", "selected_id",
-    "set_scenario", "set_url_value", "settle", "theme_mode", "url_value", "watcher",
+    "problems", "remembered", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
+    "selected_cell", "selected_id", "set_scenario", "set_url_value", "settle", "theme_mode", "url_value",
+    "watcher",
 ]  # fmt: skip
 
 _SHARED: Final = (*links.NAMES, "cell", "id")
@@ -59,7 +60,8 @@ def begin(page: str) -> None:
     elif first or shown != session[_WRITTEN]:  # a link was opened, or the browser went back
         if not first and any(shown.get(name) != copy.get(name) for name in links.NAMES):
             session.pop(_PROBLEMS, None)
-        copy = {**{name: value for name, value in copy.items() if name not in _SHARED}, **shown}
+        gone = set() if first else {*_SHARED, *session[_WRITTEN]}  # what other pages remember was not in the URL
+        copy = {**{name: value for name, value in copy.items() if name not in gone}, **shown}
     session[_COPY], session[_PAGE] = copy, page
     session[_WRITTEN] = {name: str(st.query_params[name]) for name in st.query_params}
     session.pop(_MENDED, None)
@@ -105,7 +107,15 @@ def settle() -> None:
     Not for callbacks.
     """
     if st.session_state.pop(_MENDED, False):
-        st.rerun()
+        rerun()
+
+
+def rerun() -> NoReturn:
+    """Runs the whole page, from a part of it that runs alone."""
+    written = st.session_state.get(_WRITTEN)
+    if written is not None and written != {name: str(st.query_params[name]) for name in st.query_params}:
+        st.query_params.from_dict(written)  # of two quick clicks the run may know the URL of the first, see `begin`
+    st.rerun()
 
 
 def current_exploration() -> Exploration | None:
@@ -138,8 +148,8 @@ def selected_cell() -> tuple[int, int] | None:
 
 def select_cell(tensor_par: int | None, pipeline_par: int | None = None) -> None:
     """Selects a cell and gives up the selected execution; None selects nothing."""
-    _put("cell", None if tensor_par is None or pipeline_par is None else f"{int(tensor_par)}x{int(pipeline_par)}")
-    _put("id", None)
+    cell = None if tensor_par is None or pipeline_par is None else f"{int(tensor_par)}x{int(pipeline_par)}"
+    _put({"cell": cell, "id": None})
 
 
 def selected_id() -> int | None:
@@ -159,10 +169,11 @@ def selected_id() -> int | None:
 
 def select(execution: int | None) -> None:
     """Selects an execution by id, together with its cell; None selects nothing."""
-    _put("id", None if execution is None else str(int(execution)))
-    if execution is not None:
+    if execution is None:
+        _put({"id": None})
+    else:
         row = current_scenario().space.table([int(execution)]).iloc[0]
-        _put("cell", f"{row['tensor_par']}x{row['pipeline_par']}")
+        _put({"id": str(int(execution)), "cell": f"{row['tensor_par']}x{row['pipeline_par']}"})
 
 
 def reset_selection() -> None:
@@ -195,13 +206,18 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
 
 def set_url_value(name: str, value: str | None) -> None:
     """Sets a page's own parameter of the URL; None takes it away."""
-    _put(name, value)
+    _put({name: value})
 
 
 def link_parameters() -> dict[str, str]:
     """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
     return {**shown, **links.parameters_of(current_scenario())}
+
+
+def remembered(but: Collection[str]) -> frozenset[tuple[str, str]]:
+    """What pages were asked to show, names and values, but for some names."""
+    return frozenset((name, value) for name, value in _copy().items() if name not in but)
 
 
 def page() -> str:
@@ -257,31 +273,32 @@ def _copy() -> dict[str, str]:
     return found
 
 
-def _put(name: str, value: str | None) -> None:
+def _put(values: Mapping[str, str | None]) -> None:
+    """Sets parameters in one go; None takes one away."""
     copy = _copy()
-    if name in st.session_state.get(_PROBLEMS, {}):
-        st.session_state[_MENDED] = True
-    _content(name)
-    if copy.get(name) == value:
+    for name in values:
+        if name in st.session_state.get(_PROBLEMS, {}):
+            st.session_state[_MENDED] = True
+        _content(name)
+    changed = {name: value for name, value in values.items() if copy.get(name) != value}
+    if not changed:
         return
-    if value is None:
+    gone = [name for name, value in changed.items() if value is None]
+    for name in gone:
         copy.pop(name, None)
-        _write({}, gone=(name,))
-    else:
-        copy[name] = value
-        _write({name: value})
+    kept = {name: value for name, value in changed.items() if value is not None}
+    copy.update(kept)
+    _write(kept, gone=gone)
 
 
 def _write(values: Mapping[str, str], gone: Collection[str] = ()) -> None:
-    """Changes the URL in one go."""
+    """Changes the URL in one step of the browser's history."""
     now = {name: str(st.query_params[name]) for name in st.query_params}
-    wanted = {**{name: value for name, value in now.items() if name not in gone}, **values}
-    for name in now:
-        if name not in wanted:
-            del st.query_params[name]
-    changed = {name: value for name, value in wanted.items() if now.get(name) != value}
-    if changed:
-        st.query_params.update(changed)  # one step of the browser's history
+    # Not what the browser says: with a quick second click it does not know yet what the first changed.
+    last = st.session_state.get(_WRITTEN, now)
+    wanted = {**{name: value for name, value in last.items() if name not in gone}, **values}
+    if wanted != now:
+        st.query_params.from_dict(wanted)
     st.session_state[_WRITTEN] = wanted
 
 

@@ -10,6 +10,10 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import SMALL
 
 Visit = Callable[..., Page]
+CLICK = """names => {
+  const all = [...document.querySelectorAll('.st-key-explore_toolbar [role=radio], [class*=st-key-_map_table] input')];
+  for (const name of names) all.find(each => each.innerText.trim() == name || each.type == name).click();
+}"""
 
 
 def menu(page: Page, label: str) -> Locator:
@@ -30,6 +34,13 @@ def shut(page: Page) -> None:
             page.keyboard.press("Escape")
             page.wait_for_timeout(200)
     expect(opened).to_have_count(0)
+
+
+def choose(page: Page, label: str, text: str) -> None:
+    """Chooses from a list under View."""
+    menu(page, "View").get_by_role("combobox", name=label, exact=True).click()
+    page.get_by_role("option", name=text, exact=True).click()
+    shut(page)
 
 
 def metric(page: Page, name: str) -> None:
@@ -66,26 +77,24 @@ def expect_metric(page: Page, key: str, name: str) -> None:
 
 def test_list_download_and_link_name_the_cell_and_the_metric_that_were_clicked(visit: Visit) -> None:
     page = visit()
-    click_cell(page, 2, 2)
-    expect_cell(page, 2, 2)
-    metric(page, "MFU")
-    expect_metric(page, "mfu", "MFU")
-    click_cell(page, 4, 2)
-    expect_cell(page, 4, 2)
-    metric(page, "Step time")
-    expect_metric(page, "total_time", "Step time")
-    expect_cell(page, 4, 2)
-    expect(page.get_by_text("best step time with the choice fixed")).to_be_visible()
-    lists = menu(page, "View")
-    expect(lists.get_by_role("combobox", name="Metric", exact=True)).to_have_value("Step time")
-    expect(lists.get_by_role("combobox", name="Cell", exact=True)).to_have_value("TP 4 × PP 2")
-    expect(menu(page, "Terms").get_by_text("Step time", exact=False).first).to_be_visible()
-    expect(menu(page, "Download").get_by_text("TP 4 × PP 2 only")).to_be_visible()
-    shut(page)
-    page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
-    link = page.locator("[data-testid=stCode] code").first
-    expect(link).to_contain_text("cell=4x2")
-    expect(link).to_contain_text("metric=total_time")
+    steps = ((2, 2, "MFU", "mfu", "Model FLOP utilisation"), (4, 2, "Step time", "total_time", "Step time"))
+    for tensor, pipeline, name, key, label in steps:
+        click_cell(page, tensor, pipeline)
+        expect_cell(page, tensor, pipeline)
+        metric(page, name)
+        expect_metric(page, key, name)
+        expect_cell(page, tensor, pipeline)
+        expect(page.get_by_text(re.compile(f"best {label} with the choice fixed", re.IGNORECASE))).to_be_visible()
+        lists = menu(page, "View")
+        expect(lists.get_by_role("combobox", name="Metric", exact=True)).to_have_value(label)
+        expect(lists.get_by_role("combobox", name="Cell", exact=True)).to_have_value(f"TP {tensor} × PP {pipeline}")
+        expect(menu(page, "Download").get_by_text(f"TP {tensor} × PP {pipeline} only")).to_be_visible()
+        shut(page)
+        page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
+        link = page.locator("[data-testid=stCode] code").first
+        expect(link).to_contain_text(f"cell={tensor}x{pipeline}")
+        expect(link).to_contain_text(f"metric={key}")
+        shut(page)
 
 
 def test_relaxing_a_filter_in_the_panel_changes_the_whole_page(page: Page, server: str) -> None:
@@ -99,3 +108,79 @@ def test_relaxing_a_filter_in_the_panel_changes_the_whole_page(page: Page, serve
     expect(page.locator(".st-key-explore_map .barlayer path").first).to_be_visible()
     expect(page.locator(".st-key-panel .ss-facts")).to_be_visible()
     assert "results_where" not in page.url
+
+def test_what_was_chosen_in_a_menu_does_not_come_back_with_later_clicks(visit: Visit) -> None:
+    page = visit()
+    choose(page, "Cell", "TP 2 × PP 2")
+    expect_cell(page, 2, 2)
+    click_cell(page, 4, 2)
+    expect_cell(page, 4, 2)
+    choose(page, "Metric", "Bubble share")
+    expect_metric(page, "bubble_share", "Bubble share")
+    expect_cell(page, 4, 2)
+    for name, key in (("MFU", "mfu"), ("Step time", "total_time"), ("HBM", "proc_mem_tier1_cap_req")):
+        metric(page, name)
+        expect_metric(page, key, name)
+        expect_cell(page, 4, 2)
+    click_cell(page, 1, 2)
+    expect_cell(page, 1, 2)
+    expect_metric(page, "proc_mem_tier1_cap_req", "HBM")
+
+
+def test_back_takes_back_one_click_at_a_time(visit: Visit) -> None:
+    page = visit("&".join((SMALL, "cell=2x4&id=377497")))
+    choose(page, "Colours", "logarithmic")
+    expect(page).to_have_url(re.compile("map_domain=log"))
+    click_cell(page, 4, 2)
+    expect_cell(page, 4, 2)
+    metric(page, "MFU")
+    expect_metric(page, "mfu", "MFU")
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("metric="))
+    chosen = page.locator(".st-key-explore_toolbar [role=radio][aria-checked=true]")
+    expect(chosen.filter(has_text="Throughput").first).to_be_visible()
+    page.go_back()
+    expect_cell(page, 2, 4)
+    assert "id=377497" in page.url
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("map_domain"))
+    page.go_forward()
+    expect(page).to_have_url(re.compile("map_domain=log"))
+
+
+def test_of_quick_clicks_none_is_lost(visit: Visit) -> None:
+    page = visit()
+    menu(page, "View")
+    expect(page.locator("[class*=st-key-_map_table] input")).to_be_attached()
+    page.evaluate(CLICK, ["MFU", "checkbox", "Step time"])
+    expect_metric(page, "total_time", "Step time")
+    expect(page.locator("[class*=st-key-explore_cells] canvas").first).to_be_visible()
+    expect(page.locator(".st-key-explore_map")).to_have_count(0)
+    assert "map_table=on" in page.url
+
+
+def test_a_row_of_the_panel_s_table_names_its_cell_everywhere_and_its_mark_stays_there(visit: Visit) -> None:
+    page = visit()
+
+    def row(number: int) -> None:
+        table = page.locator("[class*=st-key-explore_top]").first
+        table.scroll_into_view_if_needed()
+        expect(table.locator("canvas").first).to_be_visible()
+        page.wait_for_timeout(400)
+        box = table.locator("canvas").first.bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + 12, box["y"] + 36 + 28 * number + 12)
+
+    row(2)
+    expect(page).to_have_url(re.compile("id="))
+    cell = re.search(r"cell=(\d+)x(\d+)", page.url)
+    assert cell is not None
+    name = f"TP {cell[1]} × PP {cell[2]}"
+    expect(menu(page, "View").get_by_role("combobox", name="Cell", exact=True)).to_have_value(name)
+    expect(menu(page, "Download").get_by_text(f"{name} only")).to_be_visible()
+    shut(page)
+    click_cell(page, 2, 2)
+    expect_cell(page, 2, 2)
+    assert "id=" not in page.url
+    row(2)
+    expect(page).to_have_url(re.compile("id="))

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import NumberInput
 
 from dashboard import state
 from dashboard.link_words import WORDS
@@ -122,13 +123,18 @@ def test_a_cell_that_another_scenario_does_not_have_is_given_up_without_a_word()
     assert not box(app)
 
 
+def procs(app: AppTest) -> NumberInput:
+    """The field for the number of GPUs, which is another one where the scenario has another than was put in."""
+    return next(field for field in app.number_input if str(field.key).startswith("sentence_procs"))
+
+
 def test_a_number_of_gpus_between_two_is_the_nearest() -> None:
     app = opened()
     for given, shown in ((7.6, 8), (8.5, 9), (16.4, 16)):
-        app.number_input(key="sentence_procs").set_value(given).run()
+        procs(app).set_value(given).run()
         assert not app.exception
         assert str(shown) in app.query_params["procs"]
-        assert app.number_input(key="sentence_procs").value == shown
+        assert procs(app).value == shown
 
 
 def test_the_box_goes_when_what_it_tells_of_is_put_right() -> None:
