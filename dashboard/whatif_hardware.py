@@ -12,7 +12,7 @@ import streamlit as st
 import hardware
 from dashboard import state
 from dashboard.charts.markup import head
-from dashboard.controls import segments
+from dashboard.controls import given, key_for, segments
 from dashboard.server import user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
@@ -26,8 +26,6 @@ __all__ = ["PARTS", "card"]
 
 PARTS: Final = ("whatif_answer", "whatif_hardware", "whatif_studies")
 """Fragments of the page, in the order in which a change draws them again."""
-_TIMES_MOVED: Final = "_whatif_times_moved"
-"""How often each widget was changed from elsewhere."""
 
 
 def card(again: Callable[[], None]) -> None:
@@ -69,53 +67,27 @@ def _field(
     """One parameter, as a slider or as a number to type."""
     value = changes.get(which.name, which.value)
     widget = f"_whatif_{way}_{which.name}"
-    key = _key(widget, value)
 
     def changed() -> None:
-        if key != _latest(widget):
-            return
-        put(scenario, which.name, float(st.session_state[key]))
+        put(scenario, which.name, float(given(widget)))
         again()
 
     if way == "sliders":
-        if key not in st.session_state:
-            # A slider that stands there already is not set, or a move made meanwhile would be taken back.
-            st.session_state[key] = value
         st.select_slider(
-            slider_label(which, value), options(which, value), key=key,
+            slider_label(which, value), options(which, value), key=key_for(widget, value),
             format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
         )  # fmt: skip
         return
     # Typed in one unit, whatever prefix suits the value best.
     name = f"**{which.label}**" if value != which.value else which.label
     label = f"{name}, {which.unit} · base {which.value:,.6g}"
-    st.session_state[key] = int(value) if which.discrete else value
     low = 0.0 if which.can_be_off else which.lowest
     kind: Any = int if which.discrete else float
     st.number_input(
-        label, kind(low), kind(which.highest), key=key, on_change=changed,
+        label, kind(low), kind(which.highest), key=key_for(widget, kind(value)), on_change=changed,
         help=which.description, step=kind(1) if which.discrete else _step(which),
         format=None if which.discrete else "%.6g",
     )  # fmt: skip
-
-
-def _key(widget: str, value: float) -> str:
-    """The key of a widget that is to stand at `value`: another one where it was changed from elsewhere.
-
-    The browser, which asks for the studies again and again, may still tell where the widget stood before. Under the
-    same key that would be taken for a move and undo the change; a move of a widget with an older key is none.
-    """
-    key = _latest(widget)
-    if st.session_state.get(key, value) == value:
-        return key
-    st.session_state[_TIMES_MOVED][widget] = st.session_state[_TIMES_MOVED].get(widget, 0) + 1
-    return _latest(widget)
-
-
-def _latest(widget: str) -> str:
-    """The key that a widget has now."""
-    times = st.session_state.setdefault(_TIMES_MOVED, {}).get(widget, 0)
-    return f"{widget}_{times}" if times else widget
 
 
 def _step(which: Parameter) -> float:
