@@ -34,8 +34,8 @@ from engine import Exploration
 from engine.recomputed import is_stored
 
 __all__ = [
-    "View", "ahead_part", "costs_part", "download_part", "is_of_all", "map_part", "metric_of_link", "panel_part",
-    "terms_part", "view_of",
+    "View", "costs_part", "download_part", "is_of_all", "map_part", "metric_of_link", "panel_part", "terms_part",
+    "view_of",
 ]  # fmt: skip
 
 
@@ -145,15 +145,11 @@ def costs_part(exploration: Exploration, view: View) -> None:
 
 
 @st.fragment(key=redraw.DOWNLOAD)
-def download_part(exploration: Exploration, view: View) -> None:
-    """The download, which offers the selected cell, too."""
-    download(exploration, view.filters)
-
-
-@st.fragment(key=redraw.AHEAD)
 @whole_or_waiting
-def ahead_part(exploration: Exploration, view: View) -> None:
-    """Draws nothing: reads what the panels of further cells show, once somebody has clicked one."""
+def download_part(exploration: Exploration, view: View) -> None:
+    """The download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
+    others show is read after it, when nothing of the page is waited for any more."""
+    download(exploration, view.filters)
     if redraw.was_selection() and view.every:
         read_ahead(exploration, _with_metric(exploration, view).metric)
 

@@ -21,7 +21,6 @@ from dashboard.explore_filter import bar as filter_bar
 from dashboard.explore_filter import relaxations, where_of
 from dashboard.explore_lower import infeasible
 from dashboard.explore_parts import (
-    ahead_part,
     costs_part,
     download_part,
     is_of_all,
@@ -165,7 +164,6 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
     with right:
         infeasible(exploration)
         download_part(exploration, view)
-        ahead_part(exploration, view)
 
 
 def _strip(place: DeltaGenerator, exploration: Exploration, where: Where = (), number: int = 0) -> None:

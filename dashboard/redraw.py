@@ -13,7 +13,7 @@ from streamlit.errors import StreamlitAPIException
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 __all__ = [
-    "AHEAD", "CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "execution", "metric", "page",
+    "CELLS", "COSTS", "DOWNLOAD", "MAP", "METRICS", "PAGE", "PANEL", "TERMS", "execution", "metric", "page",
     "selection", "was_selection",
 ]  # fmt: skip
 
@@ -23,8 +23,6 @@ MAP: Final = "explore_map_part"
 PANEL: Final = "explore_panel_part"
 COSTS: Final = "explore_costs_part"
 DOWNLOAD: Final = "explore_download_part"
-AHEAD: Final = "explore_ahead_part"
-"""Draws nothing: what is likely to be asked for next."""
 TERMS: Final = "explore_terms_part"
 METRICS: Final = "explore_metrics_part"
 """The list of every metric."""
@@ -36,7 +34,7 @@ _SELECTED: Final = "_explore_selected"
 def selection() -> None:
     """After a cell was selected. The panel comes first: it is what is waited for."""
     st.session_state[_SELECTED] = True
-    _run(PANEL, MAP, DOWNLOAD, CELLS, AHEAD)
+    _run(PANEL, MAP, CELLS, DOWNLOAD)
 
 
 def execution() -> None:
