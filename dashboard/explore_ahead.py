@@ -1,33 +1,41 @@
 """What the panels of all cells show, read in one go for those who look at one cell after another.
 
 A question about one cell reads the rows of all of them, so that asking about every cell takes little longer than asking
-about one. Who has clicked a cell clicks another: what the panels show is then read once the first is drawn.
+about one. Who has clicked a cell clicks another: what the panels show is then read beside the page, and kept for
+everybody who looks at the same exploration.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import streamlit as st
 
 from dashboard import evaluated
 from dashboard import explore_data as data
 from dashboard.plainest import plainest_of_cells
 from engine import Exploration
 from engine.columns import by_name
+from engine.store import StoreError
 
 __all__ = ["execution", "read", "spread", "top"]
 
 MOST: Final = 3_000_000
 """Executions that run, above which cells are asked about one by one: reading all takes as many times longer."""
-_READ: Final = "_explore_ahead"
+KEPT: Final = 8
+"""Explorations, or metrics of them, of which the panels are kept, the latest read; a megabyte or two each."""
 _COLUMNS: Final = ("id", "tensor_par", "pipeline_par", "total_time")
 
 Cell = tuple[int, int]
+Key = tuple[str, str, tuple[str, ...]]
+"""Key of an exploration, statistic that ranks, columns."""
 
 
 class _Panels(NamedTuple):
@@ -37,36 +45,50 @@ class _Panels(NamedTuple):
     """The best executions of the cells by their ids."""
 
 
-def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> None:
-    """Reads what `spread`, `top` and `execution` of every cell answer from now on for this visitor. See `top`."""
-    if 0 < exploration.feasible <= MOST:
-        st.session_state[_READ] = (exploration.key, rank, names)
-        _panels(exploration, exploration.key, rank, names)
+_kept: OrderedDict[Key, Future[_Panels]] = OrderedDict()
+_lock = threading.Lock()
+_reader = ThreadPoolExecutor(1, "explore-ahead")
+
+
+def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> Future[_Panels] | None:
+    """Begins to read what `spread`, `top` and `execution` of every cell answer from when it is done. See `top`."""
+    if not 0 < exploration.feasible <= MOST:
+        return None
+    key = exploration.key, rank, names
+    with _lock:
+        known = _kept.get(key)
+        if known is None or (known.done() and known.exception() is not None):
+            _kept[key] = _reader.submit(_panels, exploration, rank, names)
+        _kept.move_to_end(key)
+        while len(_kept) > KEPT:
+            _kept.popitem(last=False)
+        return _kept[key]
 
 
 def spread(exploration: Exploration, group: data.Group) -> data.Spread:
     """See `explore_data.spread_of`."""
-    found, cell = _found(exploration), _cell_of(group)
-    if found is None or cell not in found.spreads:
-        return data.spread_of(exploration, exploration.key, group.where)
-    return found.spreads[cell]
+    cell = _cell_of(group)
+    for found in _found(exploration):
+        if cell in found.spreads:
+            return found.spreads[cell]
+    return data.spread_of(exploration, exploration.key, group.where)
 
 
 def top(exploration: Exploration, group: data.Group, rank: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """See `explore_data.top_of`. rank: a statistic, names: columns, the same as for `read`."""
-    same = st.session_state.get(_READ) == (exploration.key, rank, names)
-    found, cell = _found(exploration) if same else None, _cell_of(group)
-    if found is None or cell not in found.tops:
-        return data.top_of(exploration, exploration.key, group.where, rank, names)
-    return found.tops[cell].to_pylist()  # type: ignore[no-any-return]
+    cell = _cell_of(group)
+    for found in _found(exploration, (rank, names)):
+        if cell in found.tops:
+            return found.tops[cell].to_pylist()  # type: ignore[no-any-return]
+    return data.top_of(exploration, exploration.key, group.where, rank, names)
 
 
 def execution(exploration: Exploration, number: int) -> Mapping[str, Any]:
     """One execution with all its statistics."""
-    found = _found(exploration)
-    if found is None or number not in found.executions:
-        return evaluated.evaluated(exploration, exploration.key, number)
-    return found.executions[number]
+    for found in _found(exploration):
+        if number in found.executions:
+            return found.executions[number]
+    return evaluated.evaluated(exploration, exploration.key, number)
 
 
 def _cell_of(group: data.Group) -> Cell:
@@ -74,16 +96,26 @@ def _cell_of(group: data.Group) -> Cell:
     return group.cell if group.cell is not None and group.where == data.in_cell(group.cell) else (0, 0)
 
 
-def _found(exploration: Exploration) -> _Panels | None:
-    """What was read, None where nothing was."""
-    key, rank, names = st.session_state.get(_READ, ("", "", ()))
-    return _panels(exploration, key, rank, names) if key == exploration.key else None
+def _found(exploration: Exploration, of: tuple[str, tuple[str, ...]] | None = None) -> list[_Panels]:
+    """What was read of an exploration. of: statistic and columns, any where there is none."""
+    with _lock:
+        mine = [each for key, each in _kept.items() if key[0] == exploration.key and of in (None, key[1:])]
+    return [each.result() for each in mine if each.done() and each.exception() is None]
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _panels(_exploration: Exploration, key: str, rank: str, names: tuple[str, ...]) -> _Panels:
-    wanted = data.columns_of(_exploration, names)
-    table = _exploration.rows.table(list(dict.fromkeys((*_COLUMNS, rank))))
+def _panels(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
+    try:
+        return _read(exploration, rank, names)
+    except StoreError:  # deleted meanwhile, which the page says when it is drawn next
+        raise
+    except Exception:
+        logging.getLogger(__name__).exception("Panels of %s were not read ahead.", exploration.key)
+        raise
+
+
+def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
+    wanted = data.columns_of(exploration, names)
+    table = exploration.rows.table(list(dict.fromkeys((*_COLUMNS, rank))))
     ids, tensor, pipeline, times, values = (table[name].to_numpy() for name in (*_COLUMNS, rank))
     values = np.asarray(values, np.float64) * (1.0 if by_name(rank).better == "lower" else -1.0)
     values[np.isnan(values)] = np.inf
@@ -95,11 +127,11 @@ def _panels(_exploration: Exploration, key: str, rank: str, names: tuple[str, ..
         cell = int(tensor[part[0]]), int(pipeline[part[0]])
         spreads[cell] = data.spread_over(times[part])
         best[cell] = ids[part][_first(values[part], ids[part])]
-    shown = _exploration.rows.fetch(np.concatenate(list(best.values())), wanted)
+    shown = exploration.rows.fetch(np.concatenate(list(best.values())), wanted)
     ends = np.cumsum([len(each) for each in best.values()])
     tops = {cell: shown.slice(end - len(each), len(each)) for (cell, each), end in zip(best.items(), ends, strict=True)}
-    of_cells = plainest_of_cells(_exploration, key, rank)
-    return _Panels(spreads, tops, evaluated.several(_exploration, of_cells))
+    of_cells = plainest_of_cells(exploration, exploration.key, rank)
+    return _Panels(spreads, tops, evaluated.several(exploration, of_cells))
 
 
 def _first(values: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:

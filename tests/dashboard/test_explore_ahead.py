@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-import streamlit as st
 
 from dashboard import explore_ahead as ahead
 from dashboard import explore_data as data
 from dashboard.plainest import plainest
 from engine import Exploration, explore
-from engine.store import Condition
+from engine.store import Condition, StoreError
 from tests.dashboard.pages import exploration
 
 NAMES = ("total_time", "activation_recompute", "batch_size", "weight_offload", "context_par")
 
 
 @pytest.fixture(autouse=True)
-def _session() -> Iterator[None]:
-    with patch.object(st, "session_state", {}):
+def _nothing_read() -> Iterator[None]:
+    with patch.object(ahead, "_kept", OrderedDict()):
         yield
+
+
+def read(found: Exploration, rank: str, names: tuple[str, ...]) -> None:
+    reading = ahead.read(found, rank, names)
+    assert reading is not None
+    reading.result()
 
 
 @pytest.fixture(scope="module", params=["calculon", "calibrated", "batches"])
@@ -42,7 +48,7 @@ def group(found: Exploration, cell: tuple[int, int], *more: Condition) -> data.G
 def test_every_panel_shows_what_it_shows_alone(found: Exploration, rank: str) -> None:
     rows = found.rows.table().to_pandas()
     with patch.object(data, "top_of") as top, patch.object(data, "spread_of") as spread:
-        ahead.read(found, rank, (*NAMES, rank))
+        read(found, rank, (*NAMES, rank))
         shown = {cell: (ahead.top(found, group(found, cell), rank, (*NAMES, rank)),
                         ahead.spread(found, group(found, cell)))
                  for cell in rows.groupby(["tensor_par", "pipeline_par"]).groups}  # fmt: skip
@@ -65,7 +71,7 @@ def test_every_panel_shows_what_it_shows_alone(found: Exploration, rank: str) ->
 
 
 def test_the_best_of_cells_have_the_figures_of_the_engine(found: Exploration) -> None:
-    ahead.read(found, "sample_rate", NAMES)
+    read(found, "sample_rate", NAMES)
     for cell in found.by_cell().dropna(subset="value").to_dict("records"):
         where = data.in_cell((cell["tensor_par"], cell["pipeline_par"]))
         chosen = plainest(found, found.key, int(cell["id"]), "sample_rate", where).id
@@ -80,7 +86,7 @@ def test_the_best_of_cells_have_the_figures_of_the_engine(found: Exploration) ->
 def test_other_questions_are_not_answered_by_it() -> None:
     found = exploration()
     cell = tuple(found.rows.table(["tensor_par", "pipeline_par"]).to_pandas().iloc[0].tolist())
-    ahead.read(found, "sample_rate", NAMES)
+    read(found, "sample_rate", NAMES)
     narrow = Condition("weight_offload", "=", False)
     part, rows = group(found, cell, narrow), found.rows.table(where=[*data.in_cell(cell), narrow]).to_pandas()
     assert sum(ahead.spread(found, part).counts) <= len(rows)
@@ -95,5 +101,24 @@ def test_other_questions_are_not_answered_by_it() -> None:
 
 def test_spaces_with_very_many_that_run_are_asked_about_cell_by_cell() -> None:
     with patch.object(ahead, "MOST", exploration().feasible - 1):
-        ahead.read(exploration(), "sample_rate", NAMES)
-    assert not st.session_state
+        assert ahead.read(exploration(), "sample_rate", NAMES) is None
+    assert ahead.read(exploration("hopeless"), "sample_rate", NAMES) is None
+
+
+def test_what_was_read_last_is_kept_and_what_fails_is_asked_about_alone() -> None:
+    found = exploration()
+    cell = tuple(found.rows.table(["tensor_par", "pipeline_par"]).to_pandas().iloc[0].tolist())
+    with patch.object(data, "columns_of", side_effect=StoreError("gone")):
+        reading = ahead.read(found, "sample_rate", NAMES)
+        assert reading is not None
+        assert isinstance(reading.exception(), StoreError)
+    assert ahead.spread(found, group(found, cell)) == data.spread_of(found, found.key, data.in_cell(cell))
+    read(found, "sample_rate", NAMES)  # is tried again
+    assert ahead._found(found)
+    ranks = [f"statistic {number}" for number in range(ahead.KEPT + 1)]
+    with patch.object(ahead, "_panels") as panels:
+        for rank in ranks:
+            read(found, rank, NAMES)
+        assert len(ahead._kept) == ahead.KEPT < len(ranks) == panels.call_count
+        read(found, ranks[-1], NAMES)
+        assert panels.call_count == len(ranks)
