@@ -19,17 +19,20 @@ _SHOWN: Final = "_shown_"
 """Begins the key of (how often a widget's value was set by others than itself, the value)."""
 
 
-def key_for(name: str, value: object) -> str:
+def key_for(name: str, value: object, *, hidden: bool = True) -> str:
     """The key of a widget that shows a value which others set too; sets the widget to it.
 
     What is in a shut menu is not there for the browser, which would go on reporting the value that it showed there
     last, as if somebody had chosen it just now. A widget whose value was set elsewhere is therefore another one.
+
+    hidden: whether it may be in such a menu, and has to be told its value at every run until the browser draws it. One
+    that is always there is told once: later that would take back what was chosen since the run began.
     """
     number, shown = st.session_state.get(_SHOWN + name, (0, value))
     number += not _same(shown, value)
     st.session_state[_SHOWN + name] = number, value
     key = f"{name}_{number}" if number else name
-    if key not in st.session_state:  # else what was chosen since the run began would be taken back
+    if hidden or key not in st.session_state:
         st.session_state[key] = value
     return key
 
@@ -51,37 +54,25 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _prepare(
-    name: str, default: str, accepted: Sequence[str], then: Callable[[], None] | None = None
-) -> tuple[str, Callable[[], None]]:
-    """Set the widget's value to the link's and return the widget's key and its callback, which ends with `then`."""
+def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Callable[[], None]]:
+    """Set the widget's value to the link's and return the widget's key and its callback."""
     state.settle()
     key = key_for(f"_{name}", state.url_value(name, default, accepted))
 
     def changed() -> None:
         value = given(f"_{name}")
         state.set_url_value(name, None if value in (None, default) else str(value))
-        if then is not None:
-            then()
 
     return key, changed
 
 
-def segments(
-    label: str,
-    options: Mapping[str, str],
-    name: str,
-    *,
-    default: str | None = None,
-    then: Callable[[], None] | None = None,
-) -> str:
+def segments(label: str, options: Mapping[str, str], name: str, *, default: str | None = None) -> str:
     """Show a few alternatives side by side; return the chosen one.
 
     options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
-    then: done after another was chosen.
     """
     first = default or next(iter(options))
-    key, changed = _prepare(name, first, list(options), then)
+    key, changed = _prepare(name, first, list(options))
     chosen = st.segmented_control(
         label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, required=True,
         label_visibility="collapsed",

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import explore_data as data
-from dashboard import redraw, state
+from dashboard import state
 from dashboard.altered import altered
 from dashboard.charts.cell_map import shortfall_label
 from dashboard.charts.markup import in_unit
@@ -323,8 +323,7 @@ def pair_legend(
 def pick_group(
     explorations: Sequence[Exploration], axes: Axes, at: str, execution: int, metric: Metric, where: data.Where
 ) -> None:
-    """Selects the cell of the map that a click reported, and where it is no cell of the space its best execution; ends
-    the callback.
+    """Selects the cell of the map that a click reported, and where it is no cell of the space its best execution.
 
     explorations: what the map shows, see `in_other_datatypes`. execution: the best by the metric, of equal ones any.
     """
@@ -334,7 +333,6 @@ def pick_group(
     values = {one.column.name: one.values[0] for one in filters if one.values}
     if axes.of_cells:
         state.select_cell(int(values["tensor_par"]), int(values["pipeline_par"]))
-        redraw.selection()
         return
     now = state.current_scenario()
     elsewhere = axes.of_datatypes and values[_DATATYPE] != now.datatype
@@ -346,8 +344,7 @@ def pick_group(
         both = (*where, *data.frozen(conditions(filters)))
         state.select(plainest(one, one.key, execution, metric.ranked_by, both).id)
     if elsewhere:
-        st.rerun()  # the whole page, not a part of it
-    redraw.selection()
+        st.rerun()  # the whole page, not the part of it that holds the map
 
 
 def group_of(

@@ -6,7 +6,7 @@ They are the filters of the Results page, under the same parameter of the link, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -53,21 +53,11 @@ def bar(exploration: Exploration, filters: Sequence[Filter], *, empty: bool = Fa
         _choices(exploration, filters)
 
 
-def relaxations(
-    exploration: Exploration,
-    filters: Sequence[Filter],
-    fixed: Where = (),
-    then: Callable[[], None] = lambda: None,
-) -> None:
+def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Where = ()) -> None:
     """What to do when no execution meets the filters: the ones that bind, and the nearest value that they would allow.
 
-    fixed: conditions that are no filters, such as those of a cell. then: ends the callback of what is clicked.
+    fixed: conditions that are no filters, such as those of a cell.
     """
-
-    def relax(left: Sequence[Filter]) -> None:
-        put(left)
-        then()
-
     binding = []
     for one in filters:
         others = (*where_of([other for other in filters if other is not one]), *fixed)
@@ -85,13 +75,13 @@ def relaxations(
             if nearest is not None:
                 st.button(
                     f"Relax to {literal(nearest.words)}", key=f"explore_relax_{one.column.name}", type="primary",
-                    on_click=relax, args=([*(other for other in filters if other is not one), nearest],),
+                    on_click=put, args=([*(other for other in filters if other is not one), nearest],),
                 )  # fmt: skip
             st.button(
                 f"Drop {literal(one.words)}: {counted(left, 'execution')}", key=f"explore_without_{one.column.name}",
-                on_click=relax, args=([other for other in filters if other is not one],),
+                on_click=drop, args=(one.column.name,),
             )  # fmt: skip
-        st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=relax, args=([],))
+        st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=clear)
 
 
 @st.cache_data(show_spinner=False, max_entries=128)

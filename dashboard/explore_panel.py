@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, frame, redraw, state
+from dashboard import accuracy, frame, state
 from dashboard import explore_ahead as ahead
 from dashboard import explore_data as data
 from dashboard.altered import altered
@@ -222,7 +222,6 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
     def picked() -> None:
         rows = st.session_state[key]["selection"]["rows"]
         state.select(top[rows[0]]["id"] if rows else None)
-        redraw.execution()
 
     # Another table for other executions: the browser keeps by number which row is marked.
     key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
@@ -310,7 +309,7 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             pair = int(target["tensor_par"]), int(target["pipeline_par"])
             st.button(
                 f"{short} {int(target[axis]):,} instead of {mine:,}", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{axis}", on_click=_go_to, args=pair,
+                key=f"remedy_{axis}", on_click=state.select_cell, args=pair,
             )  # fmt: skip
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
@@ -336,12 +335,6 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             ways += 1
     if not ways:
         st.caption("No change of one degree helps; fewer limits or other networks might.")
-
-
-def _go_to(tensor_par: int, pipeline_par: int) -> None:
-    """Selects another cell."""
-    state.select_cell(tensor_par, pipeline_par)
-    redraw.selection()
 
 
 def _lift(fields: tuple[str, ...]) -> None:

@@ -1,14 +1,15 @@
-"""Map, panel and download of the Explore page: the parts that run again by themselves when something is selected."""
+"""Map, panel and download of the Explore page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Final
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import redraw, state
+from dashboard import state
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.markup import head, map_legend
 from dashboard.charts.pair_map import pair_map
@@ -16,32 +17,29 @@ from dashboard.charts.ramp import Domain
 from dashboard.charts.still import is_drawable, still
 from dashboard.charts.template import degrees
 from dashboard.controls import show
-from dashboard.derived import QUICK, Metric, further, metrics
+from dashboard.derived import Metric
 from dashboard.explore_axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
 from dashboard.explore_data import Where, cells_of, in_cell
 from dashboard.explore_download import download
 from dashboard.explore_filter import relaxations, where_of
-from dashboard.explore_lower import costs
 from dashboard.explore_panel import group_panel, panel, read_ahead
 from dashboard.explore_tables import cells_table, pairs_table
-from dashboard.explore_terms import terms
 from dashboard.filters import Filter
 from dashboard.format import scale_for
-from dashboard.further_waiting import whole_or_waiting
 from dashboard.later import Stage
 from dashboard.text import literal
 from engine import Exploration
 from engine.recomputed import is_stored
 
-__all__ = [
-    "View", "costs_part", "download_part", "is_of_all", "map_part", "metric_of_link", "panel_part", "terms_part",
-    "view_of",
-]  # fmt: skip
+__all__ = ["View", "download_part", "map_part", "panel_part", "view_of"]
+
+_CLICKED: Final = "_explore_clicked"
+"""Whether a cell was clicked since panels were read ahead last."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the page shows of an exploration when all of it is drawn, but for what is selected."""
+    """What the page shows of an exploration, but for what is selected."""
 
     metric: Metric
     axes: Axes
@@ -49,14 +47,12 @@ class View:
     others: tuple[Exploration, ...]
     """The same exploration in other datatypes, where there is a map for each."""
     every: bool
-    """See `is_of_all`."""
+    """Whether it is of every execution along the usual axes, of which the exploration keeps the cells."""
     cells: pd.DataFrame
     """Of the map: of `explore_data.cells_of` for every execution, else of `explore_axes.cells_for`."""
     facets: tuple[int, int]
     """Maps that are shown, and that there are."""
     drawn: Stage
-    link: frozenset[tuple[str, str]]
-    """Of the link what all of this follows from."""
 
     @property
     def where(self) -> Where:
@@ -73,62 +69,24 @@ def view_of(
     drawn: Stage,
 ) -> View:
     """What the page shows of executions that meet filters, of which there are some."""
-    every = is_of_all(axes, filters, metric)
+    every = not filters and axes.usual and is_stored(metric.statistic)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
-    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, _link(every))
+    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn)
 
 
-def is_of_all(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
-    """Whether the page is of every execution along the usual axes, in figures that the exploration keeps of its cells.
-    """
-    return not filters and axes.usual and is_stored(metric.statistic)
-
-
-def metric_of_link(exploration: Exploration) -> tuple[str, dict[str, Metric]]:
-    """(key of the metric that the link names, every metric there is)."""
-    known = metrics(exploration.scenario) | (further(exploration.scenario) if exploration.feasible else {})
-    return state.url_value("metric", QUICK[0], tuple(known)), known
-
-
-def _link(every: bool) -> frozenset[tuple[str, str]]:
-    """Of the link what `View` follows from. every: the metric is none of it, see `_with_metric`."""
-    own = {"cell", "id", "map_at", "download", *(("metric",) if every else ())}
-    return state.remembered(but=own)
-
-
-def _with_metric(exploration: Exploration, view: View) -> View:
-    """The view with the link's metric, which may have become another since all of the page was drawn.
-
-    Runs the whole page where more has: of two quick clicks the second may have asked for some parts only.
-    """
-    if view.link != _link(view.every):
-        state.rerun()
-    key, known = metric_of_link(exploration)
-    if not view.every or key == view.metric.key:
-        return view
-    return replace(view, metric=known[key], cells=cells_of(exploration, known[key]))
-
-
-@st.fragment(key=redraw.MAP)
-@whole_or_waiting
 def map_part(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
     """The map with its caption. as_table: as a table in its stead."""
-    view = _with_metric(exploration, view)
     if view.every:
         _map_of_all(exploration, view, domain, as_table)
     else:
         _map_of_some(exploration, view, domain, as_table)
 
 
-@st.fragment(key=redraw.PANEL)
-@whole_or_waiting
 def panel_part(exploration: Exploration, view: View) -> None:
     """The panel of the selected cell, the best otherwise."""
-    state.settle()
-    view = _with_metric(exploration, view)
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown(view)
@@ -137,28 +95,12 @@ def panel_part(exploration: Exploration, view: View) -> None:
             _panel_of_some(exploration, view)
 
 
-@st.fragment(key=redraw.COSTS)
-@whole_or_waiting
-def costs_part(exploration: Exploration, view: View) -> None:
-    """What each choice costs."""
-    costs(exploration, _with_metric(exploration, view).metric, view.where)
-
-
-@st.fragment(key=redraw.DOWNLOAD)
-@whole_or_waiting
 def download_part(exploration: Exploration, view: View) -> None:
     """The download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
     others show is read after it, when nothing of the page is waited for any more."""
     download(exploration, view.filters)
-    if redraw.was_selection() and view.every:
-        read_ahead(exploration, _with_metric(exploration, view).metric)
-
-
-@st.fragment(key=redraw.TERMS)
-def terms_part(exploration: Exploration) -> None:
-    """The words and figures of the page explained."""
-    key, known = metric_of_link(exploration)
-    terms(known[key], exploration.scenario)
+    if st.session_state.pop(_CLICKED, False) and view.every:
+        read_ahead(exploration, view.metric)
 
 
 def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
@@ -184,7 +126,7 @@ def _clicked() -> None:
         custom = point.get("customdata")
         if custom:
             state.select_cell(custom[0], custom[1])
-            redraw.selection()
+            st.session_state[_CLICKED] = True
             return
 
 
@@ -222,7 +164,7 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
         panel(exploration, metric, cells_of(exploration, metric), cell)
     elif cell is not None:
         st.html(head(degrees(*cell)))
-        relaxations(exploration, view.filters, in_cell(cell), then=redraw.page)
+        relaxations(exploration, view.filters, in_cell(cell))
     elif len(row):
         st.html(head(str(row["name"].iloc[0])))
         st.caption(literal(str(row["why"].iloc[0])))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from dashboard import redraw, state
+from dashboard import state
 from dashboard.derived import Metric
 from dashboard.explore_axes import Axes
 from dashboard.format import decimals_for, scale_for
@@ -37,7 +37,6 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
         rows = st.session_state["explore_cells"]["selection"]["rows"]
         if rows:
             state.select_cell(int(shown["TP"].iloc[rows[0]]), int(shown["PP"].iloc[rows[0]]))
-            redraw.selection()
 
     st.dataframe(
         shown, key="explore_cells", on_select=picked, selection_mode="single-row", hide_index=True, height=560,

@@ -8,29 +8,21 @@ from typing import Any, Final
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import accuracy, redraw, state
+from dashboard import accuracy, state
 from dashboard.charts.markup import Tile, figure_strip
 from dashboard.charts.ramp import Domain
 from dashboard.controls import choose, given, key_for, segments, switch
-from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, utilisation
+from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, further, metrics, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.explore_axes import Axes, axes_in_link, best_rates
 from dashboard.explore_axes import pick as pick_axes
 from dashboard.explore_data import Where, near_best
 from dashboard.explore_filter import bar as filter_bar
 from dashboard.explore_filter import relaxations, where_of
-from dashboard.explore_lower import infeasible
-from dashboard.explore_parts import (
-    costs_part,
-    download_part,
-    is_of_all,
-    map_part,
-    metric_of_link,
-    panel_part,
-    terms_part,
-    view_of,
-)
+from dashboard.explore_lower import costs, infeasible
+from dashboard.explore_parts import download_part, map_part, panel_part, view_of
 from dashboard.explore_sentence import sentence
+from dashboard.explore_terms import terms
 from dashboard.filters import Filter, asked_of
 from dashboard.format import count, counted, days, format_value, percent, plain, share_of
 from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
@@ -120,10 +112,10 @@ def _thousands(value: float) -> str:
     return plain(value)
 
 
-@st.fragment(key=redraw.PAGE)
+@st.fragment
 @whole_or_waiting
 def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
-    """The whole page. Switching and filtering rerun nothing else, selecting only the parts of `explore_parts`.
+    """The whole page. Clicking, switching and filtering rerun nothing else.
 
     others: the same in other datatypes, where there is a map for each.
     """
@@ -160,7 +152,7 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
     if not whole:
         return
     with left:
-        costs_part(exploration, view)
+        costs(exploration, metric, where)
     with right:
         infeasible(exploration)
         download_part(exploration, view)
@@ -186,22 +178,21 @@ def _toolbar(
     exploration: Exploration, filters: Sequence[Filter], axes: Axes, *, short: bool
 ) -> tuple[Metric, Domain, bool]:
     """The row above the map: metric, filter, help, view. short: with little behind its buttons yet."""
-    key, known = metric_of_link(exploration)
+    known = metrics(exploration.scenario) | (further(exploration.scenario) if exploration.feasible else {})
+    key = state.url_value("metric", QUICK[0], tuple(known))
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
-        # Between those with a button nothing changes but what shows the metric: the others' button comes and goes.
-        alone = key in QUICK and is_of_all(axes, filters, known[key])
-        segments("Metric", offered, "metric", then=redraw.metric if alone else redraw.page)
+        segments("Metric", offered, "metric")
         st.space("stretch")
         if exploration.feasible:
             filter_bar(exploration, filters, empty=short)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
             if not short:
-                terms_part(exploration)
+                terms(known[key], exploration.scenario)
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
             if not short:
-                _pick_metric(exploration)
+                _pick_metric(exploration, known, key)
                 if exploration.feasible:
                     pick_axes(exploration, axes)
             domain = choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
@@ -212,14 +203,11 @@ def _toolbar(
     return known[key], "from zero" if known[key].of_fastest and domain == "near" else _DOMAINS[domain][0], as_table
 
 
-@st.fragment(key=redraw.METRICS)
-def _pick_metric(exploration: Exploration) -> None:
+def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
     """Every metric, beside the few that have a button."""
-    key, known = metric_of_link(exploration)
 
     def picked() -> None:
         state.set_url_value("metric", given("_metric_list"))
-        redraw.page()
 
     words = names_of(exploration, known)
     st.selectbox(
@@ -228,7 +216,6 @@ def _pick_metric(exploration: Exploration) -> None:
     )  # fmt: skip
 
 
-@st.fragment(key=redraw.CELLS)
 def _pick_cell(exploration: Exploration) -> None:
     """Choosing a cell without a mouse."""
     cells = exploration.scenario.space.cells
@@ -241,7 +228,6 @@ def _pick_cell(exploration: Exploration) -> None:
             state.select_cell(None)
         else:
             state.select_cell(*value)
-        redraw.selection()
 
     st.selectbox("Cell", names, key=key_for("_pick_cell", now), on_change=picked, placeholder="the best",
                  format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}")  # fmt: skip

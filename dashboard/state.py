@@ -28,7 +28,7 @@ from engine import Exploration, Scenario
 
 __all__ = [
     "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page",
-    "problems", "remembered", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
+    "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
     "selected_cell", "selected_id", "set_scenario", "set_url_value", "settle", "theme_mode", "url_value",
     "watcher",
 ]  # fmt: skip
@@ -213,11 +213,6 @@ def link_parameters() -> dict[str, str]:
     """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
     return {**shown, **links.parameters_of(current_scenario())}
-
-
-def remembered(but: Collection[str]) -> frozenset[tuple[str, str]]:
-    """What pages were asked to show, names and values, but for some names."""
-    return frozenset((name, value) for name, value in _copy().items() if name not in but)
 
 
 def page() -> str:

@@ -74,7 +74,7 @@ def _field(
 
     if way == "sliders":
         st.select_slider(
-            slider_label(which, value), options(which, value), key=key_for(widget, value),
+            slider_label(which, value), options(which, value), key=key_for(widget, value, hidden=False),
             format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
         )  # fmt: skip
         return
