@@ -88,6 +88,11 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     return context
 
 
+def settled(page: Page) -> None:
+    """Waits until nothing is drawn any more: on a busy machine a popover that was opened before would be shut by it."""
+    expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
+
+
 @pytest.fixture(scope="session")
 def warm(browser: Browser, server: str) -> BrowserContext:
     """A context whose cache has the application's scripts, so that tests do not wait for them again."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import SMALL
+from tests.browser.conftest import PATIENCE, SMALL, settled
 
 Visit = Callable[..., Page]
 CLICK = """names => {
@@ -19,6 +19,7 @@ CLICK = """names => {
 def menu(page: Page, label: str) -> Locator:
     """What is in a menu of the page, opened."""
     shut(page)
+    settled(page)
     button = page.get_by_test_id("stMain").get_by_test_id("stPopover").get_by_role("button", name=re.compile(label))
     button.locator("visible=true").first.click()
     body = page.get_by_test_id("stPopoverBody").locator("visible=true")
@@ -36,11 +37,21 @@ def shut(page: Page) -> None:
     expect(opened).to_have_count(0)
 
 
-def choose(page: Page, label: str, text: str) -> None:
-    """Chooses from a list under View."""
-    menu(page, "View").get_by_role("combobox", name=label, exact=True).click()
-    page.get_by_role("option", name=text, exact=True).click()
-    shut(page)
+def choose(page: Page, label: str, text: str, link: str) -> None:
+    """Chooses from a list under View, once more where a busy machine has drawn the list anew under the pointer.
+
+    link: what the link says then.
+    """
+    for _ in range(4):
+        menu(page, "View").get_by_role("combobox", name=label, exact=True).click()
+        page.get_by_role("option", name=text, exact=True).click()
+        shut(page)
+        try:
+            expect(page).to_have_url(re.compile(link), timeout=PATIENCE / 4)
+        except AssertionError:
+            continue
+        return
+    raise AssertionError(f"{text} cannot be chosen as {label}.")
 
 
 def metric(page: Page, name: str) -> None:
@@ -49,6 +60,7 @@ def metric(page: Page, name: str) -> None:
 
 def click_cell(page: Page, tensor: int, pipeline: int) -> None:
     """Clicks a cell of the map, on which the pointer rests first as a person's does."""
+    settled(page)
     # What a menu shows is scrolled to: the map may be above the window.
     page.locator(".st-key-explore_toolbar").scroll_into_view_if_needed()
     find = """([tensor, pipeline]) => {
@@ -111,11 +123,11 @@ def test_relaxing_a_filter_in_the_panel_changes_the_whole_page(page: Page, serve
 
 def test_what_was_chosen_in_a_menu_does_not_come_back_with_later_clicks(visit: Visit) -> None:
     page = visit()
-    choose(page, "Cell", "TP 2 × PP 2")
+    choose(page, "Cell", "TP 2 × PP 2", "cell=2x2")
     expect_cell(page, 2, 2)
     click_cell(page, 4, 2)
     expect_cell(page, 4, 2)
-    choose(page, "Metric", "Bubble share")
+    choose(page, "Metric", "Bubble share", "metric=bubble_share")
     expect_metric(page, "bubble_share", "Bubble share")
     expect_cell(page, 4, 2)
     for name, key in (("MFU", "mfu"), ("Step time", "total_time"), ("HBM", "proc_mem_tier1_cap_req")):
@@ -129,7 +141,7 @@ def test_what_was_chosen_in_a_menu_does_not_come_back_with_later_clicks(visit: V
 
 def test_back_takes_back_one_click_at_a_time(visit: Visit) -> None:
     page = visit("&".join((SMALL, "cell=2x4&id=377497")))
-    choose(page, "Colours", "logarithmic")
+    choose(page, "Colours", "logarithmic", "map_domain=log")
     expect(page).to_have_url(re.compile("map_domain=log"))
     click_cell(page, 4, 2)
     expect_cell(page, 4, 2)

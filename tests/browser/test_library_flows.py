@@ -12,15 +12,10 @@ import hardware
 import models
 from dashboard.format import format_value
 from engine import explore
-from tests.browser.conftest import SMALL, new_context
+from tests.browser.conftest import SMALL, new_context, settled
 from tests.dashboard.test_sharing import complete, folded, nested
 
 LIMITS = "limits=tensor_par:2,4;pipeline_par:1,2"
-
-
-def settled(page: Page) -> None:
-    """Waits until nothing is drawn any more: on a busy machine a popover that was opened before would be shut by it."""
-    expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
 
 
 def popover(page: Page, name: str) -> None:
