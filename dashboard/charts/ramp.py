@@ -68,7 +68,6 @@ class Ramp:
             texts = [plain(value) for value in values]
         return [self.position(value * scale.factor) for value in values], texts, scale.unit
 
-
     def ends(self, scale: Scale) -> tuple[str, str, str]:
         """Return what the worst and the best colour stand for, and the unit of both: "≤ 40", "100", "% of best"."""
         if self.near_best and self.good != self.bad:
