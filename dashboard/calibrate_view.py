@@ -16,7 +16,7 @@ from dashboard.calibrate_rank import ranking
 from dashboard.calibrate_use import offer
 from dashboard.charts import markup
 from dashboard.charts.calibration import before_and_after, parameters_moved
-from dashboard.controls import choose, show
+from dashboard.controls import choose, given, key_for, show
 from dashboard.format import percent, signed_percent
 from dashboard.text import literal
 from dashboard.untrusted import Refused, sentence
@@ -137,16 +137,16 @@ def _parameters(prepared: data.Prepared, bar: Any) -> tuple[str, ...] | None:
         named = ", ".join(strange[:3])
         sentence = f"The link's parameters to fit name {named}, which these runs do not tell about; left out."
         state.complain("calibrate_parameters", sentence)
-    key = f"_calibrate_parameters_{prepared.checked.system.name}"
-    st.session_state[key] = list(known)
+    key = key_for(f"_calibrate_parameters_{prepared.checked.system.name}", list(known))
 
     def changed() -> None:
-        state.set_url_value("calibrate_parameters", "-".join(st.session_state[key]) or None)
+        state.set_url_value("calibrate_parameters", "-".join(given(key)) or None)
 
     with bar:
         st.multiselect(
-            "Parameters to fit", list(labels), format_func=lambda name: labels[name], key=key, on_change=changed,
-            placeholder="those that the runs tell most about", max_selections=calibrate.MOST_PARAMETERS, width=400,
+            "Parameters to fit", list(labels), list(known), format_func=lambda name: labels[name], key=key,
+            on_change=changed, placeholder="those that the runs tell most about", width=400,
+            max_selections=calibrate.MOST_PARAMETERS,
             help="One to six; left empty, the three to six that these runs tell most about.",
         )  # fmt: skip
     return known or None

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.altered import altered
 from dashboard.compare_scenarios import SLOTS, Slots, add, add_changes
-from dashboard.controls import menu_key, shut
+from dashboard.controls import menu_key, shut, whole, whole_field
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.scenarios_data import entries, name_of, sentence_of
 from dashboard.server import runner, user_files
@@ -94,11 +94,12 @@ def _variant(first: Scenario, slots: Slots) -> None:
                      format_func=str.capitalize, label_visibility="collapsed")  # fmt: skip
     else:
         which = every[what]
-        kind: Any = int if which.discrete else float
-        st.number_input(
-            f"{which.label} [{which.unit}]", kind(0.0 if which.can_be_off else which.lowest), kind(which.highest),
-            kind(which.value * 2), key=f"{key}_{what}", label_visibility="collapsed",
-        )  # fmt: skip
+        label, low = f"{which.label} [{which.unit}]", 0.0 if which.can_be_off else which.lowest
+        start, shown = min(which.value * 2, which.highest), f"{key}_{what}"
+        if which.discrete:
+            whole_field(label, int(low), int(which.highest), start, shown, label_visibility="collapsed")
+        else:
+            st.number_input(label, low, which.highest, start, key=shown, label_visibility="collapsed")
     st.button("Add", key="compare_add_variant", type="primary", width="stretch", on_click=_add_variant,
               args=(first, what, f"{key}_{what}", slots))  # fmt: skip
 
@@ -125,7 +126,7 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str 
             _ = made.space
             add(made, slots)
         else:
-            changes = {what: float(value)}
+            changes = {what: float(whole(float(value)) if whatif.parameter(first, what).discrete else value)}
             _ = whatif.changed(first, changes).space
             add_changes(changes, slots)
         shut(_MENU)

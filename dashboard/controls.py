@@ -17,31 +17,37 @@ _SHUT: Final = "_times_shut_"
 """Begins the key of how often a menu was shut by what was clicked in it."""
 _SHOWN: Final = "_shown_"
 """Begins the key of (how often a widget's value was set by others than itself, the value)."""
+_AGAIN: Final = "~"
+"""Stands between the name of a widget and how often its value was set by others."""
 
 
-def key_for(name: str, value: object, *, hidden: bool = True) -> str:
-    """The key of a widget that shows a value which others set too; sets the widget to it.
+def key_for(name: str, value: object, *, clearable: bool = False) -> str:
+    """The key of a widget that shows a value which others set too. The widget gets the value as its default.
 
-    What is in a shut menu is not there for the browser, which would go on reporting the value that it showed there
-    last, as if somebody had chosen it just now. A widget whose value was set elsewhere is therefore another one.
+    A widget whose value was set elsewhere is another one, with its own default. Setting it through the session's state
+    would be an order that the browser carries out whenever it comes: one given by a run that began before somebody
+    chose takes the choice back. Nor does it reach what is in a shut menu: that is not there for the browser, which
+    goes on reporting what it showed there last as if that had been chosen just now.
 
-    hidden: whether it may be in such a menu, and has to be told its value at every run until the browser draws it. One
-    that is always there is told once: later that would take back what was chosen since the run began.
+    clearable: whether it is a number field that may be left empty. Emptied, a field goes back to its default, which
+    must then be none; here the session's state is the only way.
     """
     number, shown = st.session_state.get(_SHOWN + name, (0, value))
     number += not _same(shown, value)
     st.session_state[_SHOWN + name] = number, value
-    key = f"{name}_{number}" if number else name
-    if hidden or key not in st.session_state:
+    key = f"{name}{_AGAIN}{number}" if number else name
+    if clearable:
         st.session_state[key] = value
     return key
 
 
-def given(name: str) -> Any:
-    """What was chosen with the widget of `key_for`; for its callback."""
-    number, _ = st.session_state[_SHOWN + name]
-    value = st.session_state[f"{name}_{number}" if number else name]
-    st.session_state[_SHOWN + name] = number, value
+def given(key: str) -> Any:
+    """What was chosen with the widget of that key, which `key_for` made; for its callback."""
+    value = st.session_state[key]
+    name, _, number = key.partition(_AGAIN)
+    now, _ = st.session_state[_SHOWN + name]
+    if int(number or 0) == now:  # otherwise the widget that took its place shows something else still
+        st.session_state[_SHOWN + name] = now, value
     return value
 
 
@@ -54,16 +60,17 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, Callable[[], None]]:
-    """Set the widget's value to the link's and return the widget's key and its callback."""
+def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, str, Callable[[], None]]:
+    """(the link's value, the key of the widget that shows it, the widget's callback)."""
     state.settle()
-    key = key_for(f"_{name}", state.url_value(name, default, accepted))
+    value = state.url_value(name, default, accepted)
+    key = key_for(f"_{name}", value)
 
     def changed() -> None:
-        value = given(f"_{name}")
-        state.set_url_value(name, None if value in (None, default) else str(value))
+        new = given(key)
+        state.set_url_value(name, None if new in (None, default) else str(new))
 
-    return key, changed
+    return value, key, changed
 
 
 def segments(label: str, options: Mapping[str, str], name: str, *, default: str | None = None) -> str:
@@ -71,13 +78,12 @@ def segments(label: str, options: Mapping[str, str], name: str, *, default: str 
 
     options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
     """
-    first = default or next(iter(options))
-    key, changed = _prepare(name, first, list(options))
-    chosen = st.segmented_control(
-        label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, required=True,
-        label_visibility="collapsed",
+    value, key, changed = _prepare(name, default or next(iter(options)), list(options))
+    st.segmented_control(
+        label, list(options), format_func=lambda each: options[each], default=value, key=key, on_change=changed,
+        required=True, label_visibility="collapsed",
     )  # fmt: skip
-    return str(chosen) if chosen is not None else first
+    return value
 
 
 def choose(
@@ -90,52 +96,57 @@ def choose(
     width: int | Literal["stretch"] = "stretch",
 ) -> str:
     """Show a list to choose from; return the chosen value. See `segments`."""
-    first = default or next(iter(options))
-    key, changed = _prepare(name, first, list(options))
-    chosen = st.selectbox(
-        label, list(options), format_func=lambda value: options[value], key=key, on_change=changed, help=help,
+    known = list(options)
+    value, key, changed = _prepare(name, default or known[0], known)
+    st.selectbox(
+        label, known, known.index(value), format_func=lambda each: options[each], key=key, on_change=changed, help=help,
         width=width,
     )  # fmt: skip
-    return str(chosen) if chosen is not None else first
+    return value
 
 
 def switch(label: str, name: str, *, default: bool = False, help: str | None = None) -> bool:
     """Show a switch; return whether it is on."""
     state.settle()
     words = {True: "on", False: "off"}
-    key = key_for(f"_{name}", state.url_value(name, words[default], ("on", "off")) == "on")
+    value = state.url_value(name, words[default], ("on", "off")) == "on"
+    key = key_for(f"_{name}", value)
 
     def changed() -> None:
-        value = bool(given(f"_{name}"))
-        state.set_url_value(name, None if value == default else words[value])
+        new = bool(given(key))
+        state.set_url_value(name, None if new == default else words[new])
 
-    return bool(st.toggle(label, key=key, on_change=changed, help=help))
+    st.toggle(label, value, key=key, on_change=changed, help=help)
+    return value
 
 
 def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
     """Show a slider over whole numbers; return the chosen one."""
     state.settle()
     accepted = {str(value) for value in range(low, high + 1)}
-    key = key_for(f"_{name}", int(state.url_value(name, str(default), accepted)))
+    value = int(state.url_value(name, str(default), accepted))
+    key = key_for(f"_{name}", value)
 
     def changed() -> None:
-        value = int(given(f"_{name}"))
-        state.set_url_value(name, None if value == default else str(value))
+        new = int(given(key))
+        state.set_url_value(name, None if new == default else str(new))
 
-    return int(st.slider(label, low, high, step=step, key=key, on_change=changed, **more))
+    st.slider(label, low, high, value, step, key=key, on_change=changed, **more)
+    return value
 
 
 def whole_field(
-    label: str, low: int | None, high: int | None, key: str, *, on_change: Callable[..., None] | None = None,
-    args: tuple[Any, ...] = (), **more: Any,
+    label: str, low: int | None, high: int | None, value: float | None, key: str, *,
+    on_change: Callable[..., None] | None = None, args: tuple[Any, ...] = (), **more: Any,
 ) -> float | None:  # fmt: skip
     """Show a field for a whole number; return what is in it, which `whole` turns into the number.
 
     It is a field of decimals: in one of integers, Streamlit takes "1e12" for 1 and "2e3" for 2.
     """
     found = st.number_input(
-        label, None if low is None else float(low), None if high is None else float(high), key=key, step=1.0,
-        format="%.0f", on_change=on_change, args=args, **more,
+        label, None if low is None else float(low), None if high is None else float(high),
+        None if value is None else float(value), key=key, step=1.0, format="%.0f", on_change=on_change, args=args,
+        **more,
     )  # fmt: skip
     return None if found is None else float(found)
 

@@ -80,8 +80,9 @@ def _predict() -> None:
 
 def slot(scenario: Scenario) -> None:
     """The widgets with which the cost model and its calibration are chosen."""
+    key = key_for("sentence_cost", scenario.cost_model)
     st.radio(
-        "Cost model", COST_MODELS, key=key_for("sentence_cost", scenario.cost_model), on_change=_changed,
+        "Cost model", COST_MODELS, COST_MODELS.index(scenario.cost_model), key=key, on_change=_changed, args=(key,),
         format_func=lambda name: _CHOICES[name], help=_HELP,
     )  # fmt: skip
     if scenario.cost_model == "calculon":
@@ -90,8 +91,9 @@ def slot(scenario: Scenario) -> None:
         return
     found = _calibrations(scenario)
     now = scenario.calibration.name if scenario.calibration is not None else _LIBRARY
+    key = key_for("sentence_calibration", now)
     st.selectbox(
-        "Calibration", list(found), key=key_for("sentence_calibration", now), on_change=_recalibrated,
+        "Calibration", list(found), list(found).index(now), key=key, on_change=_recalibrated, args=(key,),
         format_func=lambda name: literal(name) if name else f"{library_calibration().name}, the library's",
         help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
     )  # fmt: skip
@@ -128,13 +130,13 @@ def _fits(calibration: Calibration, scenario: Scenario) -> bool:
         return False
 
 
-def _changed() -> None:
-    chosen = str(given("sentence_cost"))
+def _changed(widget: str) -> None:
+    chosen = str(given(widget))
     _put(lambda now: switch(now, chosen))
 
 
-def _recalibrated() -> None:
-    chosen = given("sentence_calibration")
+def _recalibrated(widget: str) -> None:
+    chosen = given(widget)
 
     def made(now: Scenario) -> Scenario:
         return altered(now, calibration=_calibrations(now).get(chosen))

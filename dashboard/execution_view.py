@@ -16,7 +16,7 @@ from dashboard.charts import markup
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces, waterfall
-from dashboard.controls import menu_key, show, shut
+from dashboard.controls import given, key_for, menu_key, show, shut, whole, whole_field
 from dashboard.derived import days_for, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
@@ -126,26 +126,27 @@ def _faster(_exploration: Exploration, key: str, rate: float) -> int:
 
 def _other(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
     """The execution to compare with, chosen by the user; None without."""
-    name, key = "execution_b", "_execution_b"
-    given = state.url_value(name, "", _OTHER)
-    options = dict(_OTHERS) | ({given: f"execution {int(given):,}"} if given.isdecimal() else {})
-    st.session_state[key] = given
+    name = "execution_b"
+    value = state.url_value(name, "", _OTHER)
+    options = dict(_OTHERS) | ({value: f"execution {int(value):,}"} if value.isdecimal() else {})
+    key = key_for(f"_{name}", value)
 
     def changed() -> None:
-        state.set_url_value(name, st.session_state[key] or None)
+        state.set_url_value(name, given(key) or None)
 
-    picked = st.selectbox(
-        "compare with", list(options), key=key, on_change=changed, label_visibility="collapsed", width=280,
+    st.selectbox(
+        "compare with", list(options), list(options).index(value), key=key, on_change=changed,
+        label_visibility="collapsed", width=280,
         format_func=lambda value: f"B is {options[value]}" if value else f"compare with {options[value]}",
     )  # fmt: skip
     with st.popover("Keep as B", icon=":material/compare_arrows:", key=menu_key("execution_keep")):
         st.caption("Keep this execution as B, then select another one on any page to compare the two.")
         st.button("Keep this one", key="execution_keep_this", on_click=_keep, args=(chosen.id,))
-        wanted = st.number_input("or compare with execution id", 0, exploration.total - 1, value=None, step=1,
-                                 key="execution_keep_id", placeholder="id")  # fmt: skip
+        label, last = "or compare with execution id", exploration.total - 1
+        wanted = whole_field(label, 0, last, None, "execution_keep_id", placeholder="id")
         st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=_keep,
-                  args=(None if wanted is None else int(wanted),))  # fmt: skip
-    found, why_not = _wanted(exploration, chosen, str(picked or ""))
+                  args=(None if wanted is None else whole(wanted),))  # fmt: skip
+    found, why_not = _wanted(exploration, chosen, value)
     if why_not:
         st.caption(why_not)
     return found

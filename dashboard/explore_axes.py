@@ -126,21 +126,24 @@ def pick(exploration: Exploration, axes: Axes) -> None:
         state.set_url_value(_FACET, facet)
         state.set_url_value(_AT, None)
 
+    now = {_X[0]: axes.x, _Y[0]: axes.y, _FACET: axes.facet or "none"}
+    keys = {name: key_for(f"_{name}", value) for name, value in now.items()}
+
     def changed() -> None:
-        x, y, facet = (given(f"_{name}") for name in (_X[0], _Y[0], _FACET))
+        x, y, facet = (given(keys[name]) for name in (_X[0], _Y[0], _FACET))
         if x == y:  # the field of one axis was chosen for the other: they change places
             x, y = (axes.y, axes.x)
         put(x, y, None if facet in ("none", x, y) else facet)
 
-    now = {_X[0]: axes.x, _Y[0]: axes.y, _FACET: axes.facet or "none"}
     words = {_X[0]: "Across", _Y[0]: "Up", _FACET: "One map per"}
     with st.container(horizontal=True, gap="small"):
         for name, value in now.items():
-            options = list(dict.fromkeys([value, *offered]))
+            options = offered
             if name == _FACET:
                 options = ["none", *(one for one in _facets_offered(exploration) if one not in (axes.x, axes.y))]
+            options = options if value in options else [value, *options]
             st.selectbox(
-                words[name], options, key=key_for(f"_{name}", value), on_change=changed, width=170,
+                words[name], options, options.index(value), key=keys[name], on_change=changed, width=170,
                 format_func=lambda one: "no third field" if one == "none" else FILTERABLE[one].label,
             )  # fmt: skip
     if not axes.usual:

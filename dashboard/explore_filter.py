@@ -153,11 +153,12 @@ def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
     values = {one.column.name: one.values for one in filters}
     halves = st.columns(2)  # in one column the list is taller than the window
     for number, (name, options) in enumerate(_options(exploration, exploration.key).items()):
-        column, own = FILTERABLE[name], f"_explore_pick_{name}"
-        key = key_for(own, [value for value in options if value in values.get(name, ())])
+        column = FILTERABLE[name]
+        shown = [value for value in options if value in values.get(name, ())]
+        key = key_for(f"_explore_pick_{name}", shown)
         halves[number % 2].pills(
-            column.label, options, selection_mode="multi", key=key, help=literal(column.description), on_change=_picked,
-            args=(name, own, len(options)), format_func=partial(choice_label, column), wrap=True,
+            column.label, options, default=shown, selection_mode="multi", key=key, help=literal(column.description),
+            on_change=_picked, args=(name, key, len(options)), format_func=partial(choice_label, column), wrap=True,
         )  # fmt: skip
 
 

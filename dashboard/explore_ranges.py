@@ -40,18 +40,17 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
     inside = {one.column.name: one for one in filters if not one.values and one.column.name in offered}
     opened = [name for name in st.session_state.get(_OPEN, () if inside else _FIRST) if name in offered]
     shown = list(dict.fromkeys([*opened, *inside]))
-    own = "_explore_ranges"
+    key = key_for("_explore_ranges", shown)
 
     def picked() -> None:
-        wanted = list(given(own))
+        wanted = list(given(key))
         st.session_state[_OPEN] = wanted
         put([one for one in filters if one.values or one.column.name in wanted])
 
-    key = key_for(own, shown)
     figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
     words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)
     st.multiselect(
-        "Ranges of fields and results", list(offered), key=key, on_change=picked,
+        "Ranges of fields and results", list(offered), shown, key=key, on_change=picked,
         format_func=lambda name: words[name], placeholder="Choose a field or result",
         help="Any number of them, each from its lowest to its highest accepted value: results, what follows from one "
         f"of them, and fields that are numbers. {ABOUT}",
@@ -89,7 +88,9 @@ def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: 
     bounds = now.figures(*span)
     scale = scale_for(column, bounds)
     label.markdown(literal(scale.title(column.label)), help=literal(column.description))
-    keys = [f"_explore_{end}_{column.name}" for end in ("low", "high")]
+    shown = [None if end is None else end / scale.factor for end in (now.low, now.high)]
+    named = zip((f"_explore_{end}_{column.name}" for end in ("low", "high")), shown, strict=True)
+    keys = [key_for(name, value, clearable=True) for name, value in named]
 
     def changed() -> None:
         ends = [given(key) for key in keys]
@@ -100,9 +101,9 @@ def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: 
         else:
             put([each for one in filters for each in (new if one.column.name == column.name else [one])])
 
-    ends = zip((least, most), ("at least", "at most"), ("from", "to"), keys, (now.low, now.high), bounds, strict=True)
-    for place, word, hint, key, end, bound in ends:
-        key = key_for(key, None if end is None else end / scale.factor)
+    for place, word, hint, key, bound in zip(
+        (least, most), ("at least", "at most"), ("from", "to"), keys, bounds, strict=True
+    ):
         place.number_input(
             f"{column.label} {word}{scale.suffix and f' [{scale.unit}]'}", value=None, format="%.6g", key=key,
             placeholder=f"{hint} {plain(bound / scale.factor)}", on_change=changed, label_visibility="collapsed",

@@ -206,12 +206,15 @@ def _toolbar(
 def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
     """Every metric, beside the few that have a button."""
 
+    widget = key_for("_metric_list", key)
+
     def picked() -> None:
-        state.set_url_value("metric", given("_metric_list"))
+        state.set_url_value("metric", given(widget))
 
     words = names_of(exploration, known)
     st.selectbox(
-        "Metric", list(known), key=key_for("_metric_list", key), on_change=picked, format_func=lambda name: words[name],
+        "Metric", list(known), list(known).index(key), key=widget, on_change=picked,
+        format_func=lambda name: words[name],
         help=f"{literal(known[key].column.description)}\n\n{ABOUT}",
     )  # fmt: skip
 
@@ -221,13 +224,14 @@ def _pick_cell(exploration: Exploration) -> None:
     cells = exploration.scenario.space.cells
     now = state.selected_cell()
     names = sorted({(cell.tensor_par, cell.pipeline_par) for cell in cells})
+    key = key_for("_pick_cell", now)
 
     def picked() -> None:
-        value = given("_pick_cell")
+        value = given(key)
         if value is None:
             state.select_cell(None)
         else:
             state.select_cell(*value)
 
-    st.selectbox("Cell", names, key=key_for("_pick_cell", now), on_change=picked, placeholder="the best",
-                 format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}")  # fmt: skip
+    st.selectbox("Cell", names, None if now is None else names.index(now), key=key, on_change=picked,
+                 placeholder="the best", format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}")  # fmt: skip

@@ -94,7 +94,7 @@ def _widget(field: Field, base: Any) -> Any:
         label = f":primary[**{label} · was {shown_value(field, base)}**]"
     more: dict[str, Any] = {"help": field.help or None, "placeholder": "none"}
     if field.kind == "whole":
-        value = whole_field(label, None, None, key, value=None if start is None else float(start), **more)
+        value = whole_field(label, None, None, start, key, **more)
     else:
         value = st.number_input(label, value=start, key=key, format="%.10g", **more)
     if value is None or value == start:

@@ -14,7 +14,7 @@ from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.charts.template import degrees
-from dashboard.controls import segments, show, whole_number
+from dashboard.controls import given, key_for, segments, show, whole_number
 from dashboard.evaluated import evaluated
 from dashboard.format import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
 from dashboard.memory_needs import GIB, needs_of, with_hbm
@@ -145,17 +145,17 @@ def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> No
     """A list of all cells, for those who do not click bars. shown: the one in view."""
     cells = exploration.by_cell()[["tensor_par", "pipeline_par"]].drop_duplicates().astype(int)
     every = sorted((int(tensor), int(pipeline)) for tensor, pipeline in cells.itertuples(index=False))
-    key = "_memory_cell"
-    st.session_state[key] = shown if shown in every else None
+    now = shown if shown in every else None
+    key = key_for("_memory_cell", now)
 
     def changed() -> None:
-        picked = st.session_state[key]
+        picked = given(key)
         if picked is not None:
             state.select_cell(*picked)
 
     st.selectbox(
-        "Cell", every, key=key, format_func=lambda cell: degrees(*cell), on_change=changed, width=150,
-        label_visibility="collapsed", placeholder="Choose a cell",
+        "Cell", every, None if now is None else every.index(now), key=key, on_change=changed, width=150,
+        format_func=lambda cell: degrees(*cell), label_visibility="collapsed", placeholder="Choose a cell",
     )  # fmt: skip
 
 

@@ -209,12 +209,13 @@ def _shown_first(exploration: Exploration) -> tuple[str, ...]:
 def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...]) -> None:
     """Which columns to show, group by group of the register."""
     groups: dict[str, list[str]] = {}
+    keys: list[str] = []
     every_one = (*register.fields, *register.statistics)
     for column in every_one:
         groups.setdefault(column.group, []).append(column.name)
 
     def changed() -> None:
-        wanted = {name for group in groups for name in given(f"results_columns_{group}")}
+        wanted = {name for key in keys for name in given(key)}
         kept = [name for name in names if name in wanted or name == "id"]
         new = [*kept, *(column.name for column in every_one if column.name in wanted and column.name not in kept)]
         state.set_url_value("results_columns", None if tuple(new) == first else ",".join(new))
@@ -230,8 +231,9 @@ def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...
             st.button("The usual ones", key="results_usual_columns", type="tertiary", on_click=every, args=(False,))
         st.caption("Statistics that are not stored are computed for the rows in view.")
         for group, members in groups.items():
-            key = key_for(f"results_columns_{group}", [name for name in members if name in names])
-            st.pills(group, members, selection_mode="multi", key=key, on_change=changed,
+            shown = [name for name in members if name in names]
+            keys.append(key_for(f"results_columns_{group}", shown))
+            st.pills(group, members, default=shown, selection_mode="multi", key=keys[-1], on_change=changed,
                      format_func=lambda name: by_name(name).label)  # fmt: skip
 
 

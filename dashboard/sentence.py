@@ -112,22 +112,26 @@ def _system_line(system: hardware.System) -> str:
 def _choose(name: str, label: str, options: list[str], value: str, shown: Callable[[str], str]) -> None:
     here = options if value in options else [value, *options]
     key = key_for(f"sentence_{name}", value)
-    st.selectbox(label, here, key=key, format_func=shown if value in options else str, on_change=_changed, args=(name,))
+    st.selectbox(
+        label, here, here.index(value), key=key, format_func=shown if value in options else str, on_change=_changed,
+        args=(name, key),
+    )  # fmt: skip
 
 
 def _number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
     key = key_for(f"sentence_{name}", float(value))
-    whole_field(label, 1, LARGEST, key, on_change=_changed, args=(name,))
+    whole_field(label, 1, LARGEST, value, key, on_change=_changed, args=(name, key))
+    suggested = value if value in suggestions else None
+    key = key_for(f"sentence_{name}_pick", suggested)
     st.pills(
-        "Suggestions", suggestions, key=key_for(f"sentence_{name}_pick", value if value in suggestions else None),
-        format_func=lambda number: f"{number:,}",
-        on_change=_changed, args=(name, "_pick"), label_visibility="collapsed", width=300,
+        "Suggestions", suggestions, default=suggested, key=key, format_func=lambda number: f"{number:,}",
+        on_change=_changed, args=(name, key), label_visibility="collapsed", width=300,
     )  # fmt: skip
 
 
-def _changed(name: str, part: str = "") -> None:
-    """Takes over one changed slot."""
-    value = given(f"sentence_{name}{part}")
+def _changed(name: str, widget: str) -> None:
+    """Takes over one changed slot. widget: key of the widget it was changed with."""
+    value = given(widget)
     if value is None:
         return
     now = state.current_scenario()

@@ -24,6 +24,8 @@ MOST_PROCESSORS: Final = 4096
 MOST_TOKENS: Final = 1_000_000
 WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
 DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
+_MOST: Final = 9_999_999.9999
+"""The greatest number of that pattern."""
 LABELS: Final = {"weight_bits": "Weight bits", "kv_bits": "KV cache bits", "launch": "Launch"}
 WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
 LAUNCHED: Final = {
@@ -111,29 +113,32 @@ def _system_title(name: str) -> str:
 def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any, load: Any) -> Any:
     """A list of library names; returns what the chosen one stands for."""
     default = scenario if scenario in options else options[0]
-    key = f"_serving_{name}"
-    st.session_state[key] = state.url_value(f"serving_{name}", default, options)
-    chosen = st.selectbox(
-        label, options, format_func=shown, key=key, width="stretch",
-        on_change=lambda: put(**{name: st.session_state[key] if st.session_state[key] != default else None}),
-    )  # fmt: skip
-    return load(chosen or default)
+    value = state.url_value(f"serving_{name}", default, options)
+    key = key_for(f"_serving_{name}", value)
+
+    def changed() -> None:
+        new = given(key)
+        put(**{name: new if new != default else None})
+
+    st.selectbox(label, options, options.index(value), format_func=shown, key=key, on_change=changed)
+    return load(value)
 
 
 def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
-    key = f"_serving_{name}"
     wanted = int(state.url_value(f"serving_{name}", str(default), WHOLE))
     if wanted > most:
         what = link_words.WORDS[f"serving_{name}"]
         sentence = f"The link's {what} is {wanted:,}; it must be at most {most:,}, which is shown."
         state.complain(f"serving_{name}", sentence)
-    st.session_state[key] = float(min(wanted, most))
+    value = min(wanted, most)
+    key = key_for(f"_serving_{name}", float(value))
 
     def changed() -> None:
-        value = whole(st.session_state[key])
-        put(**{name: None if value == default else str(value)})
+        new = given(key)
+        put(**{name: None if new in (None, default) else str(whole(new))})
 
-    return whole(whole_field(label, 1, most, key, on_change=changed, help=help, width=116) or default)
+    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=116)
+    return value
 
 
 def _decimal(
@@ -141,17 +146,18 @@ def _decimal(
 ) -> float | None:
     """A positive number, or nothing."""
     text = state.url_value(f"serving_{name}", "", DECIMAL)
-    key = key_for(f"_serving_{name}", float(text) if text else None)
+    value = float(text) if text else None
+    key = key_for(f"_serving_{name}", value, clearable=True)
 
     def changed() -> None:
-        value = given(f"_serving_{name}")
-        put(**{name: None if not value else f"{value:.4f}".rstrip("0").rstrip(".")})
+        new = given(key)
+        put(**{name: None if not new else f"{new:.4f}".rstrip("0").rstrip(".")})
 
-    value = st.number_input(
-        label, min_value=0.0, max_value=1e6, value=None, step=float(step), key=key, on_change=changed, help=help,
-        placeholder="none", format="%g", width=width,
+    st.number_input(
+        label, min_value=0.0, max_value=_MOST, value=None, step=float(step), key=key, on_change=changed,
+        help=help, placeholder="none", format="%g", width=width,
     )  # fmt: skip
-    return float(value) if value else None
+    return value or None
 
 
 def _choices() -> dict[str, Any]:
@@ -163,16 +169,19 @@ def _choices() -> dict[str, Any]:
         known = re.compile("|".join(options) + "|" + ",".join(["(?:" + "|".join(options) + ")"] * 2)
                            + "|" + ",".join(options))  # fmt: skip
         text = state.url_value(f"serving_{name}", ",".join(default), known)
-        key = key_for(f"_serving_{name}", text.split(","))
+        shown = text.split(",")
+        key = key_for(f"_serving_{name}", shown)
 
-        def changed(name: str = name, options: list[str] = options, default: Any = default) -> None:
-            picked = given(f"_serving_{name}")
+        def changed(
+            name: str = name, key: str = key, options: list[str] = options, default: list[str] = default
+        ) -> None:
+            picked = given(key)
             chosen = [value for value in options if value in picked]
             put(**{name: None if chosen in ([], default) else ",".join(chosen)})
 
-        chosen = st.pills(label, options, key=key, selection_mode="multi", on_change=changed,
-                          format_func=lambda value: WORDS.get(value, value))  # fmt: skip
-        values = [value if name == "launch" else int(value) for value in (chosen or default)]
+        st.pills(label, options, default=shown, key=key, selection_mode="multi", on_change=changed,
+                 format_func=lambda value: WORDS.get(value, value))  # fmt: skip
+        values = [value if name == "launch" else int(value) for value in shown]
         if sorted(map(str, values)) != sorted(default):
             limits[name] = values
     return limits

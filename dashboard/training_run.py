@@ -12,6 +12,7 @@ import streamlit as st
 
 from dashboard import state
 from dashboard.charts import markup
+from dashboard.controls import given, key_for
 from dashboard.derived import MFU_FORMULA, token_flops, utilisation
 from dashboard.format import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
 from dashboard.text import literal
@@ -115,24 +116,24 @@ def _inputs(system: System) -> dict[str, float]:
 
 def _field(one: Input, default: float | None, system: System) -> float | None:
     """One number field, bound to the link; None where nothing but the default is wanted."""
-    link, key = f"execution_run_{one.name}", f"_execution_run_{one.name}"
+    link = f"execution_run_{one.name}"
     scale, unit = _shown(one)
     text = state.url_value(link, "", _NUMBER)
     value = float(text) if text else None
     if value is not None and not one.accepts(value):
         st.caption(f":orange[The link's {literal(one.label)} is out of range; the default stands.]")
         value = None
-    st.session_state[key] = None if value is None and default is None else (
-        (default if value is None else value) or 0.0) / scale  # fmt: skip
+    shown = None if value is None and default is None else ((default if value is None else value) or 0.0) / scale
+    key = key_for(f"_{link}", shown, clearable=True)
 
     def changed() -> None:
-        now = st.session_state[key]
+        now = given(key)
         new = None if now is None else float(f"{now * scale:.12g}")
         state.set_url_value(link, None if new is None or new == default or not one.accepts(new) else f"{new:.12g}")
 
     st.number_input(
-        f"{_on_page(one.label)}{unit and f' [{unit}]'}", one.low / scale, one.high / scale, key=key, on_change=changed,
-        format="%.6g", placeholder="the optimum" if one.name == "interval_s" else "not recorded",
+        f"{_on_page(one.label)}{unit and f' [{unit}]'}", one.low / scale, one.high / scale, None, key=key,
+        on_change=changed, format="%.6g", placeholder="the optimum" if one.name == "interval_s" else "not recorded",
         help=literal(f"{_on_page(one.description)} Default: {_source(one, system)}."), step=_step(default, scale),
     )  # fmt: skip
     return value

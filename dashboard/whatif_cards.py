@@ -16,7 +16,7 @@ from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
-from dashboard.controls import segments, show
+from dashboard.controls import given, key_for, segments, show
 from dashboard.format import MINUS, count
 from dashboard.plainest import plainest_of
 from dashboard.whatif_answer import answer
@@ -323,15 +323,16 @@ def _pick_size(board: Board) -> None:
 
 def _pick(label: str, board: Board, where: str) -> None:
     """A list to choose a parameter from, without a label of its own; part of the link."""
-    key, default = f"_{where}", board.defaults[where]
-    st.session_state[key] = state.url_value(where, default, board.names)
+    default, names = board.defaults[where], list(board.names)
+    value = state.url_value(where, default, names)
+    key = key_for(f"_{where}", value)
 
     def changed() -> None:
-        value = st.session_state[key]
-        state.set_url_value(where, None if value == default else str(value))
+        new = given(key)
+        state.set_url_value(where, None if new == default else str(new))
 
     st.selectbox(
-        label, list(board.names), format_func=lambda name: board.names[name], key=key, on_change=changed,
+        label, names, names.index(value), format_func=lambda name: board.names[name], key=key, on_change=changed,
         label_visibility="collapsed", width=142,
     )  # fmt: skip
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
 import hardware
 from dashboard import state
 from dashboard.charts.markup import head
-from dashboard.controls import given, key_for, segments
+from dashboard.controls import given, key_for, segments, whole, whole_field
 from dashboard.server import user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
@@ -66,15 +66,16 @@ def _field(
 ) -> None:
     """One parameter, as a slider or as a number to type."""
     value = changes.get(which.name, which.value)
-    widget = f"_whatif_{way}_{which.name}"
+    key = key_for(f"_whatif_{way}_{which.name}", float(value))
 
     def changed() -> None:
-        put(scenario, which.name, float(given(widget)))
+        new = given(key)
+        put(scenario, which.name, float(whole(new) if which.discrete else new))
         again()
 
     if way == "sliders":
         st.select_slider(
-            slider_label(which, value), options(which, value), key=key_for(widget, value, hidden=False),
+            slider_label(which, value), options(which, value), value, key=key,
             format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
         )  # fmt: skip
         return
@@ -82,11 +83,13 @@ def _field(
     name = f"**{which.label}**" if value != which.value else which.label
     label = f"{name}, {which.unit} · base {which.value:,.6g}"
     low = 0.0 if which.can_be_off else which.lowest
-    kind: Any = int if which.discrete else float
+    inside = float(min(max(value, low), which.highest))  # a bound that was written down may come back just beyond
+    if which.discrete:
+        whole_field(label, int(low), int(which.highest), inside, key, on_change=changed, help=which.description)
+        return
     st.number_input(
-        label, kind(low), kind(which.highest), key=key_for(widget, kind(value)), on_change=changed,
-        help=which.description, step=kind(1) if which.discrete else _step(which),
-        format=None if which.discrete else "%.6g",
+        label, low, which.highest, inside, key=key, on_change=changed, help=which.description, step=_step(which),
+        format="%.6g",
     )  # fmt: skip
 
 

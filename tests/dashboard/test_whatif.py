@@ -159,13 +159,13 @@ def test_where_a_slider_stood_before_a_change_from_elsewhere_is_no_move() -> Non
     app.button(key="whatif_help_hbm_capacity").click()
     app = again(app, found)
     changes = app.session_state["_url"]["whatif_changes"]
-    after = app.select_slider(key="_whatif_sliders_hbm_capacity_1")
+    after = app.select_slider(key="_whatif_sliders_hbm_capacity~1")
     assert f"hbm_capacity:{after.value:g}" == changes
     assert after.value != before
     after.set_value(before)  # a move of the slider that there is now counts
     app = again(app, found)
     assert "whatif_changes" not in app.session_state["_url"]
-    assert app.select_slider(key="_whatif_sliders_hbm_capacity_1").value == before
+    assert app.select_slider(key="_whatif_sliders_hbm_capacity~1").value == before
 
 
 def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
