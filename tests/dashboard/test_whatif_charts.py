@@ -1,0 +1,133 @@
+"""Charts of What-if: tornado, sweeps, sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from dashboard.charts.size_sweep import Size, fall_off, size_bars
+from dashboard.charts.surface import Side, Spot, gain_map
+from dashboard.charts.sweep import Stop, sweep_line
+from dashboard.charts.tornado import Swing, tornado
+from dashboard.format import signed_percent
+from dashboard.palette import palette
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_tornado_puts_the_widest_first_and_says_what_is_kept(mode: str) -> None:
+    nan = math.nan
+    swings = [Swing("a", "Little", -0.01, 0.01, -0.02, 0.0), Swing("b", "Much", -0.2, 0.1, nan, 0.05)]
+    chart = tornado(swings, ("−10 %", "+10 %"), mode)
+    assert list(chart.figure.layout.yaxis.ticktext) == ["Much", "Little"]
+    ticks = [shape for shape in chart.figure.layout.shapes if shape.line.color == palette(mode).text]
+    assert sorted(shape.x0 for shape in ticks) == pytest.approx([-2, 0, 5])
+    assert "Much matters most" in chart.alt
+    partly = tornado([Swing("a", "Half", -0.1, None, -0.1, None)], ("−10 %", "+10 %"), mode).figure
+    assert "not computed" in partly.data[1].hovertext[0]
+    assert "nothing runs" not in partly.data[1].hovertext[0]
+    assert tornado([], ("", "")).alt
+
+
+def test_the_sweep_marks_where_the_best_changes() -> None:
+    stops = [Stop(10, 100, 90, "1·2·4"), Stop(20, 120, 95, "1·2·4"), Stop(40, 150, math.nan, "2·2·2")]
+    chart = sweep_line(stops, "Bandwidth", "GB/s", at_base=20, whatif=(40, 150))
+    assert "changes 1 time;" in chart.alt.replace(".", ";")
+    texts = [each.text for each in chart.figure.layout.annotations]
+    assert {"1·2·4", "base", "what-if"} <= set(texts)
+    assert "Nothing runs" in sweep_line([Stop(1, math.nan, math.nan, "")], "x", "y", at_base=1).alt
+
+
+SWEPT = [12.5, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 100, 120, 150, 200]
+SHAPES: dict[str, tuple[Callable[[float], float], Callable[[float], float], tuple[float, float] | None]] = {
+    "what-if beside the base": (lambda v: 90 + v / 20, lambda v: min(90 + v / 20, 50 + v), (48, 92)),
+    "what-if at the foot": (lambda v: 90 + v / 20, lambda v: math.nan if v < 50 else 60.0, (50.5, 60.2)),
+    "saturating": (lambda v: 9.7 - 20 / v, lambda v: 9.7 - 20 / v - (0.4 if v < 18 else 0), None),
+    "level": (lambda _: 100.0, lambda _: 100.0, (60, 100)),
+    "what-if at the end": (lambda v: 10 * math.log(v), lambda v: 9.9 * math.log(v) - 30 / v, (200, 53)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("width", [360, 760])
+def test_names_on_a_sweep_cover_neither_each_other_nor_a_line(shape: str, width: int) -> None:
+    best, kept, whatif = SHAPES[shape]
+    stops = [Stop(value, best(value), kept(value), "8·4·2") for value in SWEPT]
+    layout = sweep_line(stops, "Bandwidth", "GB/s", at_base=50, whatif=whatif).figure.layout
+    left, right = map(float, layout.xaxis.range)
+    low, high = map(float, layout.yaxis.range)
+    height = 348 - 24 - 46
+
+    def across(value: float) -> float:
+        return (value - left) / (right - left) * width
+
+    def up(rate: float) -> float:
+        return (rate - low) / (high - low) * height
+
+    boxes = {}
+    for each in layout.annotations:
+        if each.yref == "paper":
+            continue  # above the plot
+        wide, tall = 5.6 * len(each.text), 11.0
+        x = across(each.x) + (each.xshift or 0) - wide * {"left": 0, "center": 0.5, "right": 1}[each.xanchor]
+        y = up(each.y) + (each.yshift or 0) + (2 if each.yanchor == "bottom" else -2)
+        y -= tall * {"bottom": 0, "middle": 0.5, "top": 1}[each.yanchor]
+        boxes[each.text] = (x, x + wide, y, y + tall)
+    assert "base" in boxes
+    assert ("what-if" in boxes) == (whatif is not None)
+    for name, (x0, x1, y0, y1) in boxes.items():
+        assert min(x0, y0, width - x1, height + 12 - y1) >= 0, name
+        for other, (a0, a1, b0, b1) in boxes.items():
+            assert name == other or min(x1, a1) <= max(x0, a0) or min(y1, b1) <= max(y0, b0), (name, other)
+        for rate in (best, kept):
+            known = [math.log10(value) for value in SWEPT if math.isfinite(rate(value))]
+            for part in range(200):
+                at = known[0] + (known[-1] - known[0]) * part / 199
+                within = x0 <= across(at) <= x1 and y0 <= up(rate(10**at)) <= y1
+                assert not within, f"{name} covers a line at {10**at:.4g}"
+
+
+def test_ends_of_a_sweep_lie_within_the_chart() -> None:
+    """Plotly draws no labels beyond the chart, and puts the title of an axis without labels at minus infinity."""
+    stops = [Stop(12.5, 2.3, 2.3, "a"), Stop(200, 2.4, 2.4, "a")]
+    left, right = sweep_line(stops, "Bandwidth", "GB/s", at_base=50).figure.layout.xaxis.range
+    for end, text in ((math.log10(12.5) - left, "12.5"), (right - math.log10(200), "200")):
+        assert end / (right - left) * 360 >= 6 * len(text) / 2
+
+
+def test_studies_in_which_nothing_runs_say_so() -> None:
+    nan = math.nan
+    assert "Nothing runs" in tornado([Swing("a", "HBM", nan, nan, nan, nan)], ("−10 %", "+10 %")).alt
+    spots = [Spot(x, y, nan, "") for x in (1.0, 2.0) for y in (1.0, 2.0)]
+    side = Side("Bandwidth", "GB/s", [1.0, 2.0], 1)
+    chart = gain_map(spots, side, side, 0.0)
+    assert "nothing runs" in chart.alt
+    assert not chart.figure.data
+    assert gain_map(spots[:3], side, side, 0.0).figure.data  # the last may still run
+    some = gain_map([*spots[:3], Spot(2.0, 2.0, 5.0, "TP 1")], side, side, 0.0)
+    assert "best here" in some.alt
+    assert "±0" in {text for trace in some.figure.data[1:-1] for text in trace.text}
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_the_map_of_two_holds_every_spot(count: int) -> None:
+    values = [float(number + 1) for number in range(count)]
+    spots = [Spot(x, y, math.nan if x == y == 1 else 10 * x, "TP 1") for x in values for y in values]
+    side = Side("A", "GB/s", values, 1.0, 2.0)
+    chart = gain_map(spots, side, side, 20.0)
+    points = [list(point) for trace in chart.figure.data if trace.customdata is not None for point in trace.customdata]
+    assert sorted(points) == sorted([spot.x, spot.y] for spot in spots)
+    assert f"{signed_percent(10 * count / 20 - 1)} at {count} GB/s" in chart.alt
+    assert len(chart.figure.layout.shapes) == 2
+
+
+def test_sizes_say_where_efficiency_falls_off() -> None:
+    sizes = [Size(8, 8.0, 0.5, "1·1"), Size(16, 15.0, 0.47, "1·2"), Size(32, 20.0, 0.3, "2·2"),
+             Size(64, math.nan, math.nan, "", "too few")]  # fmt: skip
+    assert fall_off(sizes) == 32
+    assert "From 32 GPUs on" in size_bars(sizes, here=16).alt
+    some = size_bars(sizes[1:3], here=16, every=[8, 16, 32, 64]).figure  # the others are on their way
+    assert list(some.data[0].x) == [1, 2]
+    assert list(some.layout.xaxis.ticktext) == ["8", "16", "32", "64"]
+    assert size_bars(sizes, here=16, show="total").figure.data[0].y[2] == pytest.approx(20)

@@ -1,0 +1,187 @@
+"""Studies of What-if: who takes turns, waits, is stopped, goes on, and what they say of themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dashboard.whatif_progress import account, searching, span
+from dashboard.whatif_studies import Studies
+from engine import Scenario
+from engine.whatif import Study
+from tests.dashboard.pages import exploration, plainly
+
+
+def study(count: int, wait: float = 0.0) -> Callable[[], Study[int]]:
+    def results(done: int) -> Iterator[int]:
+        for number in range(done, count):
+            time.sleep(wait)
+            yield number
+
+    return lambda: Study(count, results)
+
+
+def test_studies_take_turns_and_are_shared() -> None:
+    runner = Studies()
+    try:
+        slow = runner.request("slow", study(1000, 0.002))
+        quick = runner.request("quick", study(5))
+        assert runner.request("slow", study(1)) is slow
+        assert quick.done.wait(10)
+        assert not slow.done.is_set()
+        assert quick.found == [0, 1, 2, 3, 4]
+        assert quick.finished
+        runner.cancel("slow")
+        assert slow.done.wait(10)
+        assert slow.cancelled
+        assert 0 < len(slow.found) < 1000
+        assert not slow.finished
+    finally:
+        runner.close()
+
+
+def test_points_that_take_long_do_not_hold_up_a_study_whose_points_are_quick() -> None:
+    runner = Studies()
+    try:
+        slow = runner.request("slow", study(1000, 0.1))
+        time.sleep(0.3)
+        quick = runner.request("quick", study(30, 0.002))
+        before = len(slow.found)
+        assert quick.done.wait(20)
+        assert len(slow.found) - before < 10  # in turn they would have been 30
+        found = len(slow.found)
+        time.sleep(0.5)
+        assert len(slow.found) > found
+    finally:
+        runner.close()
+
+
+def test_a_study_that_was_stopped_goes_on_after_what_it_found() -> None:
+    made = []
+
+    def make() -> Study[int]:
+        made.append(1)
+        return study(40, 0.01)()
+
+    runner = Studies()
+    try:
+        run = runner.request("study", make)
+        while len(run.found) < 3:
+            time.sleep(0.005)
+        runner.cancel("study")
+        assert run.done.is_set()
+        time.sleep(0.1)  # the point that was being looked for is found yet
+        stopped = len(run.found)
+        assert 3 <= stopped < 40
+        assert (run.cancelled, run.finished) == (True, False)
+        assert runner.request("study", make) is run  # looking at it does not start it
+        time.sleep(0.1)
+        assert len(run.found) == stopped
+        runner.go_on("study")
+        assert run.done.wait(10)
+        assert run.found == list(range(40))
+        assert run.finished
+        assert len(made) == 2
+    finally:
+        runner.close()
+
+
+def test_stopping_while_the_last_point_is_looked_for_leaves_a_finished_study() -> None:
+    runner = Studies()
+    try:
+        run = runner.request("study", study(2, 0.2))
+        while not run.found:
+            time.sleep(0.005)
+        runner.cancel("study")
+        latest = time.monotonic() + 10
+        while len(run.found) < 2 or run.cancelled:
+            assert time.monotonic() < latest
+            time.sleep(0.005)
+        assert run.finished
+    finally:
+        runner.close()
+
+
+def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.whatif_studies.UNWATCHED", 0.1)
+    runner = Studies()
+    try:
+        run = runner.request("study", study(100, 0.01))
+        assert run.done.wait(10)
+        time.sleep(0.1)
+        assert 0 < len(run.found) < 100
+        assert (run.cancelled, run.finished) == (False, False)
+        latest = time.monotonic() + 20
+        while not run.finished:
+            assert runner.request("study", study(1)) is run
+            assert time.monotonic() < latest
+            time.sleep(0.02)
+        assert run.found == list(range(100))
+    finally:
+        runner.close()
+
+
+def test_a_study_says_how_long_it_may_yet_take_once_its_points_tell() -> None:
+    """The first point makes things ready; what tells is what follows it."""
+    runner = Studies()
+    runner.close()  # nothing works on them but the test
+    run, short, new = (runner.request(name, study(40)) for name in ("run", "short", "new"))
+    assert runner.wait_for(run) is None
+    assert account(run, None) == "0 of 40 points"
+    assert run.step()
+    assert runner.wait_for(run) is None
+    run._timed.extend([0.2, 0.2])
+    assert runner.wait_for(run) is None
+    run._timed.clear()
+    run._timed.append(2.0)
+    run.found.append(0)
+    short.found = [0] * 35
+    short._timed.append(2.0)
+    assert runner.wait_for(short) == pytest.approx(3 * 10)  # the three share the time equally until it is done
+    assert runner.wait_for(run) == pytest.approx(76 + 10 + 76)
+    runner.cancel("new")
+    assert new.cancelled
+    assert account(run, runner.wait_for(run)) == f"2 of 40 points · {span(86)} left"
+
+
+def test_times_to_wait_are_told_in_words() -> None:
+    assert tuple(plainly(span(seconds)) for seconds in (0.2, 80, 100, 7200)) == ("1 s", "80 s", "2 min", "2 h")
+    small = exploration().scenario
+    assert searching(small) == f"Searching {small.space.total:,} executions for the best"
+    many = Scenario.of(
+        "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=1024, datatype="bfloat16",
+        limits={"batch_size": {"min": 1}},
+    )  # fmt: skip
+    assert plainly(searching(many)) == "Searching 268 M executions for the best; that many may take 11 s"
+
+
+def test_a_failing_study_says_so_and_hurts_no_other() -> None:
+    def broken() -> Study[Any]:
+        raise ValueError("No such thing.")
+
+    runner = Studies()
+    try:
+        bad = runner.request("bad", broken)
+        good = runner.request("good", study(3))
+        assert bad.done.wait(10)
+        assert good.done.wait(10)
+        assert bad.problem == "No such thing."
+        assert good.finished
+    finally:
+        runner.close()
+
+
+def test_a_question_goes_first() -> None:
+    runner = Studies()
+    try:
+        slow = runner.request("slow", study(10_000, 0.001))
+        with runner.asking():
+            time.sleep(0.1)
+            before = len(slow.found)
+            time.sleep(0.2)
+            assert len(slow.found) - before <= 2
+    finally:
+        runner.close()
