@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.gemm import MatrixUnit, gemm
+from engine.calibrated.gemm import Layer, MatrixUnit, Work, gemm
 from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, Accelerators, Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates, maturity, power_factor
 
-__all__ = ["Core", "attention_core", "fused_rate", "kernel_rate", "window_factor"]
+__all__ = ["Core", "attention_core", "core_work", "fused_rate", "kernel_rate", "window_factor"]
 
 EXPONENTIALS_PER_CLOCK = 16.0
 SCORE_BYTES_FORWARD = 9.0
@@ -83,8 +83,8 @@ def attention_core(case: Case, rates: Rates, p: Parameters) -> Core:
 def _fused(case: Case, p: Parameters) -> Core:
     model, layout, accelerator = case.model, case.layout, case.accelerator
     heads = model.attn_heads / layout.tensor_par
-    scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size * window_factor(case)
-    operations = 2.0 * scores * (model.attn_size + model.value_size)
+    scores = causal_scores(case)
+    operations = _operations(case, scores)
     units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
     exponentials = p.exponentials * scores / units
     waves = (
@@ -100,14 +100,59 @@ def _fused(case: Case, p: Parameters) -> Core:
     return Core(forward, backward)
 
 
-def _unfused(case: Case, rates: Rates, p: Parameters) -> Core:
+def causal_scores(case: Case) -> Floats:
+    """Scores that one processor computes of one block and microbatch, behind a causal mask [elements]."""
+    model, layout = case.model, case.layout
+    heads = model.attn_heads / layout.tensor_par
+    return 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size * window_factor(case)
+
+
+def _operations(case: Case, scores: Floats) -> Floats:
+    """Arithmetic operations of the forward pass over so many scores: by keys, and by values [FLOP]."""
+    return 2.0 * scores * (case.model.attn_size + case.model.value_size)
+
+
+def _products(case: Case) -> tuple[Layer, Layer]:
+    """Queries by keys and scores by values of all heads, where the scores go through memory; masked ones, too."""
     model, layout = case.model, case.layout
     count = model.attn_heads * layout.microbatch_size / layout.tensor_par
     rows, columns = model.seq_size / layout.context_par, model.seq_size
+    return Layer(rows, columns, model.attn_size, count), Layer(rows, model.value_size, columns, count)
+
+
+def core_work(case: Case) -> tuple[Work, Work]:
+    """What the attention core of one block and microbatch does, forward and backward.
+
+    A fused kernel keeps the scores on chip and is never bound by memory: its traffic counts as 0.
+    """
+    operations = _operations(case, causal_scores(case))
+    none = np.zeros(())
+    fused = Work(operations, none), Work(BACKWARD_PRODUCTS * operations, none)
+    unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    if not np.any(unfused_rows):
+        return fused
+    layers = _products(case)
+    scored, valued = (layer.works()[0] for layer in layers)
+    elements = layers[0].m * layers[0].n * layers[0].count
+    found = []
+    for fast, products, score_bytes in zip(fused, (1.0, 2.0), (SCORE_BYTES_FORWARD, SCORE_BYTES_BACKWARD), strict=True):
+        operations_there = products * (scored.operations + valued.operations)
+        moved = products * (scored.moved + valued.moved) + score_bytes * elements
+        found.append(
+            Work(
+                np.where(unfused_rows, operations_there, fast.operations), np.where(unfused_rows, moved, fast.moved)
+            )
+        )
+    return found[0], found[1]
+
+
+def _unfused(case: Case, rates: Rates, p: Parameters) -> Core:
+    model = case.model
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
-    products = gemm(rows, columns, model.attn_size, unit, count=count)
-    products = products + gemm(rows, model.value_size, columns, unit, count=count)
-    elements = rows * columns * count
+    scored, valued = _products(case)
+    products = gemm(scored.m, scored.n, scored.k, unit, count=scored.count)
+    products = products + gemm(valued.m, valued.n, valued.k, unit, count=valued.count)
+    elements = scored.m * scored.n * scored.count
     # Head sizes that are no multiple of 8 elements miss the 16-byte alignment that tensor cores want.
     again = np.where(np.mod(model.attn_size, 8.0) != 0, 2.5, 2.0)
     forward = products + SCORE_BYTES_FORWARD * elements / rates.memory + 2.0 * p.kernel_start

@@ -15,15 +15,18 @@ from engine.calibrated.attention import Core, attention_core
 from engine.calibrated.collectives import collective, network_tiers
 from engine.calibrated.context_parallel import ring
 from engine.calibrated.elementwise import Traffic, activation, casts, norms
-from engine.calibrated.experts import expert_layer
-from engine.calibrated.gemm import Linear, MatrixUnit, linear
+from engine.calibrated.experts import active_width, expert_layer
+from engine.calibrated.gemm import Layer, Linear, MatrixUnit
 from engine.calibrated.inputs import LAUNCHES, Case, Floats
 from engine.calibrated.launch import block_launches, dense_factor, expert_launches, launch_time
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 from engine.calibrated.recompute import recomputed
 
-__all__ = ["BlockTimes", "attention_projections", "dense_block", "expert_block", "tensor_exchange"]
+__all__ = [
+    "BlockTimes", "Common", "attention_projections", "common", "dense_block", "expert_block", "feedforward_layers",
+    "latent_layers", "projection_layers", "tensor_exchange",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ BLOCK_TIMES = tuple(field.name for field in fields(BlockTimes))
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
+class Common:
     """What dense and expert blocks of the same row have in common."""
 
     unit: MatrixUnit
@@ -76,24 +79,55 @@ class _Shared:
 
 def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
     """Linear layers around the attention core [s]: fused query-key-value and output, or the low-rank chain of MLA."""
-    model, layout = case.model, case.layout
-    t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
-    out = linear(tokens, model.hidden, model.attn_heads * model.value_size / t, unit, in_bytes=low)
-    columns = (model.attn_heads + model.key_value_heads) * model.attn_size + model.key_value_heads * model.value_size
-    plain = linear(tokens, columns / t, model.hidden, unit, in_bytes=low).and_then(out)
-    latent = model.latent > 0
+    layers = projection_layers(case)
+    out = layers["attention_output"].time(unit)
+    plain = layers["query_key_value"].time(unit).and_then(out)
+    latent = case.model.latent > 0
     if not np.any(latent):
         return plain
-    has_rank = model.query_rank > 0
-    rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
-    query = linear(tokens, rank, model.hidden, unit, in_bytes=low).where(has_rank)
-    inputs = np.where(has_rank, rank, model.hidden)
-    query = query.and_then(linear(tokens, model.attn_heads * model.attn_size / t, inputs, unit, in_bytes=low))
-    key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
-    key = linear(tokens, key_rank + model.rope_size, model.hidden, unit, in_bytes=low)
-    key = key.and_then(linear(tokens, key_columns, key_rank, unit, in_bytes=low))
+    found = {name: layer.time(unit) for name, layer in latent_layers(case).items() if name != "attention_output"}
+    query = found["query_down"].where(case.model.query_rank > 0).and_then(found["query_up"])
+    key = found["key_value_down"].and_then(found["key_value_up"])
     chain = query.and_then(key).and_then(out)
     return Linear(np.where(latent, chain.forward, plain.forward), np.where(latent, chain.backward, plain.backward))
+
+
+def projection_layers(case: Case) -> dict[str, Layer]:
+    """Linear layers around the attention core where queries, keys and values are projected in one."""
+    model, layout = case.model, case.layout
+    t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
+    columns = (model.attn_heads + model.key_value_heads) * model.attn_size + model.key_value_heads * model.value_size
+    return {
+        "query_key_value": Layer(tokens, columns / t, model.hidden, in_bytes=low),
+        "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
+    }
+
+
+def latent_layers(case: Case) -> dict[str, Layer]:
+    """Linear layers around the core of multi-head latent attention; `query_down` only where queries have a rank."""
+    model, layout = case.model, case.layout
+    t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
+    rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
+    inputs = np.where(model.query_rank > 0, rank, model.hidden)
+    key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
+    return {
+        "query_down": Layer(tokens, rank, model.hidden, in_bytes=low),
+        "query_up": Layer(tokens, model.attn_heads * model.attn_size / t, inputs, in_bytes=low),
+        "key_value_down": Layer(tokens, key_rank + model.rope_size, model.hidden, in_bytes=low),
+        "key_value_up": Layer(tokens, key_columns, key_rank, in_bytes=low),
+        "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
+    }
+
+
+def feedforward_layers(case: Case) -> dict[str, Layer]:
+    """The two linear layers of a plain or gated feed-forward layer; the gate is among the outputs of the first."""
+    model, low = case.model, case.layout.linear_bits / 8.0
+    width = model.feedforward / case.layout.tensor_par
+    gated = (1.0 + model.gated) * model.feedforward / case.layout.tensor_par
+    return {
+        "feedforward_up": Layer(case.tokens, gated, model.hidden, in_bytes=low),
+        "feedforward_down": Layer(case.tokens, model.hidden, width, in_bytes=low),
+    }
 
 
 def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
@@ -105,11 +139,12 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 
-def _shared(case: Case, rates: Rates, p: Parameters) -> _Shared:
+def common(case: Case, rates: Rates, p: Parameters) -> Common:
+    """What does not depend on the feed-forward half; `exchange` is what nothing hides of one."""
     core = attention_core(case, rates, p)
     exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
-    return _Shared(
+    return Common(
         unit,
         attention_projections(case, unit),
         core,
@@ -121,12 +156,11 @@ def _shared(case: Case, rates: Rates, p: Parameters) -> _Shared:
 
 def dense_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
     """A block with a plain or gated feed-forward layer [s]."""
-    model, layout, t = case.model, case.layout, case.layout.tensor_par
-    shared = _shared(case, rates, p)
-    low = layout.linear_bits / 8.0
-    up = linear(case.tokens, (1.0 + model.gated) * model.feedforward / t, model.hidden, shared.unit, in_bytes=low)
-    down = linear(case.tokens, model.hidden, model.feedforward / t, shared.unit, in_bytes=low)
-    products = shared.projections.and_then(up).and_then(down)
+    model, t = case.model, case.layout.tensor_par
+    shared = common(case, rates, p)
+    products = shared.projections
+    for layer in feedforward_layers(case).values():
+        products = products.and_then(layer.time(shared.unit))
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
@@ -136,12 +170,10 @@ def dense_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
 
 def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
     """A block with a layer of experts [s]."""
-    model = case.model
-    shared = _shared(case, rates, p)
+    shared = common(case, rates, p)
     found = expert_layer(case, rates, p)
     products = shared.projections.and_then(found.products)
-    width = (model.experts_per_token + model.shared_experts) * model.expert_feedforward
-    cast = casts(case, width, rates)
+    cast = casts(case, active_width(case), rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
     left = dense_factor(case, p)
     launches = tuple(a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
@@ -153,7 +185,7 @@ def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
 def _assemble(
     case: Case,
     p: Parameters,
-    shared: _Shared,
+    shared: Common,
     products: Linear,
     traffic: Traffic,
     tensor: Floats,

@@ -14,7 +14,7 @@ from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
-__all__ = ["Traffic", "activation", "casts", "norms"]
+__all__ = ["Moved", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
 
 NORM_FORWARD = 22.0
 """Bytes per residual element forward: two norms, two residual additions, bias, dropout. Backward 28."""
@@ -36,8 +36,15 @@ class Traffic(NamedTuple):
     backward: Floats
 
 
-def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
-    """Norms, residuals and positions of one block [s]."""
+class Moved(NamedTuple):
+    """Bytes that the same moves [bytes]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def normed(case: Case, p: Parameters) -> Moved:
+    """Norms, residuals and positions of one block [bytes]."""
     model, layout, software = case.model, case.layout, case.software
     residual = case.split_tokens * model.hidden
     per_position = np.where(
@@ -46,22 +53,45 @@ def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
     positions = case.tokens * (model.attn_heads + model.key_value_heads) * model.attn_size / layout.tensor_par
     compiled = software.launch == LAUNCHES.index("compiled")
     factor = framework_factor(case, p) * np.where(compiled, p.compiled_elementwise, 1.0)
-    forward = factor * (NORM_FORWARD * residual + per_position * positions) / rates.memory
-    backward = factor * (NORM_BACKWARD * residual + per_position * positions) / rates.memory
-    return Traffic(forward + 6.0 * p.kernel_start, backward + 8.0 * p.kernel_start)
+    forward = factor * (NORM_FORWARD * residual + per_position * positions)
+    backward = factor * (NORM_BACKWARD * residual + per_position * positions)
+    return Moved(forward, backward)
+
+
+def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
+    """Norms, residuals and positions of one block [s]."""
+    moved = normed(case, p)
+    return Traffic(
+        moved.forward / rates.memory + 6.0 * p.kernel_start, moved.backward / rates.memory + 8.0 * p.kernel_start
+    )
+
+
+def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> Moved:
+    """The activation function over `rows` tokens of `width` elements [bytes]."""
+    gated = case.model.gated > 0
+    elements = framework_factor(case, p) * rows * width
+    return Moved(
+        np.where(gated, ACTIVATION_FORWARD[1], ACTIVATION_FORWARD[0]) * elements,
+        np.where(gated, ACTIVATION_BACKWARD[1], ACTIVATION_BACKWARD[0]) * elements,
+    )
 
 
 def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Parameters) -> Traffic:
     """The activation function over `rows` tokens of `width` elements [s]."""
-    gated = case.model.gated > 0
-    elements = framework_factor(case, p) * rows * width
-    forward = np.where(gated, ACTIVATION_FORWARD[1], ACTIVATION_FORWARD[0]) * elements / rates.memory
-    backward = np.where(gated, ACTIVATION_BACKWARD[1], ACTIVATION_BACKWARD[0]) * elements / rates.memory
-    return Traffic(forward + 2.0 * p.kernel_start, backward + 2.0 * p.kernel_start)
+    moved = activated(case, width, rows, p)
+    return Traffic(
+        moved.forward / rates.memory + 2.0 * p.kernel_start, moved.backward / rates.memory + 2.0 * p.kernel_start
+    )
 
 
 def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
-    """Casts of the inputs and gradients of the linear layers to 8 or 4 bits [s]; 0 at 16 bits.
+    """Casts of the inputs and gradients of the linear layers to 8 or 4 bits [s]; 0 at 16 bits. See `cast`."""
+    moved = cast(case, width)
+    return Traffic(moved.forward / rates.memory, moved.backward / rates.memory)
+
+
+def cast(case: Case, width: Floats) -> Moved:
+    """Casts of the inputs and gradients of the linear layers to 8 or 4 bits [bytes]; 0 at 16 bits.
 
     `width` is the width of the feed-forward layer per token on the tensor-parallel group.
     """
@@ -77,9 +107,7 @@ def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
         * case.tokens
         / layout.tensor_par
     )
-    return Traffic(
-        np.where(low, CAST * inputs / rates.memory, 0.0), np.where(low, CAST * gradients / rates.memory, 0.0)
-    )
+    return Moved(np.where(low, CAST * inputs, 0.0), np.where(low, CAST * gradients, 0.0))
 
 
 def framework_factor(case: Case, p: Parameters) -> Floats:

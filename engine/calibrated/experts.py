@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.elementwise import Traffic, activation
-from engine.calibrated.gemm import Linear, MatrixUnit, linear
+from engine.calibrated.gemm import Layer, Linear, MatrixUnit
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
-__all__ = ["Experts", "distinct_destinations", "exchange", "expert_layer"]
+__all__ = ["Experts", "active_width", "distinct_destinations", "exchange", "expert_layer", "expert_layers", "permuted"]
 
 PERMUTE_BYTES = 16.0
 """Bytes per routed element for permuting tokens into groups of one expert and back."""
@@ -58,26 +58,42 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
     """Seconds of the experts of one block and microbatch on one processor [s]."""
     model, layout = case.model, case.layout
-    width, gates = model.expert_feedforward, 1.0 + model.gated
-    local = model.experts / layout.expert_par
     unit = MatrixUnit(rates.linear(layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
-    in_bytes = layout.linear_bits / 8.0
-    routed = case.tokens * model.experts_per_token
-    # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
-    per_expert = routed * layout.expert_tensor_par / layout.tensor_par / local
-    part = width / layout.expert_tensor_par
-    up = linear(per_expert, gates * part, model.hidden, unit, count=local, together=False, in_bytes=in_bytes)
-    down = linear(per_expert, model.hidden, part, unit, count=local, together=False, in_bytes=in_bytes)
-    shared_width = model.shared_experts * width / layout.tensor_par
-    some = np.maximum(shared_width, 1.0)
-    shared = linear(case.tokens, gates * some, model.hidden, unit, in_bytes=in_bytes)
-    shared = shared.and_then(linear(case.tokens, model.hidden, some, unit, in_bytes=in_bytes)).where(shared_width > 0)
-    products = up.and_then(down).and_then(shared)
-    active = (model.experts_per_token + model.shared_experts) * width / layout.tensor_par
-    acted = activation(case, active, case.tokens, rates, p)
-    permuted = PERMUTE_BYTES * routed * model.hidden / rates.memory
+    found = {name: layer.time(unit) for name, layer in expert_layers(case).items()}
+    shared = found["shared_up"].and_then(found["shared_down"]).where(model.shared_experts > 0)
+    products = found["experts_up"].and_then(found["experts_down"]).and_then(shared)
+    acted = activation(case, active_width(case) / layout.tensor_par, case.tokens, rates, p)
+    moving = permuted(case) / rates.memory
     return Experts(
         products,
-        Traffic(acted.forward + permuted, acted.backward + permuted),
+        Traffic(acted.forward + moving, acted.backward + moving),
         exchange(case, rates, p),
     )
+
+
+def active_width(case: Case) -> Floats:
+    """Width of all experts that a token visits, shared ones among them [elements]."""
+    model = case.model
+    return (model.experts_per_token + model.shared_experts) * model.expert_feedforward
+
+
+def permuted(case: Case) -> Floats:
+    """Bytes of permuting the tokens of one microbatch into groups of one expert and back, each pass [bytes]."""
+    return PERMUTE_BYTES * (case.tokens * case.model.experts_per_token) * case.model.hidden
+
+
+def expert_layers(case: Case) -> dict[str, Layer]:
+    """Linear layers of the experts on one processor; the shared ones only where the model has any."""
+    model, layout = case.model, case.layout
+    width, gates, low = model.expert_feedforward, 1.0 + model.gated, layout.linear_bits / 8.0
+    local = model.experts / layout.expert_par
+    # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
+    each = case.tokens * model.experts_per_token * layout.expert_tensor_par / layout.tensor_par / local
+    part = width / layout.expert_tensor_par
+    some = np.maximum(model.shared_experts * width / layout.tensor_par, 1.0)
+    return {
+        "experts_up": Layer(each, gates * part, model.hidden, local, together=False, in_bytes=low),
+        "experts_down": Layer(each, model.hidden, part, local, together=False, in_bytes=low),
+        "shared_up": Layer(case.tokens, gates * some, model.hidden, in_bytes=low),
+        "shared_down": Layer(case.tokens, model.hidden, some, in_bytes=low),
+    }

@@ -8,6 +8,7 @@ of waves predicts no better and makes neighbouring sizes jump.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from engine.calibrated.inputs import Floats
 from engine.calibrated.parameters import Parameters
 
-__all__ = ["TILE", "Linear", "MatrixUnit", "gemm", "linear"]
+__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "gemm", "linear", "work"]
 
 TILE = 128.0
 """Edge of a tile of the result that one multiprocessor computes at a time [elements]."""
@@ -33,6 +34,26 @@ class MatrixUnit(NamedTuple):
     memory: Floats
     multiprocessors: Floats
     p: Parameters
+
+
+class Work(NamedTuple):
+    """What a kernel does: arithmetic operations [FLOP], and bytes that it moves through memory [bytes]."""
+
+    operations: Floats
+    moved: Floats
+
+
+def work(
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    *,
+    count: Floats | float = 1.0,
+    in_bytes: Floats | float = 2.0,
+    out_bytes: Floats | float = 2.0,
+) -> Work:
+    """What `count` products [m, k] x [k, n] do; each factor is read once and the result written once. See `gemm`."""
+    return Work(2.0 * m * n * k * count, count * (in_bytes * (m * k + k * n) + out_bytes * m * n))
 
 
 def gemm(
@@ -58,9 +79,9 @@ def gemm(
     p = unit.p
     launched = count if together else 1.0
     waves = np.ceil(m / TILE) * np.ceil(n / TILE) * launched / unit.multiprocessors
-    compute = 2.0 * m * n * k * count / unit.rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
-    moved = count * (in_bytes * (m * k + k * n) + out_bytes * m * n) / unit.memory
-    return np.maximum(compute, moved) + p.kernel_start * (count / launched)
+    done = work(m, n, k, count=count, in_bytes=in_bytes, out_bytes=out_bytes)
+    compute = done.operations / unit.rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
+    return np.maximum(compute, done.moved / unit.memory) + p.kernel_start * (count / launched)
 
 
 class Linear(NamedTuple):
@@ -95,8 +116,50 @@ def linear(
     All three products are slower where outputs or inputs are no multiple of 64: tensor-core kernels then fall back
     to narrow loads and padded tiles.
     """
-    slower = 1.0 + unit.p.misaligned * ((np.mod(n, ALIGNMENT) != 0) | (np.mod(k, ALIGNMENT) != 0))
-    forward = gemm(m, n, k, unit, count=count, together=together, in_bytes=in_bytes)
-    gradient = gemm(m, k, n, unit, count=count, together=together, in_bytes=in_bytes)
-    weight = gemm(n, k, m, unit, count=count, together=together, in_bytes=in_bytes, out_bytes=MAIN_GRADIENT_BYTES)
+    layer = Layer(m, n, k, count, together, in_bytes)
+    slower = layer.slower(unit.p)
+    forward, gradient, weight = layer.products(unit)
     return Linear(forward * slower, (gradient + weight) * slower)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A linear layer of m tokens, n outputs, k inputs on one processor [elements]; the rest as for `gemm`."""
+
+    m: Floats
+    n: Floats
+    k: Floats
+    count: Floats | float = 1.0
+    together: bool = True
+    in_bytes: Floats | float = 2.0
+
+    def time(self, unit: MatrixUnit) -> Linear:
+        """See `linear`."""
+        return linear(
+            self.m, self.n, self.k, unit, count=self.count, together=self.together, in_bytes=self.in_bytes
+        )
+
+    def slower(self, p: Parameters) -> Floats:
+        """How much longer all three products take than aligned ones [dimensionless]."""
+        return np.asarray(1.0 + p.misaligned * ((np.mod(self.n, ALIGNMENT) != 0) | (np.mod(self.k, ALIGNMENT) != 0)))
+
+    def products(self, unit: MatrixUnit) -> tuple[Floats, Floats, Floats]:
+        """Seconds of the three products as if aligned [s]: outputs; gradients of the inputs; of the weights."""
+        forward, gradient, weight = (
+            gemm(*shape, unit, count=self.count, together=self.together, in_bytes=self.in_bytes, out_bytes=written)
+            for shape, written in self._shapes
+        )
+        return forward, gradient, weight
+
+    def works(self) -> tuple[Work, Work, Work]:
+        """What the three products do."""
+        forward, gradient, weight = (
+            work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written) for shape, written in self._shapes
+        )
+        return forward, gradient, weight
+
+    @property
+    def _shapes(self) -> tuple[tuple[tuple[Floats, Floats, Floats], float], ...]:
+        """(m, n, k) and the bytes per element of the result of each product."""
+        m, n, k = self.m, self.n, self.k
+        return ((m, n, k), 2.0), ((m, k, n), 2.0), ((n, k, m), MAIN_GRADIENT_BYTES)

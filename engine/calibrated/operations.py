@@ -1,0 +1,137 @@
+"""The operations of one block, one by one: what each does, what it moves and how long it takes.
+
+All formulas are those of the block (`engine.calibrated.block`); here they are only not added up. Times are of one
+microbatch on one processor, without what the backward pass computes again and without waiting for the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from engine.calibrated.attention import core_work
+from engine.calibrated.block import Common, common, feedforward_layers, latent_layers, projection_layers
+from engine.calibrated.elementwise import Moved, Traffic, activated, activation, cast, casts, normed
+from engine.calibrated.experts import active_width, exchange, expert_layers, permuted
+from engine.calibrated.gemm import Layer
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.rates import sustained_rates
+
+__all__ = ["STAGES", "Limits", "block_operations", "limits"]
+
+STAGES: Final = ("fw", "agrad", "wgrad")
+"""Forward; backward for the inputs (or all of backward where it is not two products); backward for the weights."""
+
+
+class Limits(NamedTuple):
+    """What one processor can do with the linear layers: matrix rates [FLOP/s], memory bandwidths [bytes/s]."""
+
+    peak: float
+    sustained: float
+    memory_peak: float
+    memory_sustained: float
+
+
+def limits(case: Case, p: Parameters) -> Limits:
+    """The limits of a case of one row, in the precision of its linear layers."""
+    accelerator, bits = case.accelerator, float(np.ravel(case.layout.linear_bits)[0])
+    rates = sustained_rates(accelerator, case.software.age_years, p)
+    # A precision without a peak runs at the rate of the next wider one.
+    wider = [accelerator.flops16, accelerator.flops8, accelerator.flops4][: {16.0: 1, 8.0: 2}.get(bits, 3)]
+    peak = next(_one(rate) for rate in reversed(wider) if _one(rate) > 0)
+    sustained = _one(rates.linear(case.layout.linear_bits))
+    return Limits(peak, sustained, _one(accelerator.memory_bandwidth), _one(rates.memory))
+
+
+def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFrame:
+    """The operations of a block with a layer of experts, or with a dense feed-forward layer, in the order they run.
+
+    Columns: `name`; `half`, of the block: "attention", "feedforward" or "experts"; `engine`: "matrix", "memory" or
+    "network"; and for each stage of `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and
+    `{stage}_processing_time` [s]. Communication counts with what nothing hides of it. `case` has one row.
+    """
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    found = common(case, rates, p)
+    second = "experts" if experts else "feedforward"
+    width = active_width(case) if experts else case.model.feedforward
+    per_processor = width / case.layout.tensor_par
+    layers = expert_layers(case) if experts else feedforward_layers(case)
+    if experts and not _one(case.model.shared_experts):
+        layers = {name: layer for name, layer in layers.items() if not name.startswith("shared")}
+    ups = {name: layer for name, layer in layers.items() if name.endswith("up")}
+    acted = activation(case, per_processor, case.tokens, rates, p)
+    rows = [
+        _moving("norms", "attention", normed(case, p), found.norms),
+        _moving("casts", "attention", cast(case, width), casts(case, width, rates)),
+        *_attention(case, found),
+        *(_linear(name, second, layer, found) for name, layer in ups.items()),
+        _moving("activation", second, activated(case, per_processor, case.tokens, p), acted),
+        *(_linear(name, second, layer, found) for name, layer in layers.items() if name not in ups),
+    ]
+    if experts:
+        moving = permuted(case) / rates.memory
+        rows.append(_moving("permutation", second, Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
+        sent = 2.0 * exchange(case, rates, p)
+        rows.append(_sending("expert_exchange", second, sent, sent))
+    rows.append(_sending("tensor_exchange", second, 2.0 * found.exchange, 2.0 * found.exchange))
+    table = pd.DataFrame(rows)
+    times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
+    return table[times > 0].reset_index(drop=True)
+
+
+def _attention(case: Case, found: Common) -> list[dict[str, Any]]:
+    """The projections with the core between them."""
+    latent = _one(case.model.latent) > 0
+    layers = latent_layers(case) if latent else projection_layers(case)
+    if latent and not _one(case.model.query_rank):
+        layers.pop("query_down")
+    out = layers.pop("attention_output")
+    forward, backward = core_work(case)
+    core = _row(
+        "attention_core", "attention", "matrix",
+        fw=(forward.operations, forward.moved, found.core.forward),
+        agrad=(backward.operations, backward.moved, found.core.backward),
+    )  # fmt: skip
+    return [
+        *(_linear(name, "attention", layer, found) for name, layer in layers.items()),
+        core,
+        _sending("context_ring", "attention", *found.context),
+        _linear("attention_output", "attention", out, found),
+    ]
+
+
+def _linear(name: str, half: str, layer: Layer, found: Common) -> dict[str, Any]:
+    slower = layer.slower(found.unit.p)
+    each = zip(STAGES, layer.works(), layer.products(found.unit), strict=True)
+    return _row(
+        name, half, "matrix", **{stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
+    )
+
+
+def _moving(name: str, half: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
+    none = np.zeros(())
+    return _row(
+        name, half, "memory", fw=(none, moved.forward, traffic.forward), agrad=(none, moved.backward, traffic.backward)
+    )
+
+
+def _sending(name: str, half: str, forward: Floats, backward: Floats) -> dict[str, Any]:
+    none = np.zeros(())
+    return _row(name, half, "network", fw=(none, none, forward), agrad=(none, none, backward))
+
+
+def _row(name: str, half: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
+    """stages: name -> operations [FLOP], bytes, seconds; 0 for those that there are not."""
+    row: dict[str, Any] = {"name": name, "half": half, "engine": engine}
+    for stage in STAGES:
+        values = stages.get(stage, (np.zeros(()),) * 3)
+        names = ("flops", "mem_accessed", "processing_time")
+        row |= {f"{stage}_{what}": _one(value) for what, value in zip(names, values, strict=True)}
+    return row
+
+
+def _one(value: Floats) -> float:
+    return float(np.ravel(value)[0])
