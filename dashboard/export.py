@@ -8,6 +8,7 @@ second sheet.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.metadata
 import io
@@ -17,7 +18,7 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import IO, Any, Final, NamedTuple
 
 import pandas as pd
@@ -146,9 +147,11 @@ def of_rows(
 
     def write(target: IO[bytes]) -> None:
         number = exploration.rows.count(where)
-        tables = _told(_rows(exploration, names, where, order_by), number, tell)
         large = is_large(kind, number, names)
-        _write(target, kind, tables, list(names), about(exploration, names, selection), large=large)
+        # Closed here: what broke off would keep its rows, on disk and open, until the garbage is collected.
+        with contextlib.closing(_rows(exploration, names, where, order_by)) as rows:
+            tables = _told(rows, number, tell)
+            _write(target, kind, tables, list(names), about(exploration, names, selection), large=large)
 
     return write
 
@@ -171,7 +174,7 @@ def _told(tables: Iterator[pa.Table], number: int, tell: Callable[[float], None]
 
 def _rows(
     exploration: Exploration, names: Sequence[str], where: Sequence[Condition], order_by: Sequence[tuple[str, Any]]
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """The rows batch by batch. They wait in a file, so that whoever takes them slowly holds up no query."""
     known = {column.name for column in stored_of(exploration.scenario.cost_model)}
     stored = known.issuperset(names)
@@ -203,11 +206,19 @@ def _write(
     elif kind == "excel":
         # What says its size only at its end, and in a large archive's way, is not a sheet to every spreadsheet.
         with tempfile.TemporaryFile() as file:
+            tables = _wanted(tables, target)
             write_excel(file, tables, [heading(c) for c in columns], account, large=True)
             file.seek(0)
             shutil.copyfileobj(file, target)
     else:
         _write_csv(target, tables, columns, account, large)
+
+
+def _wanted(tables: Iterator[pa.Table], target: IO[bytes]) -> Iterator[pa.Table]:
+    """The tables as long as somebody waits for the file, whom the target knows while nothing is written to it yet."""
+    for table in tables:
+        target.write(b"")
+        yield table
 
 
 def _plain(table: pa.Table, columns: Sequence[Column]) -> pa.Table:

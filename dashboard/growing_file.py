@@ -73,7 +73,8 @@ class GrowingFile:
         try:
             write(cast("IO[bytes]", _End(self._append)))
         except BaseException as found:
-            problem = found
+            # Its traceback holds this very file and all that was at work, which only collecting garbage would end.
+            problem = found.with_traceback(None)
         with self._changed:
             self._problem, self._finished = problem, True
             if self._left:

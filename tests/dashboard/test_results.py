@@ -1,13 +1,17 @@
 """The Results page shows, filters, sorts, pages and exports what the engine holds."""
 
+import gc
 import gzip
 import io
 import json
 import math
+import threading
+import time
 import zipfile
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 from unittest.mock import patch
 from xml.etree import ElementTree
 
@@ -25,7 +29,7 @@ from dashboard.derived import Metric, utilisation
 from dashboard.export_excel import write_excel
 from dashboard.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.format import count
-from dashboard.growing_file import GrowingFile
+from dashboard.growing_file import Abandoned, GrowingFile
 from engine.columns import FIELDS, STATISTICS, STORED, by_name
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, run
@@ -254,6 +258,43 @@ def test_the_share_that_is_written_is_told() -> None:
     assert len(heard) >= number / 1000 > 3
     assert all(0 < later - earlier <= 1000.5 / number for earlier, later in pairwise([0.0, *heard]))
     assert heard[-1] == 1.0
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("kind", export.FORMATS)
+def test_a_file_given_up_leaves_nothing_behind(
+    kind: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stops = threading.Event()
+    ended: list[BaseException] = []
+
+    def told(share: float) -> None:
+        assert stops.wait(20)
+
+    def write(target: IO[bytes]) -> None:
+        try:
+            export.of_rows(exploration(), kind, names=NAMES, where=WHERE, tell=told)(target)
+        except BaseException as problem:
+            ended.append(problem)
+            raise
+
+    gc.disable()  # else it may happen to clear up what is left
+    try:
+        with patch("dashboard.export._BATCH", 500), patch("dashboard.export.is_large", lambda *_: large):
+            file = GrowingFile(write)
+            until = time.monotonic() + 20
+            while not list(tmp_path.glob("*/rows.parquet")) and time.monotonic() < until:
+                time.sleep(0.005)
+            assert list(tmp_path.glob("*/rows.parquet"))
+            file.leave()
+            stops.set()
+            while list(tmp_path.iterdir()) and time.monotonic() < until:
+                time.sleep(0.005)
+        assert not list(tmp_path.iterdir())
+        assert isinstance(ended[0], Abandoned)
+    finally:
+        gc.enable()
 
 
 def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
