@@ -25,6 +25,7 @@ import streamlit as st
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from dashboard.growing_file import Abandoned, GrowingFile
 
@@ -140,7 +141,27 @@ def _answer(request: Request) -> Response:
     if file.begun(PATIENCE) is not None:
         file.leave()
         return PlainTextResponse(_FAILED, 500)
-    return StreamingResponse(file.pieces(), headers=heads, media_type=found.mime)
+    return _Sent(file, headers=heads, media_type=found.mime)
+
+
+class _Sent(StreamingResponse):
+    """A file on its way, given up as soon as nobody receives it any more."""
+
+    def __init__(self, file: GrowingFile, **more: Any) -> None:
+        super().__init__(file.pieces(), **more)
+        self._file = file
+
+    async def listen_for_disconnect(self, receive: Receive) -> None:
+        """Waits until whoever asked has gone; what then waits for more of the file need wait no longer."""
+        await super().listen_for_disconnect(receive)
+        self._file.leave()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the file."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.leave()
 
 
 def _make(token: str, found: Offer, target: IO[bytes]) -> None:

@@ -49,10 +49,14 @@ class GrowingFile:
             self.leave()
 
     def _next(self, place: int) -> bytes:
-        """What follows after so many bytes: what there is of the beginning, then whole pieces; nothing at the end."""
+        """What follows after so many bytes: what there is of the beginning, then whole pieces; nothing at the end, or
+        once the file is given up.
+        """
         least = PIECE if place else 1
         with self._changed:
-            self._changed.wait_for(lambda: self._size >= place + least or self._finished)
+            self._changed.wait_for(lambda: self._size >= place + least or self._finished or self._left)
+            if self._left:
+                return b""
             if self._problem is not None:
                 raise self._problem
             self._file.seek(place)
@@ -64,6 +68,7 @@ class GrowingFile:
             self._left = True
             if self._finished:
                 self._file.close()
+            self._changed.notify_all()
 
     def __del__(self) -> None:
         self._file.close()  # that of a reader who never began, too

@@ -136,6 +136,43 @@ def test_a_reader_that_leaves_stops_the_writing_and_frees_its_place() -> None:
     assert until(lambda: downloads._makers._value == downloads.AT_ONCE)  # type: ignore[attr-defined]
 
 
+def test_a_reader_whose_connection_ends_while_nothing_comes_is_let_go() -> None:
+    go, ended = threading.Event(), threading.Event()
+
+    def write(target: IO[bytes]) -> None:
+        try:
+            target.write(b"first")
+            assert go.wait(20)  # as where millions of rows are sorted
+            target.write(b"rest")
+        finally:
+            ended.set()
+
+    response = answer(downloads.offer(Offer(write, "a.csv", "text/csv"), "x"))
+    sent: list[Any] = []
+
+    async def serve() -> None:
+        async def receive() -> dict[str, Any]:
+            while len(sent) < 2:  # the head and the first piece
+                await asyncio.sleep(0.005)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(asyncio.run, serve()).result(10)
+            assert not ended.is_set()
+            go.set()
+        assert ended.wait(20)
+        assert b"".join(message.get("body", b"") for message in sent) == b"first"
+        assert until(lambda: downloads._makers._value == downloads.AT_ONCE)  # type: ignore[attr-defined]
+    finally:
+        go.set()
+
+
 def test_what_fails_on_the_way_breaks_off_instead_of_looking_complete() -> None:
     def write(target: IO[bytes]) -> None:
         target.write(b"first")

@@ -289,7 +289,7 @@ def test_a_file_given_up_leaves_nothing_behind(
             assert list(tmp_path.glob("*/rows.parquet"))
             file.leave()
             stops.set()
-            while list(tmp_path.iterdir()) and time.monotonic() < until:
+            while not (ended and not list(tmp_path.iterdir())) and time.monotonic() < until:
                 time.sleep(0.005)
         assert not list(tmp_path.iterdir())
         assert isinstance(ended[0], Abandoned)
