@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula, explained
+from dashboard.calibrated_layers import case_of_row
 from dashboard.charts import markup
 from dashboard.charts.networks import innermost_first, partners
 from dashboard.controls import choose, show
@@ -20,8 +21,7 @@ from dashboard.text import literal
 from dashboard.wording import network_name
 from engine import Exploration, Scenario
 from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
-from engine.calibrated.fields import case_of_fields, read
-from engine.columns import by_name, fields_of, statistics_of
+from engine.columns import by_name, statistics_of
 
 __all__ = ["formula_panel", "networks", "parts_of_step", "parts_table"]
 
@@ -55,10 +55,7 @@ def _step(_scenario: Scenario, key: str, row: dict[str, Any]) -> dict[str, float
 
 def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
     """The parts of an execution's step [s] by name of `engine.calibrated.StepTimes`, and `offload`; they add up."""
-    table = pd.DataFrame([{column.name: row[column.name] for column in fields_of("calibrated")}])
-    found, _, _ = read(scenario.model, scenario.system, table)
-    case = case_of_fields(scenario.model, scenario.system, found)
-    times = step_times(case, parameters_of(scenario.used_calibration))
+    times = step_times(case_of_row(scenario, row), parameters_of(scenario.used_calibration))
     parts = {item.name: float(np.ravel(getattr(times, item.name))[0]) for item in fields(StepTimes)}
     offload = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
     # Processors wait for the slowest with what offloading shows, too.
@@ -111,10 +108,6 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                 ),
             },
         )  # fmt: skip
-        st.caption(
-            "The calibrated cost model times kinds of work rather than the single layers that Calculon lists, so there "
-            "is no layer table and no roofline."
-        )
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("What a GPU sustains", f"calibration {scenario.used_calibration.name}"))
         rates = effective_rates(scenario.system, scenario.used_calibration)
@@ -139,7 +132,7 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                                     "benchmark, or stated without either."),
             },
         )  # fmt: skip
-        st.caption("Of long operations; short ones lose waves, depth and launches. Library shows the source of each.")
+        st.caption("Rates of long operations; short ones reach less. The Library page has the source of each.")
 
 
 def _rate(value: float, unit: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, execution_calibrated, state, training_run
+from dashboard import accuracy, calibrated_layers, execution_calibrated, state, training_run
 from dashboard.charts import markup
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.template import in_sentence
@@ -83,6 +83,7 @@ def render(exploration: Exploration, mode: str) -> None:
     calibrated = exploration.scenario.cost_model != "calculon"
     if calibrated:
         execution_calibrated.parts_of_step(exploration, row)
+        calibrated_layers.layers(exploration, row, mode)
         talk, needs = st.columns([1, 1.2], gap="medium")
         with talk.container(border=True, gap="xsmall", height="stretch"):
             execution_calibrated.networks(exploration, row, mode)

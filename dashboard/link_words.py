@@ -22,7 +22,7 @@ WORDS: Final[Mapping[str, str]] = {
     "cell": "cell", "id": "execution", "metric": "metric", "download": "choice of executions to download",
     "map_x": "axis across", "map_y": "axis up", "map_facet": "field with a map per value", "map_at": "cell",
     "map_domain": "colours", "map_table": "switch to a table",
-    "execution_b": "execution B", "execution_figure": "figure of the formula",
+    "execution_b": "execution B", "execution_figure": "figure of the formula", "execution_block": "kind of block",
     "whatif_changes": "changes of What-if", "whatif_around": "base of the studies", "whatif_step": "step of a change",
     "whatif_one": "parameter of the sweep", "whatif_x": "parameter across", "whatif_y": "parameter up",
     "whatif_grid": "grid", "whatif_batch": "batch of the sizes", "whatif_size_show": "view of the sizes",

@@ -20,11 +20,17 @@ _SMALLEST: Final = 6
 
 
 class Roofs(NamedTuple):
-    """Peak rates of the matrix and the vector unit [FLOP/s], and the memory's bandwidth [bytes/s]."""
+    """The highest rate and a lower one, such as those of the matrix and the vector unit [FLOP/s], the memory's
+    bandwidth [bytes/s], and what the two rates are called."""
 
     matrix: float
-    vector: float
+    lower: float
     bandwidth: float
+    names: tuple[str, str] = ("matrix", "vector")
+
+
+_APART: Final = 3.0
+"""Where the rates of two roofs differ by less, marks are near the lower one, whose name makes room for them."""
 
 
 def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height: int = HEIGHT) -> Chart:
@@ -40,7 +46,8 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
     figure = base(colours, height)
     lowest = min(mark["intensity"] for mark in marks)
     highest = max(max(mark["intensity"] for mark in marks), roofs.matrix / roofs.bandwidth)
-    left, right = lowest / 2.5, highest * 3
+    # The slope of the memory belongs to the picture, also where nothing comes near it.
+    left, right = min(lowest / 2.5, roofs.lower / roofs.bandwidth / 8), highest * 3
     _roofs(figure, roofs, left, right, colours)
     longest = max(mark["seconds"] for mark in marks)
     kinds = {kind.key: kind for kind in TIME_KINDS}
@@ -104,7 +111,8 @@ def bound(intensity: float, peak: float, bandwidth: float) -> str:
 
 def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
     """The slope of the memory and the two flat roofs, each named on its line."""
-    for peak, name, dash in ((roofs.matrix, "matrix", "solid"), (roofs.vector, "vector", "dash")):
+    close = roofs.matrix < _APART * roofs.lower
+    for peak, name, dash in zip((roofs.matrix, roofs.lower), roofs.names, ("solid", "dash"), strict=True):
         knee = peak / roofs.bandwidth
         figure.add_trace(
             go.Scatter(x=[knee, right], y=[peak / 1e12] * 2, mode="lines", hoverinfo="skip", showlegend=False,
@@ -112,7 +120,8 @@ def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: 
         )  # fmt: skip
         note(
             figure, f"{name} {plain(peak / 1e12)} TFLOP/s", colours, x=math.log10(right), y=math.log10(peak / 1e12),
-            xanchor="right", yanchor="bottom", yshift=_LARGEST / 2 if dash == "solid" else 0, colour=colours.text,
+            xanchor="right", yanchor="bottom", yshift=_LARGEST / 2 if close == (dash == "dash") else 0,
+            colour=colours.text,
         )  # fmt: skip
     knee = roofs.matrix / roofs.bandwidth
     figure.add_trace(
@@ -120,7 +129,7 @@ def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: 
                    hoverinfo="skip", showlegend=False, line={"color": colours.muted, "width": 1.3})
     )  # fmt: skip
     scale = scale_for("offload_mem_bw_req", [roofs.bandwidth])
-    middle = math.sqrt(left * roofs.vector / roofs.bandwidth)
+    middle = math.sqrt(left * roofs.lower / roofs.bandwidth)
     note(
         figure, f"HBM {scale.number(roofs.bandwidth)}{scale.suffix}", colours, x=math.log10(middle),
         y=math.log10(roofs.bandwidth * middle / 1e12), xanchor="right", yanchor="bottom", colour=colours.text,
@@ -141,7 +150,8 @@ def _finding(marks: list[dict[str, Any]], roofs: Roofs) -> str:
         return "No layer runs on the matrix unit."
     best = max(on_matrix, key=lambda mark: mark["rate"])
     share = sum(mark["seconds"] for mark in on_matrix) / total
+    part = f"{share * 100:.0f} % of the arithmetic time is on the matrix unit; "
     return (
-        f"{share * 100:.0f} % of the arithmetic time is on the matrix unit; {best['label']} comes closest to its roof "
-        f"with {plain(best['rate'] / 1e12)} of {plain(roofs.matrix / 1e12)} TFLOP/s."
+        f"{part if len(on_matrix) < len(marks) else ''}{best['label']} comes closest to its roof with "
+        f"{plain(best['rate'] / 1e12)} of {plain(roofs.matrix / 1e12)} TFLOP/s."
     )

@@ -49,13 +49,12 @@ def limits(case: Case, p: Parameters) -> Limits:
 def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFrame:
     """The operations of a block with a layer of experts, or with a dense feed-forward layer, in the order they run.
 
-    Columns: `name`; `half`, of the block: "attention", "feedforward" or "experts"; `engine`: "matrix", "memory" or
-    "network"; and for each stage of `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and
-    `{stage}_processing_time` [s]. Communication counts with what nothing hides of it. `case` has one row.
+    Columns: `name`; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES` `{stage}_flops` [FLOP],
+    `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with what nothing hides of
+    it. `case` has one row.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     found = common(case, rates, p)
-    second = "experts" if experts else "feedforward"
     width = active_width(case) if experts else case.model.feedforward
     per_processor = width / case.layout.tensor_par
     layers = expert_layers(case) if experts else feedforward_layers(case)
@@ -64,19 +63,19 @@ def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFram
     ups = {name: layer for name, layer in layers.items() if name.endswith("up")}
     acted = activation(case, per_processor, case.tokens, rates, p)
     rows = [
-        _moving("norms", "attention", normed(case, p), found.norms),
-        _moving("casts", "attention", cast(case, width), casts(case, width, rates)),
+        _moving("norms", normed(case, p), found.norms),
+        _moving("casts", cast(case, width), casts(case, width, rates)),
         *_attention(case, found),
-        *(_linear(name, second, layer, found) for name, layer in ups.items()),
-        _moving("activation", second, activated(case, per_processor, case.tokens, p), acted),
-        *(_linear(name, second, layer, found) for name, layer in layers.items() if name not in ups),
+        *(_linear(name, layer, found) for name, layer in ups.items()),
+        _moving("activation", activated(case, per_processor, case.tokens, p), acted),
+        *(_linear(name, layer, found) for name, layer in layers.items() if name not in ups),
     ]
     if experts:
         moving = permuted(case) / rates.memory
-        rows.append(_moving("permutation", second, Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
+        rows.append(_moving("permutation", Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
         sent = 2.0 * exchange(case, rates, p)
-        rows.append(_sending("expert_exchange", second, sent, sent))
-    rows.append(_sending("tensor_exchange", second, 2.0 * found.exchange, 2.0 * found.exchange))
+        rows.append(_sending("expert_exchange", sent, sent))
+    rows.append(_sending("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
     table = pd.DataFrame(rows)
     times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
     return table[times > 0].reset_index(drop=True)
@@ -91,41 +90,41 @@ def _attention(case: Case, found: Common) -> list[dict[str, Any]]:
     out = layers.pop("attention_output")
     forward, backward = core_work(case)
     core = _row(
-        "attention_core", "attention", "matrix",
+        "attention_core", "matrix",
         fw=(forward.operations, forward.moved, found.core.forward),
         agrad=(backward.operations, backward.moved, found.core.backward),
     )  # fmt: skip
     return [
-        *(_linear(name, "attention", layer, found) for name, layer in layers.items()),
+        *(_linear(name, layer, found) for name, layer in layers.items()),
         core,
-        _sending("context_ring", "attention", *found.context),
-        _linear("attention_output", "attention", out, found),
+        _sending("context_ring", *found.context),
+        _linear("attention_output", out, found),
     ]
 
 
-def _linear(name: str, half: str, layer: Layer, found: Common) -> dict[str, Any]:
+def _linear(name: str, layer: Layer, found: Common) -> dict[str, Any]:
     slower = layer.slower(found.unit.p)
     each = zip(STAGES, layer.works(), layer.products(found.unit), strict=True)
     return _row(
-        name, half, "matrix", **{stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
+        name, "matrix", **{stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
     )
 
 
-def _moving(name: str, half: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
+def _moving(name: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
     none = np.zeros(())
     return _row(
-        name, half, "memory", fw=(none, moved.forward, traffic.forward), agrad=(none, moved.backward, traffic.backward)
+        name, "memory", fw=(none, moved.forward, traffic.forward), agrad=(none, moved.backward, traffic.backward)
     )
 
 
-def _sending(name: str, half: str, forward: Floats, backward: Floats) -> dict[str, Any]:
+def _sending(name: str, forward: Floats, backward: Floats) -> dict[str, Any]:
     none = np.zeros(())
-    return _row(name, half, "network", fw=(none, none, forward), agrad=(none, none, backward))
+    return _row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
 
 
-def _row(name: str, half: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
+def _row(name: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
     """stages: name -> operations [FLOP], bytes, seconds; 0 for those that there are not."""
-    row: dict[str, Any] = {"name": name, "half": half, "engine": engine}
+    row: dict[str, Any] = {"name": name, "engine": engine}
     for stage in STAGES:
         values = stages.get(stage, (np.zeros(()),) * 3)
         names = ("flops", "mem_accessed", "processing_time")

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
+from dashboard.calibrated_layers import case_of_row
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.networks import innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
@@ -23,6 +24,7 @@ from dashboard.memory_needs import needs_of
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.wording import choices, differences, title
 from engine import Exploration
+from engine.calibrated import block_level, parameters_of
 from engine.calibrated.collectives import network_tiers
 from engine.columns import ALL_FIELDS, fields_of, headline_of
 from engine.schedule import schedule
@@ -158,11 +160,30 @@ def test_execution_tells_the_step_in_the_terms_of_its_cost_model(found: Any) -> 
     page = run("execution", found())
     text = words(page)
     assert "What the step is made of" in text
-    assert "no layer table" in text
-    assert "Layers of one block" not in text
+    assert "Layers of one block" not in text  # Calculon's
     step = figure(page, "execution_time")["data"][0]
     assert sum(step["x"][1:]) == pytest.approx(step["x"][0])
     assert parts_table(found().scenario, best)["seconds"].sum() == pytest.approx(best["total_time"], rel=1e-6)
+
+
+@BOTH
+def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> None:
+    scenario, best = found().scenario, found().best
+    case = case_of_row(scenario, best)
+    block = block_level(case, parameters_of(scenario.used_calibration))
+    for kind, times in (("dense", block.dense), ("experts", block.sparse)):
+        if kind == "experts" and found is dense:
+            continue
+        page = run("execution", found(), {"execution_block": kind} if found is experts else None)
+        table = next(each.value for each in page.dataframe if "bound by" in each.value)
+        forward = float(np.ravel(times.computing + times.tensor_exposed / 2 + times.context_exposed / 2)[0])
+        forward += float(np.ravel(times.expert_exposed / 2)[0])
+        assert table["fw, µs"].sum() / 1e6 == pytest.approx(forward)  # nothing of it waits for launches here
+        assert table["share"].sum() == pytest.approx(100)
+        assert ("MLP, linear 1" in set(table["Operation"])) is (kind == "dense")
+        drawn = [trace for trace in figure(page, "execution_roofline")["data"] if trace["mode"] == "markers"]
+        linear = table["FLOP/B"].notna().sum()
+        assert [len(trace["x"]) for trace in drawn] == [linear] * 3
 
 
 @BOTH

@@ -222,7 +222,7 @@ def test_no_layer_is_above_its_roof(mode: str) -> None:
     found = layers()
     roofs = Roofs(1e15, 1.2e14, 3.072e12)
     for mark in points(found):
-        peak = roofs.matrix if mark["engine"] == "matrix" else roofs.vector
+        peak = roofs.matrix if mark["engine"] == "matrix" else roofs.lower
         assert mark["rate"] <= min(peak, roofs.bandwidth * mark["intensity"]) * (1 + 1e-9)
     chart = roofline(found, roofs, mode)
     marks = [trace for trace in chart.figure.data if trace.mode == "markers"]
