@@ -28,8 +28,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from dashboard.growing_file import Abandoned, GrowingFile
+from engine.store_errors import StoreWriteError, has_no_room
 
-__all__ = ["Offer", "button", "offer", "reached", "routes", "teller"]
+__all__ = ["Offer", "button", "offer", "problem", "reached", "routes", "teller"]
 
 LOG: Final = logging.getLogger("shardscape.downloads")
 MOST: Final = 256
@@ -43,6 +44,10 @@ _SECRET: Final = secrets.token_bytes(32)
 _GONE: Final = "This download is no longer offered. Load the page again and download from there."
 _BUSY: Final = f"{AT_ONCE} files are being made already. Try again when one is done."
 _FAILED: Final = "The file could not be made; the server's log says why."
+_FULL: Final = (
+    "The file could not be made, because the server has no room left on its disk. Filter further, or ask whoever runs "
+    "the server to make room."
+)
 
 
 class Offer(NamedTuple):
@@ -57,6 +62,8 @@ class Offer(NamedTuple):
 _offers: OrderedDict[str, Offer] = OrderedDict()
 _reached: Final[dict[str, float]] = {}
 """Which share of every file that is being made is written, as far as it is told."""
+_problems: Final[OrderedDict[str, str]] = OrderedDict()
+"""Why files could not be made, the latest ones."""
 _lock: Final = threading.Lock()
 _makers: Final = threading.BoundedSemaphore(AT_ONCE)
 _served = False
@@ -121,6 +128,12 @@ def reached(name: str, content: str) -> float | None:
         return _reached.get(_token(name, content))
 
 
+def problem(name: str, content: str) -> str:
+    """Why a file could not be made when it was asked for last; empty where it could, or nobody asked."""
+    with _lock:
+        return _problems.get(_token(name, content), "")
+
+
 def _answer(request: Request) -> Response:
     """Makes and sends a file. Starlette calls it in a thread of its own."""
     token = str(request.path_params["token"])
@@ -138,9 +151,10 @@ def _answer(request: Request) -> Response:
     if not _makers.acquire(blocking=False):
         return PlainTextResponse(_BUSY, 503)
     file = GrowingFile(lambda target: _make(token, found, target))
-    if file.begun(PATIENCE) is not None:
+    broken = file.begun(PATIENCE)
+    if broken is not None:
         file.leave()
-        return PlainTextResponse(_FAILED, 500)
+        return PlainTextResponse(_sentence(broken), 500)
     return _Sent(file, headers=heads, media_type=found.mime)
 
 
@@ -168,17 +182,28 @@ def _make(token: str, found: Offer, target: IO[bytes]) -> None:
     """Writes a file and makes room for the next one; what goes wrong is logged."""
     with _lock:
         _reached[token] = 0.0
+        _problems.pop(token, None)
     try:
         found.write(target)
     except Abandoned:
         raise
-    except Exception:
+    except Exception as broken:
         LOG.exception("download of %s failed", found.name)
+        with _lock:
+            _problems[token] = _sentence(broken)
+            while len(_problems) > MOST:
+                _problems.popitem(last=False)
         raise
     finally:
         with _lock:
             _reached.pop(token, None)
         _makers.release()
+
+
+def _sentence(broken: BaseException) -> str:
+    """What whoever asked for a file is told of what went wrong: no path of the server."""
+    full = isinstance(broken, StoreWriteError) or (isinstance(broken, OSError) and has_no_room(broken))
+    return _FULL if full else _FAILED
 
 
 def _whole(given: Offer) -> BinaryIO:

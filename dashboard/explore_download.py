@@ -37,14 +37,14 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
         rows = exploration.rows.count(where) if where else exploration.feasible
         stored = [column.name for column in stored_of(exploration.scenario.cost_model)]
         st.caption(f"{counted(rows, 'execution')}, {len(stored)} columns; units, scenario and version are in it.")
+        problems = []
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]
-                downloads.button(
-                    form.label,
-                    downloads.Offer(
-                        export.of_rows(exploration, kind, names=stored, where=where, selection=words),
-                        export.file_name(exploration, name, kind), form.mime,
-                    ),
-                    repr((exploration.key, where)), key=f"download_{kind}",
-                )  # fmt: skip
+                file, content = export.file_name(exploration, name, kind), repr((exploration.key, where))
+                write = export.of_rows(exploration, kind, names=stored, where=where, selection=words)
+                downloads.button(form.label, downloads.Offer(write, file, form.mime), content, key=f"download_{kind}")
+                if problem := downloads.problem(file, content):
+                    problems.append(f"{form.label}: {problem}")
+        for problem in problems:
+            st.error(problem, icon=":material/error:")

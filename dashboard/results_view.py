@@ -285,6 +285,8 @@ def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
         if share is not None:
             told = f"{count(share * left)} of {count(left)} rows" if share else "collecting the rows"
             st.progress(share, text=f"{label} · {told}")
+        elif problem := downloads.problem(name, content):
+            st.error(f"{label}: {problem}", icon=":material/error:")
     if left > _LARGE:
         st.caption("A file is sent while it is made; the browser shows how much of it has come.")
 

@@ -86,6 +86,11 @@ _CORRUPT_WORDS = (
 )
 
 
+def has_no_room(error: OSError) -> bool:
+    """Whether the system says that a file cannot grow."""
+    return error.errno in _NO_ROOM
+
+
 def explain(error: Exception, path: Path) -> StoreError:
     """Return the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
 

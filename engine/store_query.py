@@ -43,6 +43,7 @@ from engine.store_errors import (
     StoreInterruptedError,
     StoreMemoryError,
     explain,
+    has_no_room,
 )
 
 SCHEMA: Final[pa.Schema] = columns.schema_of(ASKABLE.values())
@@ -275,7 +276,12 @@ class Rows:
             room = self._database.room_to_sort() if order_by else contextlib.nullcontext()
             with self._reading(query), room, self._database.cursor(self._active, self._everyone) as cursor:
                 reader = cursor.sql(text, params=query.parameters).to_arrow_reader(_ROWS_PER_BATCH)
-                written = _write(temporary, reader)
+                try:
+                    written = _write(temporary, reader)
+                except OSError as error:
+                    if has_no_room(error):  # there, not where the store is
+                        raise explain(error, target) from error
+                    raise
             os.replace(temporary, target)
         except (duckdb.Error, OSError, pa.ArrowException) as error:
             raise explain(error, target) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +23,10 @@ from dashboard.growing_file import PIECE, GrowingFile
 
 @pytest.fixture(autouse=True)
 def _no_offers() -> Iterator[None]:
-    with patch.object(downloads, "_offers", type(downloads._offers)()), patch.object(downloads, "_served", False):
+    with (
+        patch.object(downloads, "_offers", type(downloads._offers)()), patch.object(downloads, "_served", False),
+        patch.object(downloads, "_problems", type(downloads._problems)()),
+    ):  # fmt: skip
         yield
 
 
@@ -222,6 +227,33 @@ def test_a_file_that_cannot_be_made_gets_a_sentence_and_frees_its_place() -> Non
         assert response.status_code == 500
         assert b"secret" not in response.body
     assert pieces(answer(downloads.offer(of(b"1"), "y"))) == [b"1"]
+
+
+@pytest.mark.parametrize("started", [b"", b"first"])
+def test_a_full_disk_is_told_of_until_the_file_is_asked_for_again(started: bytes) -> None:
+    full = [True]
+
+    def write(target: IO[bytes]) -> None:
+        if started:
+            target.write(started)
+        if full[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/tmp/secret")
+        target.write(b"rest")
+
+    token = downloads.offer(Offer(write, "a.csv", "text/csv"), "x")
+    assert downloads.problem("a.csv", "x") == ""
+    response = answer(token)
+    if started:
+        with pytest.raises(OSError, match="No space"):
+            pieces(response)
+    else:
+        assert response.body.decode() == downloads.problem("a.csv", "x")
+    assert "no room left on its disk" in downloads.problem("a.csv", "x")
+    assert "secret" not in downloads.problem("a.csv", "x")
+    assert downloads.problem("a.csv", "y") == ""
+    full[0] = False
+    assert b"".join(pieces(answer(token))) == started + b"rest"
+    assert downloads.problem("a.csv", "x") == ""
 
 
 def test_only_some_files_are_made_at_once() -> None:

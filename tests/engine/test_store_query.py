@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from engine.store import (
     StoreError,
     StoreMemoryError,
 )
+from engine.store_errors import StoreWriteError
 from tests.engine.store_rows import assert_same, folder_of, frame_of, make_rows, put
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +141,22 @@ def test_export_refuses_other_endings_and_missing_folders(stored, tmp_path):
         access.export(tmp_path / "out.xlsx")
     with pytest.raises(StoreAccessError, match=r"^The folder \S+ for the export out\.csv is missing: create it\.$"):
         access.export(tmp_path / "missing" / "out.csv")
+
+
+def test_a_full_disk_is_blamed_where_the_file_was_to_go(stored, tmp_path, monkeypatch):
+    def full(path, reader):
+        path.write_bytes(b"some of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("engine.store_query._write", full)
+    _, _, access = stored
+    target = tmp_path / "out.parquet"
+    with pytest.raises(StoreWriteError) as caught:
+        access.export(target)
+    assert str(caught.value) == (
+        f"Writing to {target} failed because no space left on the device: make room and run it again."
+    )
+    assert not list(tmp_path.glob("*out*"))
 
 
 HOSTILE = ['id"; DROP TABLE meta; --', "id) FROM meta --", "", "*", "block_fw_time", "no_such_column"]
