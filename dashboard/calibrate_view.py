@@ -166,7 +166,7 @@ def _strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
             markup.Tile("Mean error before", percent(before["mean"] / 100), seen,
                         formula="mean of |predicted / measured − 1|"),
             markup.Tile("Mean error, unseen", "–" if unseen is None else percent(unseen["mean"] / 100),
-                        "too few runs" if unseen is None else f"{outcome.held_out.folds} parts left out by turns", tone,
+                        "too few runs" if unseen is None else f"{outcome.held_out.folds} parts left out in turn", tone,
                         formula="each run predicted by a fit that left it out"),
             markup.Tile("Mean error, fitted", percent(fitted["mean"] / 100), "runs that it was fitted to"),
             markup.Tile("Bias before", signed_percent(before["bias"] / 100), "of the step time, median"),

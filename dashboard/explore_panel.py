@@ -51,7 +51,7 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
     "offload and recompute": (*_OFFLOADS, "activation_recompute"),
 }
 """What `memory_needs` proposes -> the fields whose limits are then lifted."""
-_NARROW: Final = {"int64": 48, "bool": 64, "str": 84, "float64": 74, "activation_recompute": 160}
+_NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62, "activation_recompute": 123}
 
 
 def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
@@ -212,7 +212,7 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
             title = scale.title(column.short)
             config[name] = st.column_config.NumberColumn(
                 title, format=f"%.{decimals_for(values, scale, digits)}f", help=column.description,
-                width=max(_NARROW["float64"], 7 * len(title) + 20),
+                width=max(_NARROW["float64"], 7 * len(title) + 18),
             )  # fmt: skip
         else:
             shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in values]

@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import accuracy, state
+from dashboard.altered import altered
 from dashboard.charts.markup import Tile, figure_strip
 from dashboard.charts.ramp import Domain
 from dashboard.controls import choose, given, key_for, segments, switch
@@ -27,10 +28,11 @@ from dashboard.filters import Filter, asked_of
 from dashboard.format import count, counted, days, format_value, percent, plain, share_of
 from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
 from dashboard.later import Stage, stage
+from dashboard.nearest_fit import ways
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
 from dashboard.text import literal
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import by_name
 
 __all__ = ["headline", "overview"]
@@ -71,7 +73,7 @@ def headline(
     tiles = [
         Tile(
             "Best throughput", format_value("sample_rate", rate),
-            f"{_thousands(rate * scenario.model.seq_size)} tokens/s{f' · {ties:,} tie' if ties > 1 else ''}",
+            f"{_thousands(rate * scenario.model.seq_size)} tokens/s{f' · {ties:,} tied' if ties > 1 else ''}",
             formula="batch ÷ step time. Of executions that tie exactly the plainest is shown: the fewest offloads, "
                     "then the least overlap, recompute, sharding and interleaving.",
         ),
@@ -140,7 +142,7 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
         return
     view = view_of(exploration, others, metric, axes, filters, drawn)
     if view.every:
-        _strip(strip, exploration)
+        _strip(strip, exploration, whole=whole)
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
@@ -158,8 +160,13 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
         download_part(exploration, view)
 
 
-def _strip(place: DeltaGenerator, exploration: Exploration, where: Where = (), number: int = 0) -> None:
-    """The headline of what meets conditions, and in its place what there is to say where nothing runs."""
+def _strip(
+    place: DeltaGenerator, exploration: Exploration, where: Where = (), number: int = 0, *, whole: bool = True
+) -> None:
+    """The headline of what meets conditions, and in its place what there is to say and to do where nothing runs.
+
+    whole: whether there is time for what would make something run.
+    """
     with place:
         if where:
             rates = best_rates(exploration, where)
@@ -172,6 +179,23 @@ def _strip(place: DeltaGenerator, exploration: Exploration, where: Where = (), n
                 headline(exploration, best, ties_of_best(exploration))
             else:
                 st.warning(_NOTHING_FITS, icon=":material/block:")
+                if whole:
+                    _offer_ways(exploration)
+
+
+def _offer_ways(exploration: Exploration) -> None:
+    """The nearest changes of the scenario after which something fits, one click each."""
+    scenario = exploration.scenario
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="explore_ways"):
+        for number, (words, changes) in enumerate(ways(scenario, scenario.key).items()):
+            st.button(words, icon=":material/arrow_forward:", key=f"explore_way_{number}", on_click=_take,
+                      args=(altered(scenario, **changes),))  # fmt: skip
+
+
+def _take(scenario: Scenario) -> None:
+    """Goes on with another scenario."""
+    state.set_scenario(scenario)
+    st.rerun()  # the whole page, not this part of it
 
 
 def _toolbar(

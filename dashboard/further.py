@@ -62,6 +62,12 @@ class Job:
         """Whether it is to end before it is done: somebody stopped it, or nobody looks any more."""
         return self.cancelled or self.looked_at() < time.monotonic() - UNWATCHED
 
+    def concerns(self, exploration: Exploration, names: Sequence[str]) -> bool:
+        """Whether it is about figures: all that it evaluates on its way, but once stopped only what was asked for, so
+        that who asks for another figure later is not told of it."""
+        known = self.names if self.cancelled else self.every
+        return self.key == exploration.key and set(names) <= set(known)
+
     def looked_at(self, but: str | None = None) -> float:
         """When somebody, other than `but`, looked last."""
         return max((when for watcher, when in list(self.watched.items()) if watcher != but), default=-math.inf)
@@ -106,8 +112,7 @@ class Further:
         with self._lock:
             long_ago = time.monotonic() - REMEMBERED
             self._jobs = [one for one in self._jobs if not one.done.is_set() or one.looked_at() > long_ago]
-            job = next((one for one in self._jobs if one.key == exploration.key and set(missing) <= set(one.every)),
-                       None)  # fmt: skip
+            job = next((one for one in self._jobs if one.concerns(exploration, missing)), None)
             if job is None:
                 job = Job(exploration, missing, every, watcher)
                 self._jobs.append(job)
@@ -118,7 +123,7 @@ class Further:
     def find(self, exploration: Exploration, name: str) -> Job | None:
         """The evaluation of one statistic, on its way or stopped or failed."""
         with self._lock:
-            return next((one for one in self._jobs if one.key == exploration.key and name in one.every), None)
+            return next((one for one in self._jobs if one.concerns(exploration, [name])), None)
 
     def look(self, job: Job, watcher: str) -> None:
         """Takes note that a session still wants to know."""

@@ -45,11 +45,12 @@ def _systems() -> tuple[Item, ...]:
     return tuple(Item(hardware.load(name), False) for name in hardware.names(with_variants=True))
 
 
-def items(kind: str) -> list[Item]:
-    """Everything there is of a kind, "models" or "systems": own ones first."""
+def items(kind: str, first: str = "") -> list[Item]:
+    """Everything there is of a kind, "models" or "systems": the one called `first`, own ones, the library's."""
     own: dict[str, Any] = user_files().models() if kind == "models" else user_files().systems()
     mine = [Item(thing, True) for _, thing in sorted(own.items(), key=lambda pair: pair[0].lower())]
-    return [*mine, *(_models() if kind == "models" else _systems())]
+    every = [*mine, *(_models() if kind == "models" else _systems())]
+    return sorted(every, key=lambda item: item.name != first)
 
 
 def searched(found: Sequence[Item], text: str) -> list[Item]:

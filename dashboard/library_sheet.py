@@ -63,7 +63,7 @@ def _notes(marks: list[Mark], said: set[Mark]) -> str:
         for mark in marks
     ]
     said.update(marks)
-    return " ".join(notes)
+    return "<br>".join(notes)
 
 
 def _row(field: Field, value: Any, notes: str) -> str:

@@ -48,16 +48,17 @@ def render() -> None:
         )  # fmt: skip
         st.space("stretch")
         uploader()
-    found = library_list.items(kind)
-    shown = library_list.searched(found, wanted or "")
     now = state.current_scenario()
     in_use = now.model.name if kind == "models" else now.system.name
+    found = library_list.items(kind, in_use)
+    shown = library_list.searched(found, wanted or "")
     chosen = _chosen(found, state.url_value("library_item", "", _ANY), in_use)
     left, right = st.columns([1, 2.3], gap="medium")
     with left:
         if shown:
             library_list.table(shown, chosen.name, kind)
-            st.caption(f"{len(shown):,} of {len(found):,} {kind}. In the scenario now: {literal(in_use)}.")
+            first = ", listed first" if shown[0].name == in_use else ""
+            st.caption(f"{len(shown):,} of {len(found):,} {kind}. In the scenario now{first}: {literal(in_use)}.")
         else:
             st.info(f"None of the {len(found):,} {kind} contains these words.", icon=":material/search_off:")
     with right.container(border=True, gap="small", key="library_sheet"):

@@ -21,7 +21,7 @@ from dashboard.limits_editor import describe
 from dashboard.scenarios_data import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
 from dashboard.scenarios_open import opener
 from dashboard.server import runner, user_files
-from dashboard.tables import ROW, height_of
+from dashboard.tables import ROW
 from dashboard.text import literal
 from dashboard.untrusted import Refused
 from dashboard.user_files import LONGEST_TITLE
@@ -34,6 +34,9 @@ __all__ = ["render"]
 PER_PAGE: Final = 20
 _SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored"}
 MOST_COMPARED: Final = 4
+_TWO_LINES: Final = 57
+"""Height of a row in which a title has two lines [px]: in a window 1,280 wide most take both. Streamlit breaks lines in
+rows of more than four times the size of the text."""
 _IDENTS: Final = re.compile(r"[0-9a-f.]{0,200}")
 
 
@@ -125,7 +128,7 @@ def _table(here: Sequence[Entry]) -> None:
     st.dataframe(
         written, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
-        height=height_of(len(here), 738), row_height=ROW, placeholder="–",
+        height=min(738, ROW + 2 + _TWO_LINES * len(here)), row_height=_TWO_LINES, placeholder="–",
         column_config={
             "Title": st.column_config.TextColumn(width=266, help="Given by whoever saved it, else model and system."),
             "Scenario": st.column_config.TextColumn(

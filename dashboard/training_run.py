@@ -25,6 +25,8 @@ __all__ = ["panel"]
 _NUMBER: Final = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?")
 _COLUMNS: Final = 4
 _BILLION: Final = 1e9
+_WIDTHS: Final = (204, 82, 376, 260)
+"""Widths of the columns of the tables of formulas; an open menu shows all but the last without scrolling [px]."""
 _PARTS: Final = {
     "compute": "Computing that counts",
     "writing": "Writing checkpoints",
@@ -170,6 +172,10 @@ def _on_page(text: str) -> str:
     return text.replace("Processor", "GPU").replace("processor", "GPU")
 
 
+def _widths(table: pd.DataFrame) -> dict[str, Any]:
+    return {name: st.column_config.Column(width=width) for name, width in zip(table.columns, _WIDTHS, strict=False)}
+
+
 def _formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> None:
     st.caption("δ is writing a checkpoint, M the time between failures of the run, R a restart, τ the interval taken. "
                "Money and energy are those of the wall-clock time.")  # fmt: skip
@@ -178,7 +184,8 @@ def _formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> N
          for one in OUTPUTS.values()],
         columns=["Figure", "value", "formula", "source"],
     )  # fmt: skip
-    st.dataframe(table, hide_index=True, height="content", width=860, key="execution_run_formulas",
+    st.dataframe(table, hide_index=True, height="content", key="execution_run_formulas",
+                 column_config=_widths(table),
                  alt="Every figure of the training run with its formula")  # fmt: skip
     sources = pd.DataFrame(
         [(_on_page(one.label), "the optimum" if value is None and one.name == "interval_s" else ABSENT if value is None
@@ -187,7 +194,8 @@ def _formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> N
          for one in INPUTS.values() for value in [getattr(run.inputs, one.name)]],
         columns=["Assumption", "value", "from"],
     )  # fmt: skip
-    st.dataframe(sources, hide_index=True, height="content", width=860, key="execution_run_sources",
+    st.dataframe(sources, hide_index=True, height="content", key="execution_run_sources",
+                 column_config=_widths(sources),
                  alt="Every assumption of the training run with its source")  # fmt: skip
     rate = float(row["sample_rate"])
     st.caption(literal(

@@ -16,6 +16,11 @@ COLUMNS: Final = ("field", "choice", "value")
 """Columns that `choices` reads."""
 
 _ROW: Final = 40
+"""Height of a row [px]."""
+_AIR: Final = 0.3
+"""Rows that are left free under one with labels below its rail, which would else read as those of the next."""
+_ASIDE: Final = 13
+"""Distance of a label from its rail [px]."""
 _LEAST: Final = 0.4
 """Options below this share of the best stand together at the left end: how bad they are hardly matters, and they would
 squeeze the others."""
@@ -52,7 +57,6 @@ def choices(
     shares = [_share(value, best, lower) for value in values]
     rows = [{**row, "share": share} for row, share in zip(table.to_dict("records"), shares, strict=True)]
     fields = list(dict.fromkeys(row["field"] for row in rows))
-    places = {field: len(fields) - 1 - index for index, field in enumerate(fields)}
     left = min(share for share in shares if not math.isnan(share))
     # Start at a round tenth below the worst; a rail shorter than 10 points would exaggerate noise.
     start = max(_LEAST, min(math.floor(left * 10) / 10, 0.9))
@@ -60,7 +64,11 @@ def choices(
     costly: tuple[float, str] = (1.0, "")
     rails: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
+    places: dict[str, float] = {}
+    place = 0.0
     for field in fields:
+        places[field] = place
+        before = len(notes)
         part = [row for row in rows if row["field"] == field]
         fitting = sorted((row for row in part if not math.isnan(row["share"])), key=lambda row: row["share"])
         names = [_name(field, row["choice"], tier_names) for row in fitting]
@@ -68,23 +76,24 @@ def choices(
         remark = f"{', '.join(missing)}: none runs" if missing else ""
         if fitting:
             spread = [max(row["share"], start) for row in fitting]
-            rails.append(_rail(places[field], spread, colours))
-            notes += _labels(places[field], spread, names, start, remark, colours)
+            rails.append(_rail(place, spread, colours))
+            notes += _labels(place, spread, names, start, remark, colours)
             worst = (fitting[0]["share"], f"{in_sentence(by_name(field).label)} {names[0]}")
             costly = min(costly, worst)
         if remark:
-            notes.append(noted(remark, colours, x=start, y=places[field], xanchor="left", yshift=-13))
+            notes.append(noted(remark, colours, x=start, y=place, xanchor="left", yshift=-_ASIDE))
+        place -= 1.0 + (_AIR if any(note["yshift"] < 0 for note in notes[before:]) else 0.0)
     layout = {
         # Labels are centred on their dots, so the one of the best reaches past the axis.
         "margin": {"r": 38}, "shapes": rails, "annotations": notes,
         "xaxis": {"range": [start - 0.03 * width, 1 + 0.02 * width], **_percent_ticks(start)},
         "yaxis": {
             "tickvals": list(places.values()), "ticktext": [by_name(field).label for field in fields],
-            "range": [-0.6, len(fields) - 0.4], "tickfont": {"size": 12, "color": colours.text},
+            "range": [place + 0.4, 0.6], "tickfont": {"size": 12, "color": colours.text},
         },
     }  # fmt: skip
     dots = _dots([row for row in rows if not math.isnan(row["share"])], start, column, places, tier_names, colours)
-    return Chart(written(colours, 34 + _ROW * len(fields), [dots], layout), _alt(column, best, costly))
+    return Chart(written(colours, round(34 - _ROW * place), [dots], layout), _alt(column, best, costly))
 
 
 def _share(value: float, best: float, lower: bool) -> float:
@@ -108,7 +117,7 @@ def _name(field: str, value: object, tier_names: tuple[str, ...]) -> str:
     return choice_label(field, value)
 
 
-def _rail(row: int, shares: list[float], colours: Palette) -> dict[str, Any]:
+def _rail(row: float, shares: list[float], colours: Palette) -> dict[str, Any]:
     return {
         "type": "line", "x0": shares[0], "x1": shares[-1], "y0": row, "y1": row, "layer": "below",
         "line": {"color": colours.grid, "width": 3},
@@ -116,7 +125,7 @@ def _rail(row: int, shares: list[float], colours: Palette) -> dict[str, Any]:
 
 
 def _labels(
-    row: int,
+    row: float,
     shares: list[float],
     names: list[str],
     start: float,
@@ -133,8 +142,8 @@ def _labels(
             groups[-1][1].append(name)
         else:
             groups.append((share, [name]))
-    floors = {13: -1.0, -13: start + len(remark) * _CHARACTER * width if remark else -1.0}
-    ends = {13: 2.0, -13: 2.0}  # how far left each line of labels is taken, by its distance from the rail [px]
+    floors = {_ASIDE: -1.0, -_ASIDE: start + len(remark) * _CHARACTER * width if remark else -1.0}
+    ends = {_ASIDE: 2.0, -_ASIDE: 2.0}  # how far left each line of labels is taken, by its distance from the rail [px]
     found = []
     for share, together in reversed(groups):
         clipped = share <= start == _LEAST
@@ -159,7 +168,7 @@ def _dots(
     rows: Sequence[Mapping[Any, Any]],
     start: float,
     column: Column,
-    places: dict[str, int],
+    places: dict[str, float],
     tier_names: tuple[str, ...],
     colours: Palette,
 ) -> dict[str, Any]:

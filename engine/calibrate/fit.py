@@ -91,10 +91,10 @@ class Outcome:
         """What the fit is worth, in two or three sentences."""
         if not self.known:
             return self._worth
-        many = "All" if self.known == self.rows else f"{self.known:,}"
+        many = "all" if self.known == self.rows else f"{self.known:,}"
         return (
-            f"{self._worth} {many} of these runs the library's calibration was fitted on itself, so its error on them "
-            "is not an unseen one."
+            f"{self._worth} The library's own calibration was fitted to {many} of these runs, so its error on them is "
+            "not an unseen one."
         )
 
     @property

@@ -154,7 +154,7 @@ def test_examples_are_published_runs_and_say_that_the_library_knows_them(monkeyp
     assert len(examples) > 10
     page = run()
     assert "torchtitan" in next(iter(examples.values())).label
-    assert "the library's calibration was fitted on itself" in said(page)
+    assert "The library's own calibration was fitted to" in said(page)
     assert "On runs left out of the fit (3 groups" in said(page)
     for key, example in examples.items():
         prepared = calibrate_data.prepared_example(key, library_calibration())

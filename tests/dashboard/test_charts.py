@@ -196,7 +196,7 @@ def test_choices_are_placed_at_their_share_of_the_best() -> None:
     chart = choices(CHOICES, "sample_rate", tier_names=("NVLink", "InfiniBand"))
     (dots,) = chart.figure.data
     assert list(dots.x) == pytest.approx([0.69, 0.96, 1, 1, 0.999, 0.84])
-    assert list(dots.y) == [3, 3, 3, 2, 2, 0]
+    assert dots.y[0] == dots.y[1] == dots.y[2] > dots.y[3] == dots.y[4] > dots.y[5]
     texts = [note.text for note in chart.figure.layout.annotations]
     assert "selective" in texts
     assert "off · on" in texts  # the same place within a hair: one label
@@ -211,6 +211,22 @@ def test_options_side_by_side_are_not_read_as_one_number() -> None:
     labels = {note.text: note for note in choices(table, "sample_rate").figure.layout.annotations}
     assert labels["2"].yshift != labels["8"].yshift  # at one height they would say 28
     assert labels["8"].yshift == labels["1"].yshift == labels["5"].yshift
+
+
+def test_labels_below_a_rail_keep_away_from_those_above_the_next() -> None:
+    close = pd.DataFrame({"field": ["tensor_par_comm_type"] * 2, "choice": ["ar", "rs_ag"], "value": [99.0, 100.0]})
+    far = pd.DataFrame({"field": ["optimizer_sharding"] * 2, "choice": [False, True], "value": [60.0, 100.0]})
+
+    def heights(first: pd.DataFrame, second: pd.DataFrame) -> tuple[set[int], float]:
+        figure = choices(pd.concat([first, second]), "sample_rate").figure
+        top = max(figure.data[0].y)
+        return {int(note.yshift) for note in figure.layout.annotations if note.y == top}, top - min(figure.data[0].y)
+
+    above, apart = heights(far, close)
+    assert len(above) == 1
+    both, further_apart = heights(close, far)
+    assert len(both) == 2
+    assert further_apart > apart
 
 
 def test_a_long_option_without_room_at_its_dot_stands_a_little_aside() -> None:

@@ -194,6 +194,14 @@ def test_the_list_can_be_searched(place: Place) -> None:
     assert [item.name for item in searched(items("systems"), "own") if item.own] == ["mine"]
 
 
+def test_the_one_in_the_scenario_is_listed_first(place: Place) -> None:
+    usual = [item.name for item in items("models")]
+    assert usual[0] != "gpt3-175B"
+    assert [item.name for item in items("models", "gpt3-175B")] == sorted(usual, key=lambda name: name != "gpt3-175B")
+    assert [item.name for item in items("models", "of another library")] == usual
+    assert page().dataframe[0].value["Name"].iloc[0] == "gpt3-175B"
+
+
 def test_the_page_shows_the_item_of_the_link(place: Place) -> None:
     app = page({"library_kind": "systems", "library_item": "h200_141g_sxm"})
     text = html(app)

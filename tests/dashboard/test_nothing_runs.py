@@ -15,13 +15,19 @@ from engine.memory_needs import least_memory
 from tests.dashboard.pages import again, exploration, plainly, run
 
 
-@pytest.mark.parametrize("name", ["execution", "memory", "pareto", "results"])
-def test_a_page_without_executions_offers_what_helps(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "button"),
+    [
+        ("explore", "explore_way_0"), ("execution", "nothing_runs_0"), ("memory", "nothing_runs_0"),
+        ("pareto", "nothing_runs_0"), ("results", "nothing_runs_0"),
+    ],
+)
+def test_a_page_without_executions_offers_what_helps(name: str, button: str) -> None:
     found = exploration("hopeless")
     with patch("dashboard.state.set_scenario", Mock()) as changed:
         page = run(name, found)
         assert "Nothing fits" in page.warning[0].value
-        page.button(key="nothing_runs_0").click()
+        page.button(key=button).click()
         again(page, found)
     (scenario,) = changed.call_args.args
     assert scenario.num_procs == enough_processors(found.scenario)

@@ -264,6 +264,20 @@ def test_it_can_be_stopped_and_started_again(server: Further) -> None:
     assert not found.rows.missing(["act_space"])
 
 
+def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: Further) -> None:
+    found, slow = fresh(), Slow()
+    together = ("act_space", "weight_grad_space")
+    with patch.object(module, "add_columns", slow), patch.object(module, "_every", lambda _: together):
+        job = waiting(server, found, ME)
+        assert waiting(server, found, OTHER, "weight_grad_space") is job  # evaluated on the way
+        job.watched.pop(OTHER)
+        assert server.cancel(job, ME)
+        assert server.find(found, "act_space") is job
+        assert server.find(found, "weight_grad_space") is None
+        assert waiting(server, found, ME, "weight_grad_space") is not job
+        slow.go.set()
+
+
 def test_what_nobody_looks_at_is_given_up(server: Further) -> None:
     found, slow = fresh(), Slow()
     with patch.object(module, "add_columns", slow), patch.object(module, "UNWATCHED", 0.05):
