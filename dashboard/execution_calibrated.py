@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import streamlit as st
 from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula, explained
 from dashboard.calibrated_layers import case_of_row
 from dashboard.charts import markup
-from dashboard.charts.networks import innermost_first, partners
+from dashboard.charts.networks import LOOK, Group, Traffic, innermost_first, partners, traffic
 from dashboard.controls import choose, show
 from dashboard.derived_formulas import derived_metrics
 from dashboard.execution_detail import derived_written, figure_names, made_of, parts_explained, written_out
@@ -21,9 +22,17 @@ from dashboard.text import literal
 from dashboard.wording import network_name
 from engine import Exploration, Scenario
 from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
+from engine.calibrated.links import link_times
 from engine.columns import by_name, statistics_of
 
-__all__ = ["formula_panel", "networks", "parts_of_step", "parts_table"]
+__all__ = ["formula_panel", "networks", "parts_of_step", "parts_table", "traffic_rows"]
+
+_TRAFFIC: Final = (
+    ("TP", "tp", "tp_comm_exposed_time"), ("TP repeated", "recomm", "recomm_exposed_time"),
+    ("CP", "cp", "cp_comm_exposed_time"), ("EP", "ep", "ep_comm_exposed_time"), ("PP", "pp", "pp_comm_exposed_time"),
+    ("DP", "dp", "dp_comm_exposed_time"),
+)  # fmt: skip
+"""Kinds of communication, their names in `link_times`, and the statistic with what of it is exposed."""
 
 _PARTS: Final = {
     "linear": ("Linear layers", "matrix products of all blocks, forward and backward", "gemm"),
@@ -143,19 +152,43 @@ def _rate(value: float, unit: str) -> str:
 
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Who talks to whom; this cost model places ranks by rule and knows exposed times only."""
+    """Who talks to whom, and what that costs."""
     system = exploration.scenario.system
     domain = system.networks[0].size
-    st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
     groups = innermost_first(row, domain, len(system.networks) - 1)
-    show(partners(groups, int(row["num_procs"]), domain, mode), "execution_partners")
-    tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
-    st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
-    st.caption(
-        "Ranks are placed innermost first: tensor, context, data, then pipeline. A collective that spans tiers is "
-        "split into an exchange on each. The calibrated cost model has exposed times only, in the waterfall above; "
-        "times on the links and a choice of network per kind of parallelism are Calculon's."
-    )
+    left, right = st.columns([1.45, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
+        show(partners(groups, int(row["num_procs"]), domain, mode), "execution_partners")
+        tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
+        st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
+        st.caption(
+            "Ranks are placed innermost first: tensor, context, data, then pipeline. A collective that spans tiers is "
+            "split into an exchange on each; which network carries what follows from the placement."
+        )
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
+        show(traffic(traffic_rows(exploration.scenario, row, groups), mode), "execution_traffic")
+        st.caption("A whole bar would show if nothing overlapped, on the slowest stage. DP includes the gathers of sharded "
+                   "weights.")  # fmt: skip
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _links(_scenario: Scenario, key: str, row: dict[str, Any]) -> dict[str, float]:
+    found = link_times(case_of_row(_scenario, row), parameters_of(_scenario.used_calibration))
+    return {name: float(np.ravel(seconds)[0]) for name, seconds in found.items()}
+
+
+def traffic_rows(scenario: Scenario, row: dict[str, Any], groups: Sequence[Group]) -> list[Traffic]:
+    """Time on the links and exposed, for every kind of communication that there is."""
+    links, where = _links(scenario, scenario.key, row), {group.name: group.where for group in groups}
+    found = []
+    for name, kind, exposed in _TRAFFIC:
+        short = name.partition(" ")[0]
+        times = links[kind], float(row[exposed])
+        if max(times) > 0 and short in where:
+            found.append(Traffic(name, LOOK[short], *times, where[short]))
+    return found
 
 
 def figures(row: dict[str, Any]) -> list[str]:

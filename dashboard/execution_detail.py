@@ -136,11 +136,8 @@ def _traffic(exploration: Exploration, row: dict[str, Any]) -> list[Traffic]:
     return found
 
 
-def bandwidths(exploration: Exploration, row: dict[str, Any], *, beside: bool = False) -> None:
-    """The bandwidths that would hide offload and overlapped communication, against what there is.
-
-    beside: whether there is room for what each one is beside them rather than below.
-    """
+def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
+    """The bandwidths that would hide offload and overlapped communication, against what there is."""
     system = exploration.scenario.system
     st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
@@ -168,8 +165,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any], *, beside: bool = 
             "now": [use for *_, use in rows],
         }
     )
-    below = st.container()
-    figures, words = st.columns([1, 1], gap="medium") if beside else (below, below)
+    figures, words = st.columns([1, 1], gap="medium")
     figures.dataframe(
         table, hide_index=True, height="content", row_height=28, key="execution_bandwidths",
         alt="Bandwidths that would hide offload and overlapped communication",

@@ -84,15 +84,12 @@ def render(exploration: Exploration, mode: str) -> None:
     if calibrated:
         execution_calibrated.parts_of_step(exploration, row)
         calibrated_layers.layers(exploration, row, mode)
-        talk, needs = st.columns([1, 1.2], gap="medium")
-        with talk.container(border=True, gap="xsmall", height="stretch"):
-            execution_calibrated.networks(exploration, row, mode)
+        execution_calibrated.networks(exploration, row, mode)
     else:
         layers(exploration, row, mode)
         networks(exploration, row, mode)
-        needs = st.container()
-    with needs.container(border=True, gap="xsmall", height="stretch"):
-        bandwidths(exploration, row, beside=not calibrated)
+    with st.container(border=True, gap="xsmall"):
+        bandwidths(exploration, row)
     with st.container(border=True, gap="xsmall"):
         panel = execution_calibrated.formula_panel if calibrated else formula_panel
         panel(exploration, row)

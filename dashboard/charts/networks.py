@@ -14,7 +14,7 @@ from dashboard.palette import TIME_KINDS, palette
 _UNIT: Final = "total_time"
 _MOST: Final = 600
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
-_LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline", "DP": "data"}
+LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline", "DP": "data"}
 
 
 class Group(NamedTuple):
@@ -127,7 +127,7 @@ def partners(groups: Sequence[Group], num_procs: int, domain: int, mode: str = "
             go.Scatter(
                 x=list(shown), y=[row] * len(shown), mode="markers",
                 marker={"symbol": "line-ns", "size": 17,
-                        "line": {"width": 2.5, "color": _KINDS[_LOOK[group.name]].colour(colours)}},
+                        "line": {"width": 2.5, "color": _KINDS[LOOK[group.name]].colour(colours)}},
                 hovertext=[f"<b>{group.name}</b><br>GPU 0 and GPU {number:,}" for number in shown],
                 hovertemplate="%{hovertext}<extra></extra>",
             )

@@ -16,9 +16,9 @@ import engine
 from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
 from dashboard.calibrated_layers import case_of_row
 from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.networks import innermost_first, partners
+from dashboard.charts.networks import LOOK, innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
-from dashboard.execution_calibrated import parts_table, step_parts
+from dashboard.execution_calibrated import parts_table, step_parts, traffic_rows
 from dashboard.execution_view import execution_json
 from dashboard.memory_needs import needs_of
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
@@ -184,6 +184,23 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
         drawn = [trace for trace in figure(page, "execution_roofline")["data"] if trace["mode"] == "markers"]
         linear = table["FLOP/B"].notna().sum()
         assert [len(trace["x"]) for trace in drawn] == [linear] * 3
+
+
+@BOTH
+def test_links_are_told_for_whom_gpu_0_talks_to(found: Any) -> None:
+    scenario = found().scenario
+    tiers = scenario.system.networks
+    for row in rows(found(), 40):
+        groups = innermost_first(row, tiers[0].size, len(tiers) - 1)
+        told = traffic_rows(scenario, row, groups)
+        talking = {group.name for group in groups if group.degree > 1 and (group.name != "DP" or row["zero_stage"] < 3)}
+        assert talking <= {each.name for each in told} <= {*LOOK, "TP repeated"}
+        assert all(each.exposed <= each.link * (1 + 1e-9) for each in told if each.name != "TP repeated")
+        kinds = [f"{kind}_comm_exposed_time" for kind in ("tp", "cp", "ep", "pp", "dp")]
+        shown = sum(row[kind] for kind in (*kinds, "recomm_exposed_time"))
+        assert sum(each.exposed for each in told) == pytest.approx(shown)
+    page = run("execution", found())
+    assert "execution_traffic" in str([element.proto.id for element in page.get("plotly_chart")])
 
 
 @BOTH

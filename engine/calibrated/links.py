@@ -1,0 +1,49 @@
+"""How long each kind of communication takes on its links in a step, hidden or not.
+
+It is what would show if nothing overlapped: the same step with every overlap switched off, and a ring that has no
+attention to hide behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from engine.calibrated.block import common
+from engine.calibrated.context_parallel import ring
+from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.parameters import Parameters
+from engine.calibrated.pipeline import message_time
+from engine.calibrated.rates import sustained_rates
+from engine.calibrated.step import block_level, pipeline_level, update_level
+
+__all__ = ["link_times"]
+
+
+def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
+    """Seconds on the links per step of the slowest stage [s], by the kind's name in the register's exposed times.
+
+    "tp", "recomm" (tensor-parallel communication that is done again), "cp", "ep", "pp" and "dp", which are gradients,
+    gathers of sharded weights and tied embeddings. An interleaved schedule sends a message per chunk, all hidden but
+    those that fill the pipeline.
+    """
+    none = np.zeros(())
+    software = replace(
+        case.software, overlap_tensor=none, overlap_expert=none, overlap_data=none, overlap_pipeline=none
+    )
+    alone = replace(case, software=software)
+    step, once = pipeline_level(alone, block_level(alone, p), p), update_level(alone, p)
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    shown = sum(common(alone, rates, p).context)
+    whole = sum(ring(alone, rates, p, none, none))
+    chunks = case.layout.pipeline_interleaving
+    messages = case.microbatches * chunks * software.messages * message_time(case, rates, p)
+    return {
+        "tp": step.tensor_exposed,
+        "recomm": step.repeated_exposed,
+        "cp": step.context_exposed * np.where(shown > 0, whole / np.where(shown > 0, shown, 1.0), 1.0),
+        "ep": step.expert_exposed,
+        "pp": step.pipeline_exposed + np.where(chunks > 1, messages, 0.0),
+        "dp": once.exchange + once.tied + step.gather_exposed,
+    }
