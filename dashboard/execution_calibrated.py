@@ -169,8 +169,10 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
         show(traffic(traffic_rows(exploration.scenario, row, groups), mode), "execution_traffic")
-        st.caption("A whole bar would show if nothing overlapped, on the slowest stage. DP includes the gathers of sharded "
-                   "weights.")  # fmt: skip
+        st.caption(
+            "A whole bar would show if nothing overlapped, on the slowest stage. DP includes the gathers of sharded "
+            "weights."
+        )
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
