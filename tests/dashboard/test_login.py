@@ -31,6 +31,16 @@ def test_nothing_shows_before_a_login(app: AppTest) -> None:
     assert not app.get("plotly_chart")
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_who_came_by_a_link_is_told_to_open_it_again(app: AppTest, link: bool) -> None:
+    """The way back from an identity provider leads to the start page."""
+    app.user = {"is_logged_in": False}
+    if link:
+        app.query_params["model"] = "megatron-126M"
+    app.run()
+    assert ("open your link again" in app.info[0].value) is link
+
+
 def test_who_is_logged_in_sees_the_pages_and_the_way_out(app: AppTest) -> None:
     app.user = {"is_logged_in": True, "email": "a_*b*@example.com"}
     app.query_params["model"] = "megatron-126M"
