@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from dashboard import links, state, waiting
+from dashboard.charts.template import in_sentence
 from dashboard.scenarios_data import name_of, sentence_of
 from dashboard.whatif_changes import described, text_of
 from engine import Exploration, Scenario, whatif
@@ -130,6 +131,7 @@ def told(member: Member, first: Scenario) -> tuple[str, str]:
     if member.changes:
         words = described(first, member.changes)
         if len(words) == 1:
-            return f"A with {words[0]}", sentence_of(member.scenario)
+            value, times, factor = in_sentence(words[0]).partition(" ×")
+            return f"A with {value}{f' ({times.strip()}{factor})' if times else ''}", sentence_of(member.scenario)
         return "A with other numbers", ", ".join(words)
     return name_of(member.scenario), sentence_of(member.scenario)

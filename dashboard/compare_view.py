@@ -121,10 +121,11 @@ def _open(member: Member, found: list[Member]) -> None:
 def _tiles(sides: list[Side]) -> list[markup.Tile]:
     tiles = []
     first = sides[0].best
+    what = "best throughput" if len(sides) < 3 else "throughput"  # with the mark of its origin there is no more room
     for side in sides:
         best = side.best
         if best is None:
-            tiles.append(markup.Tile(f"{side.letter} · best throughput", ABSENT, "nothing fits", "worse"))
+            tiles.append(markup.Tile(f"{side.letter} · {what}", ABSENT, "nothing fits", "worse"))
             continue
         rate = float(best["sample_rate"])
         context, tone = title(best), ""
@@ -138,7 +139,7 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
                 context, tone = f"{context}: tied", ""
         founded = {"origin": accuracy.label_of(side.scenario), "error": told and f"{told} (90 %)"}
         tiles.append(
-            markup.Tile(f"{side.letter} · best throughput", format_value("sample_rate", rate), context, tone, **founded)
+            markup.Tile(f"{side.letter} · {what}", format_value("sample_rate", rate), context, tone, **founded)
         )
         tiles.append(
             markup.Tile(f"{side.letter} · MFU", percent(utilisation(side.scenario, rate)),

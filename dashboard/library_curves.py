@@ -8,6 +8,7 @@ from dashboard import state
 from dashboard.charts.efficiency_curve import efficiency_curve
 from dashboard.charts.markup import head
 from dashboard.controls import show
+from engine.columns import choice_label
 from hardware import System
 
 __all__ = ["curves"]
@@ -16,7 +17,7 @@ __all__ = ["curves"]
 def curves(system: System) -> None:
     """Both kinds of efficiency tables as curves."""
     compute = [
-        (f"{kind} {name}", engine.gflops_efficiency)
+        (f"{kind} {choice_label('datatype', name)}", engine.gflops_efficiency)
         for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
         for name, engine in engines.items()
     ]
@@ -26,8 +27,8 @@ def curves(system: System) -> None:
     left, right = st.columns(2, gap="medium")
     mode = state.theme_mode()
     with left:
-        st.html(head("How much of the peak", "by size of the operation"))
+        st.html(head("How much of the peak", "by size of the operation; exact cost model"))
         show(efficiency_curve(compute, "GFLOP", mode), "library_compute")
     with right:
-        st.html(head("How much of the bandwidth", "by size of the transfer"))
+        st.html(head("How much of the bandwidth", "by size of the transfer; exact cost model"))
         show(efficiency_curve(memory, "MB", mode), "library_traffic")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from engine.columns import choice_label
 from hardware import System
 from models import Model
 from models.editing import marked, within
@@ -102,14 +103,16 @@ def system_fields(system: System) -> Iterator[Field]:
 
 def _compute(system: System) -> Iterator[Field]:
     for name in system.matrix:
-        yield Field(f"matrix.{name}.tflops", f"Matrix peak, {name}", "Compute", "TFLOP/s",
+        told = choice_label("datatype", name)
+        yield Field(f"matrix.{name}.tflops", f"Matrix peak, {told}", "Compute", "TFLOP/s",
                     "Dense peak rate of matrix multiplications on one GPU.")  # fmt: skip
-        yield Field(f"matrix.{name}.gflops_efficiency", f"Matrix efficiency, {name}", "Compute", "GFLOP: share",
+        yield Field(f"matrix.{name}.gflops_efficiency", f"Matrix efficiency, {told}", "Compute", "GFLOP: share",
                     _REACHED, "table")  # fmt: skip
     for name in system.vector:
-        yield Field(f"vector.{name}.tflops", f"Vector peak, {name}", "Compute", "TFLOP/s",
+        told = choice_label("datatype", name)
+        yield Field(f"vector.{name}.tflops", f"Vector peak, {told}", "Compute", "TFLOP/s",
                     "Peak rate of everything that is no matrix multiplication.")  # fmt: skip
-        yield Field(f"vector.{name}.gflops_efficiency", f"Vector efficiency, {name}", "Compute", "GFLOP: share",
+        yield Field(f"vector.{name}.gflops_efficiency", f"Vector efficiency, {told}", "Compute", "GFLOP: share",
                     _REACHED, "table")  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from dashboard.library_use import scenario_with
 from dashboard.server import user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
+from engine.columns import choice_label
 from hardware import System
 from models import Model
 from models.documents import DocumentError, did_you_mean
@@ -114,7 +115,7 @@ def _key_facts(thing: Model | System) -> list[tuple[str, str]]:
         host = capacity_words(thing.mem2.capacity_gib) if thing.mem2.capacity_gib else "none"
         inner = thing.networks[0]
         return [
-            (f"matrix peak, {name}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
+            (f"matrix peak, {choice_label('datatype', name)}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
             ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
             ("host memory", host),
             ("inner network", f"{inner.size:,} at {plain(inner.bandwidth_gb_per_s)} GB/s"),

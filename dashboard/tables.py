@@ -83,8 +83,8 @@ def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
-    width = _WIDTHS.get(column.name, _WIDTHS[column.dtype])
     label, help_text = column.short, f"{column.label}. {column.description}"
+    width = max(_WIDTHS.get(column.name, _WIDTHS[column.dtype]), 7 * len(label) + 22)
     if column.dtype in ("bool", "str"):
         words = [None if value is None or value != value else choice_label(column, value) for value in values]
         return words, st.column_config.TextColumn(label, help=help_text, width=width)

@@ -208,7 +208,7 @@ def test_what_a_scenario_changes_is_said_once() -> None:
     base = exploration().scenario
     one = Member("B", "compare_b", whatif.changed(base, {"hbm_capacity": 40}), {"hbm_capacity": 40})
     name, more = told(one, base)
-    assert "40" in name
+    assert plainly(name) == "A with HBM capacity 40 GiB (×0.5)"
     assert "HBM" not in more
     assert "FP16" in more
 

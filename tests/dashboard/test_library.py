@@ -258,8 +258,8 @@ def test_faults_are_told_in_the_words_of_the_page(place: Place) -> None:
     for name in ("matrix.float8", "matrix.float16"):  # both are told at once
         app.text_input(key=f"library_value_{name}.gflops_efficiency").set_value("half")
     checked(app.run())
-    assert "Matrix efficiency, float8" in app.error[0].value
-    assert "Matrix efficiency, float16" in app.error[0].value
+    assert "Matrix efficiency, FP8" in app.error[0].value
+    assert "Matrix efficiency, FP16" in app.error[0].value
 
 
 def test_an_execution_is_not_taken_for_a_model() -> None:
