@@ -217,7 +217,8 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
         else:
             shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in values]
             kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
-            config[name] = kind(column.short, help=column.description, width=_NARROW.get(name, _NARROW[column.dtype]))
+            width = max(_NARROW.get(name, _NARROW[column.dtype]), 7 * len(column.short) + 16)
+            config[name] = kind(column.short, help=column.description, width=width)
 
     def picked() -> None:
         rows = st.session_state[key]["selection"]["rows"]

@@ -186,8 +186,12 @@ def _strip(
 def _offer_ways(exploration: Exploration) -> None:
     """The nearest changes of the scenario after which something fits, one click each."""
     scenario = exploration.scenario
+    found = ways(scenario, scenario.key)
+    if not found:
+        return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="explore_ways"):
-        for number, (words, changes) in enumerate(ways(scenario, scenario.key).items()):
+        st.markdown(":gray[What would make it run]", width="content")
+        for number, (words, changes) in enumerate(found.items()):
             st.button(words, icon=":material/arrow_forward:", key=f"explore_way_{number}", on_click=_take,
                       args=(altered(scenario, **changes),))  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 import streamlit as st
@@ -27,7 +27,7 @@ from dashboard.wording import choices, title
 from engine import whatif
 from engine.whatif import Point, Study
 
-__all__ = ["draw"]
+__all__ = ["draw", "power_bounds"]
 
 AROUND: Final = {"base": "Around the base", "whatif": "Around the what-if"}
 STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
@@ -190,10 +190,18 @@ def _tornado(board: Board) -> None:
     if base > 0:
         st.caption(
             "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same "
-            "execution kept. Click a bar to sweep it."
+            f"execution kept. Click a bar to sweep it.{power_bounds(swings)}"
         )
     elif board.tornado.finished:
         st.caption(_helps(board, told))
+
+
+def power_bounds(swings: Sequence[Swing]) -> str:
+    """Why the matrix peak, which one expects to matter most, hardly does where power bounds what is sustained."""
+    spans = {swing.name: max(map(abs, swing.known)) for swing in swings if swing.known}
+    if "power" not in spans or spans.get("matrix", math.inf) > 0.1 * spans["power"]:
+        return ""
+    return " The matrix peak alone matters little: at the same design power a higher one is not sustained."
 
 
 def _helps(board: Board, told: tuple[str, str]) -> str:

@@ -18,12 +18,14 @@ from dashboard.calibrated_layers import case_of_row
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.networks import LOOK, innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
+from dashboard.charts.tornado import Swing
 from dashboard.execution_calibrated import parts_table, step_parts, traffic_rows
 from dashboard.execution_view import execution_json
 from dashboard.memory_needs import needs_of
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
+from dashboard.whatif_cards import power_bounds
 from dashboard.wording import choices, differences, title
-from engine import Exploration
+from engine import Exploration, whatif
 from engine.calibrated import block_level, parameters_of
 from engine.calibrated.collectives import network_tiers
 from engine.columns import ALL_FIELDS, fields_of, headline_of
@@ -54,6 +56,22 @@ def experts() -> Exploration:
 
 
 BOTH = pytest.mark.parametrize("found", [dense, experts], ids=["dense", "experts"])
+
+
+def test_whatif_says_why_a_higher_matrix_peak_does_little() -> None:
+    scenario = dense().scenario
+    assert dense().best is not None
+    base = float(dense().best["sample_rate"])
+    swings = []
+    for which in whatif.parameters(scenario):
+        if which.name in ("matrix", "power"):
+            found = whatif.reoptimise(scenario, {which.name: 1.1 * which.value}).best
+            assert found is not None
+            swings.append(Swing(which.name, which.label, None, float(found["sample_rate"]) / base - 1, None, None))
+    assert len(swings) == 2
+    assert "not sustained" in power_bounds(swings)
+    assert not power_bounds(swings[:1])
+    assert not power_bounds([each._replace(up=0.05) for each in swings])
 
 
 def words(app: AppTest) -> str:
