@@ -45,7 +45,7 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
         show(chart, "explore_choices")
     if cheap:
         names = ", ".join(in_sentence(by_name(field).label) for field in cheap)
-        st.caption(f"Within {percent(NEGLIGIBLE, 0)} of the best whatever is chosen: {names}.")
+        st.caption(f"These cost at most {percent(NEGLIGIBLE, 0)}, whichever option is chosen: {names}.")
 
 
 def _best(exploration: Exploration, metric: Metric, where: data.Where) -> float:

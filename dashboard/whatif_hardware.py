@@ -81,7 +81,7 @@ def _field(
         return
     # Typed in one unit, whatever prefix suits the value best.
     name = f"**{which.label}**" if value != which.value else which.label
-    label = f"{name}, {which.unit} · base {which.value:,.6g}"
+    label = f"{name}{'' if which.unit == which.label else f', {which.unit}'} · base {which.value:,.6g}"
     low = 0.0 if which.can_be_off else which.lowest
     inside = float(min(max(value, low), which.highest))  # a bound that was written down may come back just beyond
     if which.discrete:

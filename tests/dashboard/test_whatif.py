@@ -91,6 +91,7 @@ def test_a_slider_that_leaves_a_value_of_its_own_keeps_where_it_was_moved() -> N
 
 def test_exact_values_and_model_fields() -> None:
     app = page({"whatif_input": "exact"})
+    assert app.number_input(key="_whatif_exact_procs").label == "GPUs · base 16"  # the unit is not said twice
     app.number_input(key="_whatif_exact_hbm_capacity").set_value(93.5)
     app = again(app, exploration())
     app.number_input(key="_whatif_exact_sequence").set_value(4096)
