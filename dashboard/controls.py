@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Self
 
 import streamlit as st
 
@@ -16,9 +17,29 @@ __all__ = [
 _SHUT: Final = "_times_shut_"
 """Begins the key of how often a menu was shut by what was clicked in it."""
 _SHOWN: Final = "_shown_"
-"""Begins the key of (how often a widget's value was set by others than itself, the value)."""
+"""Begins the key of a widget's `_Shown`."""
+_REMEMBERED: Final = 8
+"""Of how many widgets that were replaced it is known what they showed: the browser is never that far behind."""
 _AGAIN: Final = "~"
 """Stands between the name of a widget and how often its value was set by others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is known of a widget whose value others set too."""
+
+    number: int
+    """How often it was replaced because others set its value."""
+    value: object
+    typed: bool = False
+    """Whether it was itself given the value."""
+    former: Mapping[int, object] = field(default_factory=dict)
+    """What the ones that were replaced showed last, by their numbers."""
+
+    def replaced(self, value: object) -> Self:
+        former = {**self.former, self.number: self.value}
+        kept = {one: each for one, each in former.items() if one > self.number - _REMEMBERED}
+        return type(self)(self.number + 1, value, former=kept)
 
 
 def key_for(name: str, value: object, *, clearable: bool = False) -> str:
@@ -30,25 +51,35 @@ def key_for(name: str, value: object, *, clearable: bool = False) -> str:
     goes on reporting what it showed there last as if that had been chosen just now.
 
     clearable: whether it is a number field that may be left empty. Emptied, a field goes back to its default, which
-    must then be none; here the session's state is the only way.
+    must then be none; here the session's state is the only way to show a number. It is used only until one was typed:
+    what is typed the browser keeps.
     """
-    number, shown = st.session_state.get(_SHOWN + name, (0, value))
-    number += not _same(shown, value)
-    st.session_state[_SHOWN + name] = number, value
-    key = f"{name}{_AGAIN}{number}" if number else name
-    if clearable:
+    shown = st.session_state.get(_SHOWN + name, _Shown(0, value))
+    if not _same(shown.value, value):
+        shown = shown.replaced(value)
+    key = f"{name}{_AGAIN}{shown.number}" if shown.number else name
+    if key not in st.session_state:  # not drawn meanwhile: the browser has forgotten what was typed
+        shown = replace(shown, typed=False)
+    st.session_state[_SHOWN + name] = replace(shown, value=value)
+    if clearable and value is not None and not shown.typed:
         st.session_state[key] = value
     return key
 
 
 def given(key: str) -> Any:
-    """What was chosen with the widget of that key, which `key_for` made; for its callback."""
+    """What was chosen with the widget of that key, which `key_for` made; for its callback.
+
+    With a quick second click the browser still reports a widget that the first has replaced, which Streamlit takes for
+    a choice just made: unless it shows anything new, the answer is what holds now.
+    """
     value = st.session_state[key]
-    name, _, number = key.partition(_AGAIN)
-    now, _ = st.session_state[_SHOWN + name]
-    if int(number or 0) == now:  # otherwise the widget that took its place shows something else still
-        st.session_state[_SHOWN + name] = now, value
-    return value
+    name, _, text = key.partition(_AGAIN)
+    number = int(text or 0)
+    shown = st.session_state[_SHOWN + name]
+    if number == shown.number:  # otherwise the widget that took its place shows something else still
+        st.session_state[_SHOWN + name] = replace(shown, value=value, typed=shown.typed or value != shown.value)
+        return value
+    return shown.value if number in shown.former and _same(shown.former[number], value) else value
 
 
 def _same(one: object, other: object) -> bool:

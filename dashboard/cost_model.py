@@ -145,10 +145,12 @@ def _recalibrated(widget: str) -> None:
 
 
 def _put(make: Callable[[Scenario], Scenario]) -> None:
+    now = state.current_scenario()
     try:
-        changed = make(state.current_scenario())
+        changed = make(now)
         _ = changed.space
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
         return
-    state.set_scenario(changed)
+    if changed.key != now.key:
+        state.set_scenario(changed)

@@ -121,10 +121,9 @@ def pick(exploration: Exploration, axes: Axes) -> None:
     offered = _offered(exploration, exploration.key)
 
     def put(x: str, y: str, facet: str | None) -> None:
-        state.set_url_value(_X[0], None if x == _X[1] else x)
-        state.set_url_value(_Y[0], None if y == (_Y[1] if x != _Y[1] else _X[1]) else y)
-        state.set_url_value(_FACET, facet)
-        state.set_url_value(_AT, None)
+        usual = _Y[1] if x != _Y[1] else _X[1]
+        across, up = None if x == _X[1] else x, None if y == usual else y
+        state.set_url_values({_X[0]: across, _Y[0]: up, _FACET: facet, _AT: None})
 
     now = {_X[0]: axes.x, _Y[0]: axes.y, _FACET: axes.facet or "none"}
     keys = {name: key_for(f"_{name}", value) for name, value in now.items()}
@@ -152,8 +151,7 @@ def pick(exploration: Exploration, axes: Axes) -> None:
 
 def without_facet() -> None:
     """Makes one map of the small multiples."""
-    state.set_url_value(_FACET, None)
-    state.set_url_value(_AT, None)
+    state.set_url_values({_FACET: None, _AT: None})
 
 
 @st.cache_data(show_spinner=False, max_entries=128)

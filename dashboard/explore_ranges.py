@@ -14,6 +14,7 @@ from dashboard.explore_data import options_of, span_of
 from dashboard.filters import FILTERABLE, Filter, derived_of
 from dashboard.format import plain, scale_for
 from dashboard.further_waiting import ABOUT, names_of, offer
+from dashboard.results_filter import in_link
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import SHARES, headline_of
@@ -45,7 +46,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
     def picked() -> None:
         wanted = list(given(key))
         st.session_state[_OPEN] = wanted
-        put([one for one in filters if one.values or one.column.name in wanted])
+        put([one for one in in_link() if one.values or one.column.name in wanted])
 
     figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
     words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)
@@ -56,7 +57,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
         f"of them, and fields that are numbers. {ABOUT}",
     )  # fmt: skip
     for name in shown:
-        _row(exploration, filters, inside.get(name, offered[name]), put)
+        _row(exploration, shown, inside.get(name, offered[name]), put)
 
 
 def _offered(exploration: Exploration) -> dict[str, Filter]:
@@ -75,8 +76,11 @@ def _varying(_exploration: Exploration, key: str) -> list[str]:
     return [name for name in _FIELDS if len(options_of(_exploration, name)) > 1]
 
 
-def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: Put) -> None:
-    """One range, in the unit that suits it; an end that is left empty is open."""
+def _row(exploration: Exploration, shown: Sequence[str], now: Filter, put: Put) -> None:
+    """One range, in the unit that suits it; an end that is left empty is open.
+
+    shown: names of all rows, which stay when one of them becomes a filter.
+    """
     column = now.column
     if not offer(exploration, now.stored):
         return
@@ -88,14 +92,16 @@ def _row(exploration: Exploration, filters: Sequence[Filter], now: Filter, put: 
     bounds = now.figures(*span)
     scale = scale_for(column, bounds)
     label.markdown(literal(scale.title(column.label)), help=literal(column.description))
-    shown = [None if end is None else end / scale.factor for end in (now.low, now.high)]
-    named = zip((f"_explore_{end}_{column.name}" for end in ("low", "high")), shown, strict=True)
+    limits = [None if end is None else end / scale.factor for end in (now.low, now.high)]
+    named = zip((f"_explore_{end}_{column.name}" for end in ("low", "high")), limits, strict=True)
     keys = [key_for(name, value, clearable=True) for name, value in named]
 
     def changed() -> None:
         ends = [given(key) for key in keys]
         low, high = (None if e is None or not math.isfinite(e) else float(e) * scale.factor for e in ends)
         new = [] if low is None and high is None else [replace(now, low=low, high=high, values=())]
+        st.session_state[_OPEN] = list(shown)
+        filters = in_link()
         if not any(one.column.name == column.name for one in filters):
             put([*filters, *new])
         else:

@@ -154,6 +154,8 @@ def _changed(name: str, widget: str) -> None:
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
         return
+    if changed.key == now.key:  # the selected execution stays
+        return
     if changed.cost_model != now.cost_model:
         st.toast(f"Cost model: {cost_model.in_words(changed)}.", icon=":material/straighten:")
     state.set_scenario(changed)

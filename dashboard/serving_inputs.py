@@ -62,8 +62,7 @@ def put(**values: str | None) -> None:
 
     Another question has other deployments, so what was picked among them is given up.
     """
-    for name, value in {"id": None, **values}.items():
-        state.set_url_value(f"serving_{name}", value)
+    state.set_url_values({f"serving_{name}": value for name, value in {"id": None, **values}.items()})
 
 
 def inputs() -> Inputs:

@@ -29,8 +29,8 @@ from engine import Exploration, Scenario
 __all__ = [
     "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page",
     "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
-    "selected_cell", "selected_id", "set_scenario", "set_url_value", "settle", "theme_mode", "url_value",
-    "watcher",
+    "selected_cell", "selected_id", "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode",
+    "url_value", "watcher",
 ]  # fmt: skip
 
 _SHARED: Final = (*links.NAMES, "cell", "id")
@@ -207,6 +207,11 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
 def set_url_value(name: str, value: str | None) -> None:
     """Sets a page's own parameter of the URL; None takes it away."""
     _put({name: value})
+
+
+def set_url_values(values: Mapping[str, str | None]) -> None:
+    """Sets several parameters in one step of the browser's history; None takes one away."""
+    _put(values)
 
 
 def link_parameters() -> dict[str, str]:

@@ -49,6 +49,31 @@ def test_nothing_is_set_through_the_session(session: dict[str, Any]) -> None:
     assert key_for("list", "MFU") not in session
     assert key_for("list", "HBM") not in session
     assert session[key_for("field", 8.0, clearable=True)] == 8.0  # emptied, it would go back to another default
+    assert key_for("other field", None, clearable=True) not in session
+
+
+def test_a_field_is_told_no_number_that_was_typed_in_it_until_it_was_gone(session: dict[str, Any]) -> None:
+    key = key_for("field", 8.0, clearable=True)
+    session[key] = 9.0
+    assert given(key) == 9.0
+    session[key] = "typed meanwhile"
+    assert key_for("field", 9.0, clearable=True) == key
+    assert session[key] == "typed meanwhile"
+    del session[key]  # another page was shown
+    assert session[key_for("field", 9.0, clearable=True)] == 9.0
+    assert session[key_for("field", 7.0, clearable=True)] == 7.0
+
+
+def test_a_replaced_widget_that_is_reported_again_takes_nothing_back(session: dict[str, Any]) -> None:
+    first = key_for("list", "MFU")
+    key_for("list", "Step time")
+    session[first] = "MFU"  # as the browser goes on to say until it has drawn the other
+    assert given(first) == "Step time"
+    for value in range(12):
+        last = key_for("list", value)
+    session[first], session[last] = "HBM", "chosen"
+    assert given(last) == "chosen"
+    assert given(first) == "HBM"
 
 
 @pytest.mark.parametrize(

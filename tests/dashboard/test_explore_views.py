@@ -276,6 +276,19 @@ def test_a_range_is_added_in_its_own_unit_and_dropped_with_its_row() -> None:
     assert app.session_state["_url"]["results_where"] == f"{NONE_OR_FULL};tensor_par:..4"
 
 
+def test_the_other_rows_stay_where_the_first_range_is_typed() -> None:
+    """Whoever goes on to the next row would otherwise type into one that is taken away."""
+    found = exploration()
+    app = run("explore", found)
+    rows = app.multiselect(key="_explore_ranges").value
+    assert set(rows) == {"proc_mem_tier1_cap_req", "mfu"}
+    app.number_input(key="_explore_high_proc_mem_tier1_cap_req").set_value(30.0)
+    again(app, found)
+    assert app.session_state["_url"]["results_where"] == f"proc_mem_tier1_cap_req:..{30 * 2.0**30!r}"
+    assert app.multiselect(key="_explore_ranges").value == rows
+    assert app.number_input(key="_explore_low_mfu").value is None
+
+
 def test_the_line_above_the_map_reads_as_a_sentence_whose_facet_can_be_taken_back() -> None:
     found = exploration()
     app = run("explore", found, {"results_where": NONE_OR_FULL, "map_facet": "data_par_overlap", "metric": "mfu"})
