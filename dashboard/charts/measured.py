@@ -139,6 +139,7 @@ def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") ->
     step = float(parts["step"])
     bars: list[tuple[str, float, str | None]] = [("Measured", taken, colours.text)] if math.isfinite(taken) else []
     bars.append(("Calibrated", step, colours.muted))
+    wholes = len(bars)
     for key, (name, kind) in PARTS.items():
         seconds = float(parts[key])
         if seconds > 0.0005 * step:
@@ -157,12 +158,13 @@ def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") ->
         )
     )  # fmt: skip
     longest = max(seconds for _, seconds, _ in bars)
+    shares = {name: f" · {percent(seconds / step)}" for name, seconds, _ in bars[wholes:]}  # of the predicted step
     labels = [
         noted(
-            f"{format_value('total_time', seconds)} · {percent(seconds / step)}", colours, x=seconds, y=position,
+            f"{format_value('total_time', seconds)}{shares.get(name, '')}", colours, x=seconds, y=position,
             xanchor="left", xshift=4, colour=colours.text,
         )
-        for position, (_, seconds, _) in enumerate(bars)
+        for position, (name, seconds, _) in enumerate(bars)
     ]  # fmt: skip
     figure.update_layout(annotations=labels)
     figure.update_xaxes(range=[0, 1.42 * longest], visible=False)

@@ -185,6 +185,8 @@ def test_a_run_without_time_has_no_bar_for_it() -> None:
     bars = step_parts(parts, float("nan")).figure.data[0]
     assert list(bars.x) == [2.0, 1.5, 0.5]
     assert "Linear layers" in step_parts(parts, 2.5).alt
+    told = [plainly(note.text) for note in step_parts(parts, 2.5).figure.layout.annotations]
+    assert told == ["2.50 s", "2 s", "1.50 s · 75.0 %", "500 ms · 25.0 %"]  # shares of the predicted step, of its parts
 
 
 def test_an_upload_is_predicted_as_the_engine_does_and_bad_rows_are_told_by_row() -> None:
