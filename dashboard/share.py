@@ -24,6 +24,8 @@ __all__ = ["LONGEST", "document", "file_name", "link", "link_to", "offer_link", 
 
 LONGEST: Final = 2_000
 """Characters of a link that every browser, proxy and chat program passes on."""
+_OTHERS: Final = tuple(f"{page}_{letter}" for page in ("compare", "pareto") for letter in "bcd")
+"""Parameters that hold scenarios beside the one that all pages are about."""
 
 
 def opener() -> None:
@@ -53,22 +55,33 @@ def _share() -> None:
     tip = "A link to exactly what is shown."
     with st.popover("Share", type="tertiary", icon=":material/link:", help=tip, key="share", on_change="rerun") as menu:
         if menu.open:
-            offer_link(link())
+            offer_link(link(), beside=sum(name in _OTHERS for name in state.link_parameters()))
             with st.container(horizontal=True):
                 _download(scenario, "Scenario file", "share_file")
                 _report(scenario)
 
 
-def offer_link(text: str) -> None:
-    """Shows a link to copy, or says that it is too long and what to do instead."""
+def offer_link(text: str, beside: int = 0) -> None:
+    """Shows a link to copy, or says that it is too long and what to do instead.
+
+    beside: how many scenarios the link holds besides the one that a file would hold.
+    """
     if len(text) <= LONGEST:
         st.caption("Whoever opens this link on a Shardscape server sees what you see; it holds the whole scenario.")
         st.code(text, language=None, wrap_lines=True)
     else:
         st.caption(
             f"The link would have {len(text):,} characters; beyond {LONGEST:,} not every program passes it on. "
-            "Send the scenario file instead: the Scenarios page opens it."
+            f"Send the scenario file instead: the Scenarios page opens it.{_left_out(beside)}"
         )
+
+
+def _left_out(beside: int) -> str:
+    """What a file does not hold."""
+    if not beside:
+        return ""
+    others = "the one scenario" if beside == 1 else f"the {beside} scenarios"
+    return f" It does not hold {others} beside it: the Scenarios page has a file of each that was explored."
 
 
 def link() -> str:

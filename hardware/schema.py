@@ -58,7 +58,7 @@ def _strictly_decreasing(table: tuple[tuple[float, float], ...]) -> tuple[tuple[
 Step = Annotated[
     tuple[Annotated[float, Number(0, 1e12)], Annotated[float, Number(1e-9, 1)]],
     Field(strict=False),
-    Accepts("a pair [threshold, efficiency], the threshold at least 0 and the efficiency above 0 and at most 1"),
+    Accepts("a pair [threshold, efficiency], the threshold from 0 to 1e12 and the efficiency from 1e-9 to 1"),
 ]
 EfficiencyTable = Annotated[
     tuple[Step, ...], Field(strict=False, min_length=1, max_length=1_000), AfterValidator(_covers_zero)

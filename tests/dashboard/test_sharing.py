@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
@@ -87,8 +88,6 @@ def test_library_names_make_short_links_and_everything_else_is_packed() -> None:
 
 
 def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
-    from streamlit.testing.v1 import AppTest
-
     def script(length: int) -> None:
         from dashboard.share import offer_link
 
@@ -100,6 +99,19 @@ def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
     assert not too_long.code
     assert "2,001 characters" in too_long.caption[0].value
     assert "file" in too_long.caption[0].value
+
+
+@pytest.mark.parametrize(("beside", "told"), [(0, None), (1, "the one scenario beside"), (3, "the 3 scenarios beside")])
+def test_a_file_says_which_scenarios_of_a_long_link_it_does_not_hold(beside: int, told: str | None) -> None:
+    def script(beside: int) -> None:
+        from dashboard.share import offer_link
+
+        offer_link("x" * 9_000, beside)
+
+    page = AppTest.from_function(script, kwargs={"beside": beside}).run()
+    assert not page.exception
+    assert ("does not hold" in page.caption[0].value) is (told is not None)
+    assert (told or "") in page.caption[0].value
 
 
 def test_a_changed_library_is_noticed() -> None:
