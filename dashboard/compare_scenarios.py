@@ -6,7 +6,7 @@ A link holds B to D either as changes to A, such as "~hbm_capacity:100", or whol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -89,14 +89,14 @@ def free(slots: Slots = SLOTS) -> str | None:
 
 def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
     """Puts scenarios in the place of all that stood beside the current one."""
-    for slot, scenario in zip_longest(slots, scenarios[: len(slots)]):
-        state.set_url_value(slot, None if scenario is None else urlencode(links.parameters_of(scenario)))
+    texts = (urlencode(links.parameters_of(scenario)) for scenario in scenarios[: len(slots)])
+    state.set_url_values(dict(zip_longest(slots, texts)))
 
 
 def copy(origin: Slots, slots: Slots) -> None:
     """Puts the scenarios of other parameters in the place of these."""
-    for source, slot in zip(origin, slots, strict=True):
-        state.set_url_value(slot, state.url_value(source, "", _TEXT) or None)
+    texts = [state.url_value(source, "", _TEXT) or None for source in origin]
+    state.set_url_values(dict(zip(slots, texts, strict=True)))
 
 
 def add(scenario: Scenario, slots: Slots = SLOTS) -> None:
@@ -113,12 +113,14 @@ def add_changes(changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
         state.set_url_value(slot, f"~{text_of(changes)}")
 
 
-def remove(slot: str) -> None:
-    """Takes a scenario out of the comparison; those after it move up, so that the next to be added is the last."""
+def remove(slot: str, gone: Collection[str] = ()) -> None:
+    """Takes a scenario out of the comparison; those after it move up, so that the next to be added is the last.
+
+    gone: further parameters of the link that go with it.
+    """
     slots = tuple(f"{slot[:-1]}{letter}" for letter in "bcd")
     left = [state.url_value(other, "", _TEXT) for other in slots if other != slot]
-    for each, text in zip_longest(slots, filter(None, left)):
-        state.set_url_value(each, text)
+    state.set_url_values({**dict(zip_longest(slots, filter(None, left))), **dict.fromkeys(gone)})
 
 
 def explored(found: Sequence[Member]) -> list[Exploration]:

@@ -107,8 +107,7 @@ def _heads(found: list[Member]) -> None:
 
 
 def _remove(member: Member) -> None:
-    remove(member.slot)
-    state.set_url_value("compare_pair", None)  # those that follow move up by a letter
+    remove(member.slot, ["compare_pair"])  # those that follow move up by a letter
 
 
 def _open(member: Member, found: list[Member]) -> None:

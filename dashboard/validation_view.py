@@ -124,8 +124,7 @@ def _runs(bar: Any) -> data.Checked:
 
 def _other_runs() -> None:
     """Gives up what was chosen among the runs shown before."""
-    for name in ("source", "hardware", "family", "run"):
-        state.set_url_value(f"validation_{name}", None)
+    state.set_url_values({f"validation_{name}": None for name in ("source", "hardware", "family", "run")})
 
 
 def _filters(checked: data.Checked, bar: Any) -> data.Filters:

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard import links
+from dashboard import links, state
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, told
@@ -130,7 +130,9 @@ def test_removing_one_leaves_the_others() -> None:
     app.segmented_control(key="_compare_pair").select("BC")
     app = again(app, exploration())
     app.button(key="compare_remove_compare_b").click()
-    app = again(app, exploration())
+    with patch("dashboard.state._write", wraps=state._write) as written:
+        app = again(app, exploration())
+    assert written.call_count == 1  # one step of the browser's Back takes it back
     assert app.session_state["_url"]["compare_b"] == "~procs:8"
     assert "compare_c" not in app.session_state["_url"]
     assert len(figure(app, "compare_map_B")["data"]) > 0
