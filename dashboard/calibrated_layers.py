@@ -13,7 +13,7 @@ from dashboard.controls import segments, show
 from dashboard.format import ABSENT, counted, format_value
 from dashboard.wording import microbatches
 from engine import Exploration, Scenario
-from engine.calibrated import Case, parameters_of
+from engine.calibrated import Case, model_shapes, parameters_of
 from engine.calibrated.fields import case_of_fields, read
 from engine.calibrated.operations import STAGES, Limits, block_operations, limits
 from engine.columns import fields_of
@@ -55,7 +55,7 @@ def _operations(_scenario: Scenario, key: str, row: dict[str, Any], experts: boo
 def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     """Table and roofline side by side."""
     scenario = exploration.scenario
-    shapes = case_of_row(scenario, row).model
+    shapes = model_shapes(scenario.model)
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         number = counted(microbatches(row), "microbatch")
@@ -77,8 +77,8 @@ def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         show(roofline(found, roofs, mode), "execution_roofline")
         if str(row["attention_kernel"]) != "unfused":
             st.caption(
-                "The fused attention core keeps its scores on chip, so it has no bytes to be drawn at; the time of all "
-                "that is not in the plot is traffic of memory or network."
+                "The fused attention core keeps its scores on chip, so it has no bytes to be drawn at. All else that "
+                "is not in the plot is traffic of memory or network."
             )
 
 
@@ -91,10 +91,10 @@ def _table(found: pd.DataFrame, most: Limits) -> None:
     reached = (flops / (forward + backward)).where(flops > 0)
     intensity = (found["fw_flops"] / found["fw_mem_accessed"]).where((flops > 0) & (moved > 0))
     limit = [
-        {"memory": "memory", "network": "network"}.get(engine)
-        or ("compute" if pd.isna(ratio) else bound(ratio, most.sustained, most.memory_sustained))
+        engine if engine != "matrix"
+        else "compute" if pd.isna(ratio) else bound(ratio, most.sustained, most.memory_sustained)
         for engine, ratio in zip(found["engine"], intensity, strict=True)
-    ]
+    ]  # fmt: skip
     shown = pd.DataFrame(
         {
             "Operation": found["label"],

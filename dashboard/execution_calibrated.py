@@ -13,13 +13,19 @@ import streamlit as st
 from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula, explained
 from dashboard.calibrated_layers import case_of_row
 from dashboard.charts import markup
-from dashboard.charts.networks import LOOK, Group, Traffic, innermost_first, partners, traffic
-from dashboard.controls import choose, show
+from dashboard.charts.networks import LOOK, Group, Traffic, innermost_first
+from dashboard.controls import choose
 from dashboard.derived_formulas import derived_metrics
-from dashboard.execution_detail import derived_written, figure_names, made_of, parts_explained, written_out
+from dashboard.execution_detail import (
+    derived_written,
+    figure_names,
+    made_of,
+    network_boxes,
+    parts_explained,
+    written_out,
+)  # fmt: skip
 from dashboard.format import format_value, percent, plain
 from dashboard.text import literal
-from dashboard.wording import network_name
 from engine import Exploration, Scenario
 from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
 from engine.calibrated.links import link_times
@@ -153,26 +159,14 @@ def _rate(value: float, unit: str) -> str:
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     """Who talks to whom, and what that costs."""
-    system = exploration.scenario.system
-    domain = system.networks[0].size
-    groups = innermost_first(row, domain, len(system.networks) - 1)
-    left, right = st.columns([1.45, 1], gap="medium")
-    with left.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
-        show(partners(groups, int(row["num_procs"]), domain, mode), "execution_partners")
-        tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
-        st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
-        st.caption(
-            "Ranks are placed innermost first: tensor, context, data, then pipeline. A collective that spans tiers is "
-            "split into an exchange on each; which network carries what follows from the placement."
-        )
-    with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
-        show(traffic(traffic_rows(exploration.scenario, row, groups), mode), "execution_traffic")
-        st.caption(
-            "A whole bar would show if nothing overlapped, on the slowest stage. DP includes the gathers of sharded "
-            "weights."
-        )
+    tiers = exploration.scenario.system.networks
+    groups = innermost_first(row, tiers[0].size, len(tiers) - 1)
+    network_boxes(
+        exploration, row, mode, groups, traffic_rows(exploration.scenario, row, groups),
+        "Ranks are placed innermost first: tensor, context, data, then pipeline. A collective that spans tiers is "
+        "split into an exchange on each; which network carries what follows from the placement.",
+        "A whole bar would show if nothing overlapped, on the slowest stage. DP includes gathers of sharded weights.",
+    )  # fmt: skip
 
 
 @st.cache_data(show_spinner=False, max_entries=64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import state
 from dashboard.charts import markup
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
-from dashboard.charts.networks import Traffic, partners, placement, traffic
+from dashboard.charts.networks import Group, Traffic, partners, placement, traffic
 from dashboard.controls import choose, show
 from dashboard.derived import Metric
 from dashboard.derived_formulas import derived_formula, derived_metrics
@@ -28,8 +28,8 @@ from engine.columns import STATISTICS, Column, by_name, value_of
 from engine.schedule import Schedule, schedule
 
 __all__ = [
-    "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "networks", "parts_explained",
-    "pipeline", "written_out",
+    "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "network_boxes", "networks",
+    "parts_explained", "pipeline", "written_out",
 ]  # fmt: skip
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
@@ -103,22 +103,41 @@ def _takes(row: Mapping[Any, Any], *names: str) -> bool:
 
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Who talks to whom, and what that costs."""
+    """Who talks to whom, and what that costs, as Calculon has it."""
+    network_boxes(
+        exploration, row, mode, placement(row), _traffic(exploration, row),
+        "A placement that agrees with the tiers of this execution; the model knows tiers and degrees only, so any "
+        "other with the same tiers takes the same time.",
+    )  # fmt: skip
+
+
+def network_boxes(
+    exploration: Exploration,
+    row: Mapping[str, Any],
+    mode: str,
+    groups: Sequence[Group],
+    times: Sequence[Traffic],
+    placed: str,
+    counted: str = "",
+) -> None:
+    """Who talks to whom, and beside it the time on the links.
+
+    placed, counted: what there is to say of the placement, and of the times.
+    """
     system = exploration.scenario.system
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         domain = system.networks[0].size
         st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
-        show(partners(placement(row), int(row["num_procs"]), domain, mode), "execution_partners")
+        show(partners(groups, int(row["num_procs"]), domain, mode), "execution_partners")
         tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
-        st.caption(
-            "A placement that agrees with the tiers of this execution; the model knows tiers and degrees only, so any "
-            "other with the same tiers takes the same time."
-        )
+        st.caption(placed)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
-        show(traffic(_traffic(exploration, row), mode), "execution_traffic")
+        show(traffic(times, mode), "execution_traffic")
+        if counted:
+            st.caption(counted)
 
 
 def _traffic(exploration: Exploration, row: dict[str, Any]) -> list[Traffic]:

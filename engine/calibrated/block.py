@@ -140,7 +140,7 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 
 
 def common(case: Case, rates: Rates, p: Parameters) -> Common:
-    """What does not depend on the feed-forward half; `exchange` is what nothing hides of one."""
+    """What does not depend on the feed-forward half [s], arrays [rows]; `exchange` is what nothing hides of one."""
     core = attention_core(case, rates, p)
     exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
