@@ -220,9 +220,11 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
             width = max(_NARROW.get(name, _NARROW[column.dtype]), 7 * len(column.short) + 16)
             config[name] = kind(column.short, help=column.description, width=width)
 
-    def picked() -> None:
+    numbers = [row["id"] for row in top]
+
+    def picked() -> None:  # it holds no more than it needs: Streamlit keeps it for every key there ever was
         rows = st.session_state[key]["selection"]["rows"]
-        state.select(top[rows[0]]["id"] if rows else None)
+        state.select(numbers[rows[0]] if rows else None)
 
     # Another table for other executions: the browser keeps by number which row is marked.
     key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
