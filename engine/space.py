@@ -42,7 +42,7 @@ MOST_CELLS = 100_000
 """Cells beyond which a space is refused: a second or two of listing them. Only batch sizes can make that many."""
 
 
-_SIZES = {"num_procs": "The number of GPUs", "max_batch_size": "The largest batch"}
+_SIZES = {"num_procs": "The number of GPUs", "max_batch_size": "The largest batch", "step": "The step between sizes"}
 """What messages call the sizes of a space."""
 
 

@@ -27,18 +27,20 @@ from engine.columns import fields_of
 from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
-from engine.space import SpaceError
+from engine.space import SpaceError, checked_size
 from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters, system_changes
 from engine.whatif_search import Choice, Point, first_enumerated, searcher_of, transferred
 
 __all__ = [
     "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
-    "parameter", "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sweep", "sweep_two",
-    "system_changes", "values_around",
+    "parameter", "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sizes_between", "sweep",
+    "sweep_two", "system_changes", "values_around",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
 NAN: Final = float("nan")
+MOST_SIZES: Final = 1_024
+"""Numbers of processors of one sweep; a space of some millions of executions takes about 0.1 s for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +266,35 @@ def size_range(scenario: Scenario, low: int, high: int, most: int = 16) -> list[
     return inside[-most:]
 
 
+def sizes_between(low: int, high: int, step: int = 1) -> list[int]:
+    """Every `step`-th number of processors from `low` to `high`, both included where the steps meet them.
+
+    Raises `engine.SpaceError` for bounds that are no numbers of processors, `ChangeError` for a range that holds none
+    or more than `MOST_SIZES`.
+    """
+    low, high, step = checked_size("num_procs", low), checked_size("num_procs", high), checked_size("step", step)
+    if high < low:
+        raise ChangeError(f"From {low:,} to {high:,} there is no size; the second must not be the smaller one.")
+    found = range(low, high + 1, step)
+    if len(found) > MOST_SIZES:
+        enough = step * math.ceil(len(found) / MOST_SIZES)
+        raise ChangeError(
+            f"From {low:,} to {high:,} in steps of {step:,} there are {len(found):,} sizes, and {MOST_SIZES:,} at most "
+            f"can be swept: steps of {enough:,} are few enough."
+        )
+    return list(found)
+
+
 def coarse_first(count: int) -> list[int]:
     """0 to count - 1: both ends and the middle first, then the middles of the gaps, and so on."""
-    order = list(dict.fromkeys(index for index in (0, count - 1, count // 2) if 0 <= index < count))
+    order = dict.fromkeys(index for index in (0, count - 1, count // 2) if 0 <= index < count)
     step = count
     while len(order) < count:
         step = max(1, step // 2)
-        order += [index for index in range(step // 2, count, step) if index not in order]
+        order |= dict.fromkeys(range(step // 2, count, step))
         if step == 1:
-            order += [index for index in range(count) if index not in order]
-    return order
+            order |= dict.fromkeys(range(count))
+    return list(order)
 
 
 def _gain(after: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> float:

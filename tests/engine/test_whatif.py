@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -193,6 +194,32 @@ def test_sizes_are_optima_and_say_what_stands_in_the_way() -> None:
     scaled = {int(point.values["procs"]): point for point in whatif.sizes(base, [32], "scaled")}
     best = engine.best_of(whatif.changed(base, {"procs": 32, "batch": 64}))
     assert scaled[32].rate == best["sample_rate"]
+
+
+def test_every_size_of_a_range() -> None:
+    assert whatif.sizes_between(8, 40, 8) == [8, 16, 24, 32, 40]
+    assert whatif.sizes_between(6, 11, 3) == [6, 9]
+    assert len(whatif.sizes_between(1, whatif.MOST_SIZES)) == whatif.MOST_SIZES
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "sentence"),
+    [(9, 8, 1, "no size"), (0, 8, 1, "number of GPUs"), (1, 8, 0, "step between sizes"),
+     (1, 10**30, 1, "2,147,483,647"), (1, 1025, 1, "1,025 sizes"), (8, 65_536, 8, "steps of 64 are few enough")],
+)  # fmt: skip
+def test_ranges_of_sizes_that_are_none_or_too_wide(low: int, high: int, step: int, sentence: str) -> None:
+    with pytest.raises((whatif.ChangeError, engine.SpaceError), match=sentence):
+        whatif.sizes_between(low, high, step)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 1_000])
+def test_a_coarse_picture_comes_first_and_nothing_is_left_out(count: int) -> None:
+    order = whatif.coarse_first(count)
+    assert sorted(order) == list(range(count))
+    for some in (10, 100):  # so many lie everywhere
+        if count > some:
+            ends = sorted({0, *order[:some], count - 1})
+            assert max(b - a for a, b in pairwise(ends)) <= 4 * count / some
 
 
 STUDIES: dict[str, Callable[[Scenario], Study[Any]]] = {
