@@ -112,9 +112,10 @@ def _remove(member: Member) -> None:
 
 def _open(member: Member, found: list[Member]) -> None:
     """Makes a scenario the current one, A. Those described as changes to A stay what they are."""
-    put([found[0].scenario if other is member else other.scenario for other in found[1:]])
-    reset()
-    state.set_scenario(member.scenario)
+    with state.one_step():
+        put([found[0].scenario if other is member else other.scenario for other in found[1:]])
+        reset()
+        state.set_scenario(member.scenario)
 
 
 def _tiles(sides: list[Side]) -> list[markup.Tile]:

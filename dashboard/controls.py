@@ -1,7 +1,7 @@
 """Widgets whose value is part of the link: they read it from `state.url_value` and write it back when changed."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
@@ -91,7 +91,9 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, str, Callable[[], None]]:
+def _prepare(
+    name: str, default: str, accepted: Sequence[str], gone: Collection[str]
+) -> tuple[str, str, Callable[[], None]]:
     """(the link's value, the key of the widget that shows it, the widget's callback)."""
     state.settle()
     value = state.url_value(name, default, accepted)
@@ -99,17 +101,20 @@ def _prepare(name: str, default: str, accepted: Sequence[str]) -> tuple[str, str
 
     def changed() -> None:
         new = given(key)
-        state.set_url_value(name, None if new in (None, default) else str(new))
+        state.set_url_values({name: None if new in (None, default) else str(new), **dict.fromkeys(gone)})
 
     return value, key, changed
 
 
-def segments(label: str, options: Mapping[str, str], name: str, *, default: str | None = None) -> str:
+def segments(
+    label: str, options: Mapping[str, str], name: str, *, default: str | None = None, gone: Collection[str] = ()
+) -> str:
     """Show a few alternatives side by side; return the chosen one.
 
     options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
+    gone: parameters of the link that mean nothing any more once another one is chosen.
     """
-    value, key, changed = _prepare(name, default or next(iter(options)), list(options))
+    value, key, changed = _prepare(name, default or next(iter(options)), list(options), gone)
     st.segmented_control(
         label, list(options), format_func=lambda each: options[each], default=value, key=key, on_change=changed,
         required=True, label_visibility="collapsed",
@@ -125,10 +130,11 @@ def choose(
     default: str | None = None,
     help: str | None = None,
     width: int | Literal["stretch"] = "stretch",
+    gone: Collection[str] = (),
 ) -> str:
     """Show a list to choose from; return the chosen value. See `segments`."""
     known = list(options)
-    value, key, changed = _prepare(name, default or known[0], known)
+    value, key, changed = _prepare(name, default or known[0], known, gone)
     st.selectbox(
         label, known, known.index(value), format_func=lambda each: options[each], key=key, on_change=changed, help=help,
         width=width,

@@ -337,13 +337,14 @@ def pick_group(
         return
     now = state.current_scenario()
     elsewhere = axes.of_datatypes and values[_DATATYPE] != now.datatype
-    if elsewhere:
-        state.set_scenario(altered(now, datatype=str(values[_DATATYPE])))
-    state.set_url_value(_AT, at)
-    if execution >= 0:
-        one = next(e for e in explorations if not axes.of_datatypes or e.scenario.datatype == values[_DATATYPE])
-        both = (*where, *data.frozen(conditions(filters)))
-        state.select(plainest(one, one.key, execution, metric.ranked_by, both).id)
+    with state.one_step():
+        if elsewhere:
+            state.set_scenario(altered(now, datatype=str(values[_DATATYPE])))
+        state.set_url_value(_AT, at)
+        if execution >= 0:
+            one = next(e for e in explorations if not axes.of_datatypes or e.scenario.datatype == values[_DATATYPE])
+            both = (*where, *data.frozen(conditions(filters)))
+            state.select(plainest(one, one.key, execution, metric.ranked_by, both).id)
     if elsewhere:
         st.rerun()  # the whole page, not the part of it that holds the map
 

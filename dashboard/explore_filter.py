@@ -20,7 +20,7 @@ from dashboard.explore_data import CHOICES, Where, frozen, options_of
 from dashboard.explore_ranges import ranges
 from dashboard.filters import FILTERABLE, Filter, conditions, text
 from dashboard.format import counted
-from dashboard.results_filter import NAME, ignore_cell, in_link
+from dashboard.results_filter import NAME, PAGE, ignore_cell, in_link
 from dashboard.text import literal
 from engine import Exploration
 from engine.columns import choice_label
@@ -105,14 +105,15 @@ def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) ->
 
 def put(filters: Sequence[Filter]) -> None:
     """Puts filters in the link."""
-    state.set_url_value(NAME, text(filters) or None)
+    state.set_url_values({NAME: text(filters) or None, PAGE: None})
 
 
 def add_filters(new: Sequence[Filter]) -> None:
     """Adds filters to those in force, in the place of any on the same columns; the selected cell is none of them."""
     names = {one.column.name for one in new}
-    put([*(one for one in _now() if one.column.name not in names), *new])
-    ignore_cell()
+    with state.one_step():
+        put([*(one for one in _now() if one.column.name not in names), *new])
+        ignore_cell()
 
 
 def drop(name: str) -> None:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard import frame, state
 from dashboard.charts.markup import head
+from dashboard.comparison import Comparison
 from dashboard.library_sheet import MORE_THAN_CALCULON, representation
 from dashboard.library_use import scenario_with
 from dashboard.server import user_files
@@ -36,8 +37,9 @@ def uploader() -> None:
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
             return
-        if isinstance(found, Scenario):
-            st.info("This file is a scenario; the Scenarios page opens it.")
+        if isinstance(found, Scenario | Comparison):
+            noun = "scenario" if isinstance(found, Scenario) else "comparison of scenarios"
+            st.info(f"This file is a {noun}; the Scenarios page opens it.")
             return
         _offer(found, file.file_id)
 
@@ -68,8 +70,7 @@ def _offer(found: Model | System, ident: str) -> None:
         except Refused as problem:
             st.toast(literal(str(problem)), icon=":material/error:")
             return
-        state.set_url_value("library_kind", None if noun == "model" else "systems")
-        state.set_url_value("library_item", name)
+        state.set_url_values({"library_kind": None if noun == "model" else "systems", "library_item": name})
         st.toast(f"Kept as **{literal(name)}**.", icon=":material/check:")
 
     with st.container(horizontal=True):

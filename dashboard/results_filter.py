@@ -18,10 +18,12 @@ from dashboard.text import literal
 from engine import Exploration
 from engine.columns import choice_label, stored_of
 
-__all__ = ["NAME", "active", "bar", "cell_in_force", "chips", "ignore_cell", "in_link", "relax", "words_of"]
+__all__ = ["NAME", "PAGE", "active", "bar", "cell_in_force", "chips", "ignore_cell", "in_link", "relax", "words_of"]
 
 NAME: Final = "results_where"
 """Parameter of the link that holds the filters."""
+PAGE: Final = "results_page"
+"""Parameter of the link that holds the page of the table, which begins again with other filters."""
 _IGNORED: Final = "results_cell"
 """Parameter of the link that names a selected cell which does not filter the table."""
 _CELL: Final = re.compile(r"(\d{1,9}x\d{1,9})?")
@@ -135,19 +137,21 @@ def _frozen(where: Sequence[Any]) -> list[Any]:
 
 def _put(filters: Sequence[Filter]) -> None:
     """Put filters in the link."""
-    state.set_url_value(NAME, text(filters) or None)
+    state.set_url_values({NAME: text(filters) or None, PAGE: None})
 
 
 def _drop(name: str) -> None:
     filters = active()
-    if name in ("tensor_par", "pipeline_par"):
-        ignore_cell()
-    _put([one for one in filters if one.column.name != name])
+    with state.one_step():
+        if name in ("tensor_par", "pipeline_par"):
+            ignore_cell()
+        _put([one for one in filters if one.column.name != name])
 
 
 def _clear() -> None:
-    ignore_cell()
-    _put([])
+    with state.one_step():
+        ignore_cell()
+        _put([])
 
 
 def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:

@@ -20,7 +20,7 @@ from dashboard.filters import Filter, asked_of, conditions
 from dashboard.format import count, counted, format_value, percent
 from dashboard.further_waiting import names_of, there, whole_or_waiting
 from dashboard.nothing_runs import nothing_runs
-from dashboard.results_filter import active, bar, cell_in_force, chips, ignore_cell, relax
+from dashboard.results_filter import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
 from engine import Exploration
 from engine.calibrated import model_shapes
@@ -50,6 +50,8 @@ _FOLLOW: Final = ("optimizer_sharding", "tensor_par_net", "pipeline_par_net", "d
 """What it leaves out, because it follows from others."""
 _LARGE: Final = 100_000
 """Rows whose file takes some seconds to make."""
+_SEEN: Final = "_results_seen"
+"""Which table was shown last, and which page of it."""
 _NAMES: Final = re.compile(r"[\w,]{0,4000}")
 _MOST_SPREAD: Final = 20_000_000
 """Rows up to which a median is computed; above, only the range is told."""
@@ -68,7 +70,8 @@ def render(exploration: Exploration, mode: str) -> None:
     chips(filters)
     register = _register(exploration)
     with toolbar:
-        by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300)
+        by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
+                    gone=(PAGE,))
     if not there(exploration, [*asked_of(filters), by]):
         return
     where = conditions(filters)
@@ -79,18 +82,15 @@ def render(exploration: Exploration, mode: str) -> None:
     first = _shown_first(exploration)
     names = _columns_in_link(register, first)
     with toolbar:
-        order = segments("Direction", _orders(by_name(by)), "results_order")
-        size = int(segments("Rows per page", _SIZES, "results_size"))
+        order = segments("Direction", _orders(by_name(by)), "results_order", gone=(PAGE,))
+        size = int(segments("Rows per page", _SIZES, "results_size", gone=(PAGE,)))
         _column_chooser(names, register, first)
         names = _with_sorted(names, by)
         _export_menu(exploration, names, filters, left, by, order)
     st.html(markup.head(_sentence(exploration, left, by, order)))
     view = (tuple(_frozen(where)), by, order, size)
-    if st.session_state.setdefault("_results_view", view) != view:  # another table: back to its first page
-        st.session_state["_results_view"] = view
-        state.set_url_value("results_page", None)
     pages = -(-left // size)
-    page = _page_number(pages)
+    page = _page_number(pages, view)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
     table(_as_read(rows), "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
@@ -291,12 +291,17 @@ def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
         st.caption("A file is sent while it is made; the browser shows how much of it has come.")
 
 
-def _page_number(pages: int) -> int:
-    """The page of the link, brought into range."""
-    wanted = int(state.url_value("results_page", "1", re.compile(r"[1-9]\d{0,8}")))
+def _page_number(pages: int, view: tuple[Any, ...]) -> int:
+    """The page of the link, brought into range; the first of another table, unless the link changed along with it."""
+    wanted = int(state.url_value(PAGE, "1", re.compile(r"[1-9]\d{0,8}")))
+    former, page = st.session_state.get(_SEEN, (view, wanted))
+    if former != view and page == wanted:  # such as where another cell was selected elsewhere
+        state.set_url_value(PAGE, None)
+        wanted = 1
+    st.session_state[_SEEN] = view, wanted
     if wanted > pages:
         last = f"there {'is 1' if pages == 1 else f'are {pages:,}'}"
-        state.complain("results_page", f"The link's page {wanted:,} does not exist; {last}. Showing the last.")
+        state.complain(PAGE, f"The link's page {wanted:,} does not exist; {last}. Showing the last.")
     return min(wanted, pages)
 
 
@@ -306,7 +311,7 @@ def _pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
 
     def turned() -> None:
         number = int(st.session_state[key])
-        state.set_url_value("results_page", None if number == 1 else str(number))
+        state.set_url_value(PAGE, None if number == 1 else str(number))
 
     st.pagination(pages, key=key, default=page, on_change=turned)
 
@@ -314,9 +319,10 @@ def _pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
 def _pick(rows: pd.DataFrame) -> None:
     picked = st.session_state["results_table"].selection.rows
     filtered = cell_in_force() is not None
-    state.select(int(rows["id"].iloc[picked[0]]) if picked else None)
-    if not filtered:  # a picked row selects its cell, which must not change the table it was picked from
-        ignore_cell()
+    with state.one_step():
+        state.select(int(rows["id"].iloc[picked[0]]) if picked else None)
+        if not filtered:  # a picked row selects its cell, which must not change the table it was picked from
+            ignore_cell()
 
 
 def _quick(exploration: Exploration, where: list[Condition], by: str, left: int, mode: str) -> None:

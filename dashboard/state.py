@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Literal, NoReturn
 
 import streamlit as st
@@ -27,8 +28,8 @@ from dashboard.server import runner
 from engine import Exploration, Scenario
 
 __all__ = [
-    "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "open_scenario", "page",
-    "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
+    "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "one_step", "open_scenario",
+    "page", "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
     "selected_cell", "selected_id", "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode",
     "url_value", "watcher",
 ]  # fmt: skip
@@ -39,6 +40,8 @@ _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"
 _PAGE: Final = "_url_page"
 _PROBLEMS: Final = "_url_problems"
+_HELD: Final = "_url_held"
+"""Whether the browser is not yet told what is written, see `one_step`."""
 _MENDED: Final = "_url_mended"
 """Set where something that was wrong with the link was put right without a run of the whole page."""
 _DEGREES: Final = re.compile(r"(\d{1,9})x(\d{1,9})")
@@ -214,6 +217,21 @@ def set_url_values(values: Mapping[str, str | None]) -> None:
     _put(values)
 
 
+@contextmanager
+def one_step() -> Iterator[None]:
+    """What is changed inside is one step of the browser's history, for what one click does in several calls."""
+    session = st.session_state
+    if session.get(_HELD):
+        yield
+        return
+    session[_HELD] = True
+    try:
+        yield
+    finally:
+        session[_HELD] = False
+        _tell()
+
+
 def link_parameters() -> dict[str, str]:
     """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
@@ -230,15 +248,16 @@ def open_scenario(scenario: Scenario, view: Mapping[str, str] | None = None) -> 
 
     What a view says is checked by the page that reads it.
     """
-    set_scenario(scenario)
-    if view is None:
-        return
-    copy = _copy()
-    for name in [name for name in copy if name not in links.NAMES]:
-        del copy[name]
-    copy.update({name: value for name, value in view.items() if name not in links.NAMES})
-    shared = {name: copy[name] for name in _SHARED if name in copy}
-    _write(shared, gone=[name for name in st.query_params if name not in shared])
+    with one_step():
+        set_scenario(scenario)
+        if view is None:
+            return
+        copy = _copy()
+        for name in [name for name in copy if name not in links.NAMES]:
+            del copy[name]
+        copy.update({name: value for name, value in view.items() if name not in links.NAMES})
+        shared = {name: copy[name] for name in _SHARED if name in copy}
+        _write(shared, gone=[name for name in st.session_state[_WRITTEN] if name not in shared])
 
 
 def theme_mode() -> Literal["light", "dark"]:
@@ -296,10 +315,16 @@ def _write(values: Mapping[str, str], gone: Collection[str] = ()) -> None:
     now = {name: str(st.query_params[name]) for name in st.query_params}
     # Not what the browser says: with a quick second click it does not know yet what the first changed.
     last = st.session_state.get(_WRITTEN, now)
-    wanted = {**{name: value for name, value in last.items() if name not in gone}, **values}
-    if wanted != now:
+    st.session_state[_WRITTEN] = {**{name: value for name, value in last.items() if name not in gone}, **values}
+    if not st.session_state.get(_HELD):
+        _tell()
+
+
+def _tell() -> None:
+    """Gives the browser the URL that was written."""
+    wanted = st.session_state.get(_WRITTEN)
+    if wanted is not None and wanted != {name: str(st.query_params[name]) for name in st.query_params}:
         st.query_params.from_dict(wanted)
-    st.session_state[_WRITTEN] = wanted
 
 
 def _content(name: str) -> None:

@@ -151,6 +151,7 @@ def _adopt(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return
-    reset()
-    state.set_scenario(after)
+    with state.one_step():
+        reset()
+        state.set_scenario(after)
     st.rerun()

@@ -158,6 +158,48 @@ def test_back_takes_back_one_click_at_a_time(visit: Visit) -> None:
     expect(page).to_have_url(re.compile("map_domain=log"))
 
 
+def test_what_one_click_changes_is_one_step_back(page: Page, server: str) -> None:
+    def one_step(click: Callable[[], None], done: Callable[[], None]) -> None:
+        settled(page)
+        before, steps = page.url, page.evaluate("history.length")
+        click()
+        done()
+        settled(page)
+        assert page.evaluate("history.length") == steps + 1, (before, page.url)
+        after = page.url
+        page.go_back()
+        expect(page).to_have_url(before)
+        settled(page)
+        page.go_forward()
+        expect(page).to_have_url(after)
+
+    def button(key: str) -> Locator:
+        return page.locator(f".st-key-{key} button").first
+
+    sentence = page.locator(".ss-head").filter(has_text="feasible executions")
+    page.goto(f"{server}/results?{SMALL}&cell=2x4&results_where=microbatch_size:1&results_page=2")
+    expect(page.locator(".st-key-results_filters")).to_contain_text("Tensor parallel 2")
+    one_step(button("results_drop_tensor_par").click,
+             lambda: expect(button("results_drop_tensor_par")).to_have_count(0))
+    one_step(button("results_clear").click, lambda: expect(sentence).to_contain_text("All"))
+    page.goto(f"{server}/?{SMALL}&cell=2x4&map_x=data_par&map_y=microbatch_size")
+    expect(page.locator(".st-key-explore_pairs .barlayer path").first).to_be_visible()
+    settled(page)
+    page.locator(".st-key-explore_pairs").scroll_into_view_if_needed()
+    find = """() => {
+      const box = document.querySelector('.st-key-explore_pairs .barlayer .point path').getBoundingClientRect();
+      return [box.x + box.width / 2, box.y + box.height / 2];
+    }"""
+
+    def click() -> None:
+        across, up = page.evaluate(find)
+        page.mouse.move(across, up, steps=3)
+        page.wait_for_timeout(400)
+        page.mouse.click(across, up)
+
+    one_step(click, lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))
+
+
 def test_of_quick_clicks_none_is_lost(visit: Visit) -> None:
     page = visit()
     menu(page, "View")

@@ -109,6 +109,22 @@ def test_filters_sort_and_page_of_a_link() -> None:
     assert f"All {found.feasible:,} feasible" in html(again(page, found))
 
 
+def test_the_page_begins_again_with_another_table_and_comes_back_with_the_former() -> None:
+    found = exploration()
+    link = {"results_where": "activation_recompute:full", "results_page": "3"}
+    page = run("results", found, link)
+    expected = page.dataframe[0].value["id"].tolist()
+    page.get_by_key("_results_order").set_value("worst")  # type: ignore[union-attr]
+    page = again(page, found)
+    assert "results_page" not in page.session_state["_url"]
+    page.session_state["_url"] = dict(link)  # as the browser's Back does
+    page = again(page, found)
+    assert page.dataframe[0].value["id"].tolist() == expected
+    page.session_state["_url"] = {**link, "cell": "2x2"}  # another cell was selected elsewhere
+    page = again(page, found)
+    assert "results_page" not in page.session_state["_url"]
+
+
 def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
     found = exploration()
     page = run("results", found, {"cell": "2x2", "results_cell": "2x2", "id": str(int(found.top(1)["id"].iloc[0]))})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import links
+from dashboard import links, state
 from dashboard.text import literal
 from engine import Scenario
 from engine.limits import normalise
@@ -101,6 +102,55 @@ def test_another_scenario_forgets_the_execution() -> None:
     run(app, ("set_scenario", other))
     assert seen(app)["model"] == "gpt3-6.7B"
     assert seen(app)["id"] is None
+
+
+def stepping() -> None:
+    """One run that changes the link in several calls, some of them inside others; counts what the browser is told."""
+    from unittest.mock import patch
+
+    import streamlit as st
+    from streamlit.runtime.state.query_params_proxy import QueryParamsProxy
+
+    from dashboard import state
+    from engine import Scenario
+
+    state.begin("")
+    told: list[dict[str, str]] = []
+    with patch.object(QueryParamsProxy, "from_dict", lambda self, values: told.append(dict(values))):
+        try:
+            with state.one_step():
+                other = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16"}
+                state.set_scenario(Scenario.of("gpt3-6.7B", "h100_80g_nvl8", **other))
+                with state.one_step():
+                    state.set_url_value("pareto_x", "b")
+                    assert state.url_value("pareto_x", "a", ("a", "b")) == "b"
+                state.select_cell(4, 2)
+                assert not told
+                raise RuntimeError
+        except RuntimeError:
+            state.set_url_value("pareto_y", "c")
+    st.session_state["told"] = told
+
+
+def test_what_one_click_changes_is_one_step_even_where_it_fails_midway() -> None:
+    app = run(AppTest.from_function(stepping, default_timeout=30))
+    both, after = app.session_state["told"]
+    assert {name: both[name] for name in ("model", "pareto_x", "cell")} == {
+        "model": "gpt3-6.7B", "pareto_x": "b", "cell": "4x2"}  # fmt: skip
+    assert after == {**both, "pareto_y": "c"}
+
+
+def test_opening_a_scenario_with_its_view_is_one_step() -> None:
+    other = Scenario.of("gpt3-6.7B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+    app = started(model="gpt3-13B", procs="16", batch="32", id="17", cell="4x2", pareto_x="b")
+    seen_by_browser: list[set[str]] = []
+    tell = state._tell
+    with patch.object(state, "_tell", lambda: (seen_by_browser.append(set(state.st.session_state["_url"])), tell())):
+        run(app, ("open_scenario", other, {"cell": "2x2", "memory_tier": "host"}))
+    assert len(seen_by_browser) == 1
+    assert seen(app)["cell"] == (2, 2)
+    assert seen(app)["axis"] == "a"
+    assert "pareto_x" not in app.query_params
 
 
 def test_a_problem_is_told_until_it_is_mended() -> None:
