@@ -242,8 +242,8 @@ def gibibytes(number: Any) -> str:
 
 
 def capacity_words(gib: float) -> str:
-    """Return a capacity given in GiB: "79.6 GiB", "unlimited"."""
-    return "unlimited" if gib * 2**30 >= UNLIMITED else with_unit(plain(gib), "GiB")
+    """Return a capacity given in GiB: "79.6 GiB", "1.5 TiB", "unlimited"."""
+    return gibibytes(gib * 2**30)
 
 
 def share_of(need: float, capacity: float) -> str:

@@ -15,6 +15,7 @@ __all__ = ["amount", "excess", "excesses", "filled", "pieces"]
 
 _LEAST: Final = 0.001
 """The smallest quantity that a sentence tells [GiB]."""
+_UNITS: Final = ("GiB", "TiB", "PiB")
 
 
 def filled(template: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
@@ -89,34 +90,53 @@ def amount(value: object) -> str:
 def excess(need: float, have: float) -> dict[str, str]:
     """What is needed, what there is of it and how much is short, from GiB, each with its unit: `need`, `have`, `short`.
 
-    Need and have get as many digits as their difference takes to show, and a small difference is in MiB or less.
+    Need and have get as many digits as their difference takes to show. From 1,024 GiB on all is in TiB, from 1,024 TiB
+    on in PiB, and a small difference is in MiB or less.
     """
     short = need - have
-    decimals = min(math.ceil(-math.log10(short)), 6) if 0 < short < 1 else 0
-    told = {name: f"{_at_least(value, decimals)} GiB" for name, value in (("need", need), ("have", have))}
-    for unit in ("GiB", "MiB", "KiB"):
+    told = {}
+    for name, value in (("need", need), ("have", have)):
+        step = int(_steps(value))
+        difference = short / 1024.0**step
+        decimals = min(math.ceil(-math.log10(difference)), 6) if 0 < difference < 1 else 0
+        told[name] = f"{_at_least(value / 1024.0**step, decimals)} {_UNITS[step]}"
+    if short >= 1:
+        step = int(_steps(short))
+        return told | {"short": f"{amount(short / 1024.0**step)} {_UNITS[step]}"}
+    for unit in ("MiB", "KiB"):
+        short *= 1024.0
         if short >= 1:
             return told | {"short": f"{amount(short)} {unit}"}
-        short *= 1024.0
-    return told | {"short": f"{short:,.0f} B"}
+    return told | {"short": f"{short * 1024.0:,.0f} B"}
 
 
 def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
     """`excess` of many rows: `need` [GiB, rows] of one capacity, every text an array [rows]."""
     short = need - have
     usual = {"need": need, "have": np.broadcast_to(np.float64(have), need.shape), "short": short}
-    # Few executions lack less than 1 GiB, and many of them lack the same; only those are written one by one.
-    few = short < 1
+    # Few executions lack so little of their unit, and many of them lack the same; only those are written one by one.
+    few = short < 1024.0 ** _steps(need)
     known, positions = np.unique(need[few], return_inverse=True)
     told = [excess(value, have) for value in known.tolist()]
     place = np.arange(len(need))
     place[few] = len(need) + positions
     result = {}
     for name, values in usual.items():
-        words = pc.binary_join_element_wise(_as_text(values), pa.scalar("GiB"), pa.scalar(" "))
+        steps = _steps(values)
+        units = pa.array(_UNITS).take(pa.array(steps))
+        words = pc.binary_join_element_wise(_as_text(values / 1024.0**steps), units, pa.scalar(" "))
         each = pa.array([one[name] for one in told], pa.string())
         result[name] = pa.concat_arrays([words, each]).take(pa.array(place))
     return result
+
+
+def _steps(gib: Any) -> npt.NDArray[np.int64]:
+    """Which of the units suits quantities [GiB]: the largest of which there is at least 1 at three digits."""
+    values = np.asarray(gib, dtype=np.float64)
+    found = np.zeros(values.shape, dtype=np.int64)
+    for step in range(1, len(_UNITS)):
+        found += values >= 0.9995 * 1024.0**step  # the dashboard's numbers change their unit there, too
+    return found
 
 
 def _at_least(value: float, decimals: int) -> str:

@@ -163,5 +163,8 @@ def test_a_memory_beyond_all_needs_is_called_unlimited() -> None:
     # The capacity that Calculon's a100_80e has, and the largest that a machine of the library has.
     assert text.gibibytes(80e9 * GIB) == text.capacity_words(80e9) == "unlimited"
     assert text.share_of(102 * GIB, 80e9 * GIB) == "of unlimited memory"
+    for gib in (0.5, 79.6498, 1023.4, 1024, 2268, 4.5e6):
+        assert text.capacity_words(gib) == text.gibibytes(gib * GIB)
+    assert text.capacity_words(2268) == unbroken("2.21 TiB")
     assert text.gibibytes(288 * GIB) == text.capacity_words(288) == unbroken("288 GiB")
     assert text.share_of(33.2 * GIB, 80 * GIB) == f"{unbroken('42 %')} of {unbroken('80 GiB')}"

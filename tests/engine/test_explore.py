@@ -105,12 +105,13 @@ def assert_cells(found: Exploration, executions: pd.DataFrame, drawn: Drawn, ran
 
 def told_shortages(text: str) -> list[tuple[str, float, float, float]]:
     """Kind of memory, and what is needed, there and short of it [bytes], as a sentence tells it."""
-    size = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    size = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
     amount = r"(?:under )?([\d.,]+)"
-    found = re.findall(rf"{amount} GiB of the {amount} GiB of (HBM|host memory), ([\d.,]+) (\w+) too much", text)
+    unit = "([GTP]iB)"
+    found = re.findall(rf"{amount} {unit} of the {amount} {unit} of (HBM|host memory), {amount} (\w+) too much", text)
     return [
-        (kind, *(float(number.replace(",", "")) * size[unit] for number, unit in ((need, "GiB"), (have, "GiB"), last)))
-        for need, have, kind, *last in found
+        (kind, *(float(number.replace(",", "")) * size[its] for number, its in ((need, a), (have, b), (short, c))))
+        for need, a, have, b, kind, short, c in found
     ]
 
 
