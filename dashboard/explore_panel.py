@@ -27,6 +27,7 @@ from dashboard.filters import Filter
 from dashboard.format import count, decimals_for, format_value, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.plainest import plainest
+from dashboard.tables import width_of_words
 from dashboard.text import literal
 from dashboard.wording import choices, recomputed
 from engine import Exploration
@@ -51,7 +52,7 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
     "offload and recompute": (*_OFFLOADS, "activation_recompute"),
 }
 """What `memory_needs` proposes -> the fields whose limits are then lifted."""
-_NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62, "activation_recompute": 123}
+_NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
 
 def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
@@ -217,7 +218,9 @@ def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
         else:
             shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in values]
             kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
-            width = max(_NARROW.get(name, _NARROW[column.dtype]), 7 * len(column.short) + 16)
+            width = max(_NARROW[column.dtype], 7 * len(column.short) + 16)
+            if name == "activation_recompute":
+                width = max(width, width_of_words(values))
             config[name] = kind(column.short, help=column.description, width=width)
 
     numbers = [row["id"] for row in top]

@@ -17,7 +17,7 @@ from dashboard.derived import Metric
 from dashboard.filters import Filter
 from dashboard.format import Scale, counted, decimals_for, plain, scale_for
 from dashboard.pareto_data import prices, undirected
-from dashboard.tables import ROW, arranged, fitting, height_of, signed
+from dashboard.tables import ROW, arranged, fitting, height_of, signed, width_of_words
 from dashboard.text import literal
 from dashboard.wording import recomputed
 from engine import Exploration
@@ -27,8 +27,6 @@ from engine.columns import fields_of, headline_of
 __all__ = ["table_of"]
 
 _MOST_ROWS: Final = 1_000
-_RECOMPUTE: Final = {"calibrated": 128}
-"""Width of what is computed again, where that takes several words [px]."""
 _DEGREES: Final = ("tensor_par", "pipeline_par", "data_par")
 _TELLING: Final = (
     "context_par", "expert_par", "microbatch_size", "activation_recompute", "zero_stage", "pipeline_interleaving",
@@ -68,9 +66,9 @@ def table_of(
         shown.insert(1 + place, one.key, one.values)
         settings[one.key] = one.setting
     if not every:
-        again = settings["activation_recompute"]
-        settings["activation_recompute"] = {**again, "width": max(again["width"], _RECOMPUTE.get(model, 0))}
-        shown = shown.assign(activation_recompute=[recomputed(row, brief=True) for row in _records(top)])
+        again, words = settings["activation_recompute"], [recomputed(row, brief=True) for row in _records(top)]
+        settings["activation_recompute"] = {**again, "width": max(again["width"], width_of_words(words))}
+        shown = shown.assign(activation_recompute=words)
     shown = shown[_order(shown, settings, [one.key for one in leading], model, every)]
 
     def picked() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from pandas.io.formats.style import Styler
 from dashboard.format import ABSENT, decimals_for, header, scale_for
 from engine.columns import Column, by_name, choice_label
 
-__all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table"]
+__all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table", "width_of_words"]
 
 _WIDTHS: Final = {"id": 90, "selective_recompute": 128, "bool": 72, "str": 92, "int64": 66, "float64": 104}
 
@@ -30,6 +31,11 @@ ROOM: Final = 1_180
 def height_of(rows: int, most: int = 1_000_000) -> int:
     """Height of a table that shows so many rows without a gap below them, at most `most` [px]."""
     return min(most, ROW * (rows + 1) + 2)
+
+
+def width_of_words(words: Iterable[str]) -> int:
+    """Width of a column in which every one of some words can be read [px]."""
+    return math.ceil(6.4 * max(map(len, words), default=0)) + 20
 
 
 def fitting(

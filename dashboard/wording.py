@@ -104,13 +104,15 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
 def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
     """Return what the backward pass computes again: "full", "none", or "selective (attention)" with what it is.
 
-    brief: without the word selective, for columns of tables.
+    brief: without what it is where that is the usual, the attention core; for columns of tables.
     """
     word = _word(execution, "activation_recompute")
     if execution["activation_recompute"] != "attn_only":
         return word
-    kind = choice_label("selective_recompute", _given(execution, "selective_recompute"))
-    return kind if brief else f"{word} ({kind})"
+    kind = _given(execution, "selective_recompute")
+    if brief and kind == NEUTRAL_EXTENSIONS["selective_recompute"]:
+        return word
+    return f"{word} ({choice_label('selective_recompute', kind)})"
 
 
 def _neutral(execution: Mapping[Any, Any]) -> bool:
