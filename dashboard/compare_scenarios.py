@@ -13,20 +13,23 @@ from urllib.parse import parse_qsl, urlencode
 
 from dashboard import links, state, waiting
 from dashboard.charts.template import in_sentence
+from dashboard.comparison import LETTERS, VIEW, Comparison
+from dashboard.packing import LONGEST
 from dashboard.scenarios_data import name_of, sentence_of
 from dashboard.whatif_changes import described, text_of
 from engine import Exploration, Scenario, whatif
 
 __all__ = [
-    "SLOTS", "Member", "Slots", "add", "add_changes", "copy", "explored", "free", "members", "put", "remove", "told",
+    "SLOTS", "Member", "Slots", "add", "add_changes", "copy", "explored", "forget", "free", "members",
+    "members_of", "parameters_of", "put", "remove", "told", "whole",
 ]  # fmt: skip
 
 Slots = tuple[str, ...]
 """Parameters of the link, one per scenario."""
 
 SLOTS: Final[Slots] = ("compare_b", "compare_c", "compare_d")
-_LONGEST: Final = 30_000
-_TEXT: Final = re.compile(r"[^\x00-\x1f]{1,30000}")
+_TEXT: Final = re.compile(rf"[^\x00-\x1f]{{1,{LONGEST + 100}}}")
+"""A packed scenario, with what it is called."""
 
 
 class Member(NamedTuple):
@@ -45,11 +48,13 @@ def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
 
     slots: the parameters that hold the others.
     """
-    first = state.current_scenario()
+    return _named(state.current_scenario(), {slot: state.url_value(slot, "", _TEXT) for slot in slots})
+
+
+def _named(first: Scenario, texts: Mapping[str, str]) -> tuple[list[Member], list[str]]:
     found = [Member("A", "", first, {})]
     problems: list[str] = []
-    for slot in slots:
-        text = state.url_value(slot, "", _TEXT)
+    for slot, text in texts.items():
         if not text:
             continue
         try:
@@ -58,7 +63,7 @@ def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
             problems.append(f"One of the scenarios to compare is left out. {problem}")
             continue
         problems += told_of
-        found.append(Member("ABCD"[len(found)], slot, scenario, changes))
+        found.append(Member(LETTERS[len(found)], slot, scenario, changes))
     return found, problems
 
 
@@ -82,6 +87,51 @@ def _read(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple
     return reading.scenario, {}, reading.problems
 
 
+def whole(first: Scenario, parameters: Mapping[str, str]) -> Comparison | None:
+    """The comparison on the page that a link leads to; None where A is alone. What cannot be read is left out.
+
+    parameters: of the link, those beside A.
+    """
+    others = _named(first, {slot: parameters.get(slot, "") for slot in SLOTS})[0][1:]
+    if not others:
+        return None
+    changes = {member.letter: member.changes for member in others if member.changes}
+    view = {name: parameters[name] for name in VIEW if name in parameters}
+    return Comparison((first, *(member.scenario for member in others)), changes, view)
+
+
+def members_of(comparison: Comparison) -> list[Member]:
+    """The scenarios of a comparison. Raises `Refused` for one that no link can carry, and so no page."""
+    first = comparison.scenarios[0]
+    found = [Member(LETTERS[0], "", links.carried(first), {})]
+    for slot, letter, scenario in zip(SLOTS, LETTERS[1:], comparison.scenarios[1:], strict=False):
+        changes = dict(comparison.changes.get(letter, {}))
+        try:
+            told_right = _read(first, f"~{text_of(changes)}")[0] == scenario
+        except ValueError:  # every refusal of models, hardware and engine is one
+            told_right = False
+        found.append(Member(letter, slot, links.carried(scenario), changes if told_right else {}))
+    return found
+
+
+def parameters_of(comparison: Comparison) -> dict[str, str]:
+    """What a link to a comparison has beside A. Raises `Refused` like `members_of`."""
+    texts = {
+        member.slot: f"~{text_of(member.changes)}" if member.changes else _text(member.scenario)
+        for member in members_of(comparison)[1:]
+    }
+    return {**comparison.view, **texts}
+
+
+def forget() -> None:
+    """Forgets what was compared, so that a link to another comparison shows that alone."""
+    state.set_url_values(dict.fromkeys((*SLOTS, *(name for name in VIEW if name.startswith("compare_")))))
+
+
+def _text(scenario: Scenario) -> str:
+    return urlencode(links.parameters_of(scenario))
+
+
 def free(slots: Slots = SLOTS) -> str | None:
     """The first parameter of the link that names no scenario yet."""
     return next((slot for slot in slots if not state.url_value(slot, "", _TEXT)), None)
@@ -89,7 +139,7 @@ def free(slots: Slots = SLOTS) -> str | None:
 
 def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
     """Puts scenarios in the place of all that stood beside the current one."""
-    texts = (urlencode(links.parameters_of(scenario)) for scenario in scenarios[: len(slots)])
+    texts = (_text(scenario) for scenario in scenarios[: len(slots)])
     state.set_url_values(dict(zip_longest(slots, texts)))
 
 
@@ -103,7 +153,7 @@ def add(scenario: Scenario, slots: Slots = SLOTS) -> None:
     """Puts a scenario beside the others, if there is room."""
     slot = free(slots)
     if slot is not None:
-        state.set_url_value(slot, urlencode(links.parameters_of(scenario)))
+        state.set_url_value(slot, _text(scenario))
 
 
 def add_changes(changes: Mapping[str, float], slots: Slots = SLOTS) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import hardware
 import models
-from dashboard.packing import packed, unpacked
+from dashboard.packing import LONGEST, packed, unpacked
 from dashboard.untrusted import Refused, checked, sentence
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
@@ -31,6 +31,7 @@ __all__ = [
     "NAMES",
     "LinkError",
     "Reading",
+    "carried",
     "limits_from_text",
     "limits_to_text",
     "parameters_of",
@@ -195,6 +196,16 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
     if calibration is not None:
         result["calibration"] = calibration.name
     return result
+
+
+def carried(scenario: Scenario) -> Scenario:
+    """The scenario, if a link can carry it, in which every page has it. Raises `Refused`."""
+    if read_scenario(parameters_of(scenario)).scenario != scenario:
+        raise Refused(
+            f"{scenario.model.name[:_SHOWN]} on {scenario.system.name[:_SHOWN]} is more than an address carries, in "
+            f"which pages have their scenarios: {LONGEST:,} characters when packed, {LONGEST_LIMITS:,} of limits."
+        )
+    return scenario
 
 
 def limits_to_text(limits: Mapping[str, Any]) -> str:

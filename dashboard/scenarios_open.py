@@ -1,10 +1,13 @@
-"""Opening a scenario file that somebody sent."""
+"""Opening a file of a scenario, or of a comparison of several, that somebody sent."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
-from dashboard import frame, state
+from dashboard import compare_scenarios, frame, links
+from dashboard.comparison import Comparison
 from dashboard.format import counted
 from dashboard.scenarios_data import name_of, sentence_of
 from dashboard.text import literal
@@ -18,23 +21,51 @@ MOST_MEGABYTES = 1
 
 def opener() -> None:
     """Draws the button that opens a file."""
-    with st.popover("Open a file", icon=":material/upload_file:", help="A scenario file, as Share and Save make them."):
+    tip = "A file of a scenario or of a comparison, as Share and Save make them."
+    with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = st.file_uploader(
-            "Scenario file", type="json", key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
-            help="JSON with model, system and limits. It is checked before anything is done with it.",
+            "Scenario or comparison file", type="json", key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
+            help="JSON with model, system and limits of each scenario. It is checked before anything is done with it.",
         )  # fmt: skip
         if file is None:
             return
         try:
             found = read(file.getvalue(), file.name)
+            if isinstance(found, Scenario):
+                _scenario(links.carried(found))
+            elif isinstance(found, Comparison):
+                _comparison(found)
+            else:
+                st.info("This file is a model or a system, not a scenario; the Library page opens it.")
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
-            return
-        if not isinstance(found, Scenario):
-            st.info("This file is a model or a system, not a scenario; the Library page opens it.")
-            return
-        st.markdown(f"**{literal(name_of(found))}**")
-        st.caption(literal(f"{sentence_of(found)} · {counted(found.space.total, 'execution')}"))
-        if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
-            state.open_scenario(found)
-            st.switch_page(frame.path("explore"))
+
+
+def _scenario(found: Scenario) -> None:
+    st.markdown(f"**{literal(name_of(found))}**")
+    st.caption(literal(_more(found)))
+    _open("explore", links.parameters_of(found))
+
+
+def _comparison(found: Comparison) -> None:
+    """What would be compared. Raises `Refused` for what no page can show."""
+    parameters = compare_scenarios.parameters_of(found)
+    first = found.scenarios[0]
+    for member in compare_scenarios.members_of(found):
+        name, _ = compare_scenarios.told(member, first)
+        with st.container(gap=None):
+            st.markdown(f"**{member.letter}** · {literal(name)}")
+            st.caption(literal(_more(member.scenario)))
+    _open("compare", {**parameters, **links.parameters_of(first)})
+
+
+def _more(scenario: Scenario) -> str:
+    return f"{sentence_of(scenario)} · {counted(scenario.space.total, 'execution')}"
+
+
+def _open(page: str, parameters: Mapping[str, str]) -> None:
+    """Draws the button that shows what was opened. parameters: of a link to it, followed in one step of the history."""
+    if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
+        if page == "compare":
+            compare_scenarios.forget()
+        st.switch_page(frame.path(page), query_params=parameters)

@@ -216,19 +216,22 @@ def _actions(entry: Entry) -> None:
     assert scenario is not None
     saved = entry.saved
     view = None if saved is None else saved.view
+    page = "" if saved is None else saved.page
+    compared = share.compared(scenario, page, view)
     with st.container(horizontal=True):
         if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
             state.open_scenario(scenario, view)
-            page = saved.page if saved is not None and frame.exists(saved.page or "explore") else ""
-            st.switch_page(frame.path(page or "explore"))
+            st.switch_page(frame.path(page if page and frame.exists(page) else "explore"))
         with st.popover("Share", icon=":material/link:"):
-            share.offer_link(share.link_to(scenario, saved.page if saved is not None else "", view))
+            share.offer_link(share.link_to(scenario, page, view), whole=compared)
         _rename(entry)
         st.download_button(
             "File", lambda: share.document(scenario), share.file_name(scenario, ".json"), "application/json",
             key="scenarios_file", on_click="ignore", icon=":material/data_object:",
             help="Model, system and limits whole, as JSON.",
         )  # fmt: skip
+        if compared is not None:
+            share.comparison_file(compared, "scenarios_comparison_file")
     with st.container(horizontal=True):
         st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
                   args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
@@ -259,8 +262,9 @@ def _several(picked: Sequence[Entry]) -> None:
         and len(usable) > 1
         and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
-        state.open_scenario(usable[0])
-        compare_scenarios.put(usable[1:])
+        with state.one_step():
+            state.open_scenario(usable[0])
+            compare_scenarios.put(usable[1:])
         st.switch_page(frame.path("compare"))
 
 

@@ -1,16 +1,17 @@
-"""Sharing: a link to exactly what is shown, the scenario as a file, a report, and saving it under a title."""
+"""Sharing: a link to exactly what is shown, scenario or comparison as a file, a report, and saving it under a title."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from dashboard import links, report, state
+from dashboard import compare_scenarios, links, report, state
+from dashboard.comparison import Comparison
 from dashboard.controls import menu_key, shut
 from dashboard.scenarios_data import name_of
 from dashboard.server import runner, user_files
@@ -20,7 +21,9 @@ from dashboard.user_files import LONGEST_TITLE
 from dashboard.waiting import seen_with
 from engine import Scenario
 
-__all__ = ["LONGEST", "document", "file_name", "link", "link_to", "offer_link", "opener"]
+__all__ = [
+    "LONGEST", "compared", "comparison_file", "document", "file_name", "link", "link_to", "offer_link", "opener",
+]  # fmt: skip
 
 LONGEST: Final = 2_000
 """Characters of a link that every browser, proxy and chat program passes on."""
@@ -36,7 +39,7 @@ def opener() -> None:
     with st.popover("Save", type="tertiary", icon=":material/bookmark:", help=tip, key=menu_key("save")):
         if user_files().folder is None:
             st.caption("This server keeps nothing. The file holds model, system and limits whole.")
-            _download(scenario, "Scenario file", "save_file")
+            _files(scenario, _on_this_page(), "save_file")
             return
         key = f"save_title_{scenario.key[:12]}"
         with st.form("save_form", border=False):  # so that Enter saves
@@ -55,24 +58,40 @@ def _share() -> None:
     tip = "A link to exactly what is shown."
     with st.popover("Share", type="tertiary", icon=":material/link:", help=tip, key="share", on_change="rerun") as menu:
         if menu.open:
-            offer_link(link(), beside=sum(name in _OTHERS for name in state.link_parameters()))
+            found = _on_this_page()
+            offer_link(link(), beside=sum(name in _OTHERS for name in state.link_parameters()), whole=found)
             with st.container(horizontal=True):
-                _download(scenario, "Scenario file", "share_file")
+                _files(scenario, found, "share_file")
                 _report(scenario)
 
 
-def offer_link(text: str, beside: int = 0) -> None:
+def _on_this_page() -> Comparison | None:
+    """What the page compares, if it does."""
+    return compared(state.current_scenario(), state.page(), state.link_parameters())
+
+
+def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> Comparison | None:
+    """What a page compares with a scenario; None for other pages, and where it is alone."""
+    return compare_scenarios.whole(scenario, view or {}) if page == "compare" else None
+
+
+def offer_link(text: str, beside: int = 0, whole: Comparison | None = None) -> None:
     """Shows a link to copy, or says that it is too long and what to do instead.
 
-    beside: how many scenarios the link holds besides the one that a file would hold.
+    beside: how many scenarios the link holds besides the one that a scenario file would hold. whole: what is compared,
+    where there is a file of all.
     """
     if len(text) <= LONGEST:
         st.caption("Whoever opens this link on a Shardscape server sees what you see; it holds the whole scenario.")
         st.code(text, language=None, wrap_lines=True)
     else:
+        file = f"the scenario file instead: the Scenarios page opens it.{_left_out(beside)}"
+        if whole is not None:
+            held = f"it holds all {len(whole.scenarios)} scenarios"
+            file = f"the comparison file instead: {held}, and the Scenarios page opens it."
         st.caption(
             f"The link would have {len(text):,} characters; beyond {LONGEST:,} not every program passes it on. "
-            f"Send the scenario file instead: the Scenarios page opens it.{_left_out(beside)}"
+            f"Send {file}"
         )
 
 
@@ -102,7 +121,11 @@ def _address(page: str | None, parameters: Mapping[str, str]) -> str:
 
 def document(scenario: Scenario) -> bytes:
     """The scenario as a JSON file."""
-    text = json.dumps(scenario.to_document(), indent=2, ensure_ascii=False) + "\n"
+    return _written(scenario.to_document())
+
+
+def _written(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "replace")
 
 
@@ -112,11 +135,25 @@ def file_name(scenario: Scenario, suffix: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text)[:100] + suffix
 
 
-def _download(scenario: Scenario, label: str, key: str) -> None:
+def _files(scenario: Scenario, found: Comparison | None, key: str) -> None:
+    """The buttons for the files of what is shown: all that is compared, and the one scenario."""
+    if found is not None:
+        comparison_file(found, f"{key}_comparison")
     st.download_button(
-        label, lambda: document(scenario), file_name(scenario, ".json"), "application/json", key=key,
-        on_click="ignore", icon=":material/data_object:",
+        "Scenario file" if found is None else "Scenario file of A", lambda: document(scenario),
+        file_name(scenario, ".json"), "application/json", key=key, on_click="ignore", icon=":material/data_object:",
         help="Model, system and limits whole, as JSON; the Scenarios page of any Shardscape opens it.",
+    )  # fmt: skip
+
+
+def comparison_file(found: Comparison, key: str) -> None:
+    """Draws the button for the file of a whole comparison."""
+    st.download_button(
+        "Comparison file", lambda: _written(found.to_document()),
+        file_name(found.scenarios[0], f"_and_{len(found.scenarios) - 1}_more.json"), "application/json", key=key,
+        on_click="ignore", icon=":material/compare:",
+        help=f"All {len(found.scenarios)} scenarios whole and how they are shown, as JSON; the Scenarios page of any "
+        "Shardscape opens it.",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Scenarios, models and systems of unknown origin: bounded before they are parsed, checked before they are used.
+"""Documents of unknown origin, such as scenarios: bounded before they are parsed, checked before they are used.
 
 Whatever is wrong with a file or a link ends in one `Refused` with one short sentence; nothing else is raised.
 """
@@ -11,11 +11,15 @@ from typing import Any, Final, Literal
 
 import hardware
 import models
+from dashboard.comparison import FORMAT as COMPARISON_FORMAT
+from dashboard.comparison import LETTERS, Comparison
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
 
-__all__ = ["MOST_BYTES", "Refused", "checked", "kind_of", "parse", "read", "scenario_of", "sentence"]
+__all__ = [
+    "MOST_BYTES", "Refused", "checked", "comparison_of", "kind_of", "parse", "read", "scenario_of", "sentence",
+]  # fmt: skip
 
 MOST_BYTES: Final = 1_000_000
 """Largest document that is parsed [bytes]; real ones have some thousands."""
@@ -27,7 +31,7 @@ MOST_BATCHES: Final = 2_000
 """Batch sizes that a document may ask to try."""
 LONGEST_SENTENCE: Final = 400
 
-Kind = Literal["scenario", "model", "system"]
+Kind = Literal["scenario", "comparison", "model", "system"]
 
 PROBLEMS: Final = (
     DocumentError, LimitError, ScenarioError, SpaceError, CostModelError, models.ModelFileError,
@@ -86,7 +90,7 @@ def _bounded(document: object, where: str) -> None:
 
 
 def kind_of(document: object, where: str) -> Kind:
-    """What a parsed document is: by its format, else by its keys. Raises `Refused` where it is none of the three."""
+    """What a parsed document is: by its format, else by its keys. Raises `Refused` where it is none of them."""
     if not isinstance(document, Mapping):
         raise Refused(
             sentence(f"{where} is {shown(document)}; it must be a JSON object that describes a model, system or "
@@ -94,13 +98,13 @@ def kind_of(document: object, where: str) -> Kind:
         )  # fmt: skip
     given = document.get("format")
     if isinstance(given, str):
-        kinds: tuple[Kind, ...] = ("scenario", "model", "system")
+        kinds: tuple[Kind, ...] = ("scenario", "comparison", "model", "system")
         for kind in kinds:
             if given.startswith(f"shardscape-{kind}/"):
                 return kind
         raise Refused(
-            f"{where} has the format {shown(given)}; read are shardscape-scenario, shardscape-model, "
-            "shardscape-system, Calculon's files and a Hugging Face config.json."
+            f"{where} has the format {shown(given)}; read are shardscape-scenario, shardscape-comparison, "
+            "shardscape-model, shardscape-system, Calculon's files and a Hugging Face config.json."
         )
     if _SYSTEM_KEYS & document.keys():
         return "system"
@@ -131,6 +135,22 @@ def scenario_of(document: object, where: str) -> Scenario:
         raise Refused(sentence(problem)) from None
 
 
+def comparison_of(document: object, where: str) -> Comparison:
+    """The comparison of a parsed document, of scenarios whose spaces can be numbered. Raises `Refused`."""
+    if isinstance(document, Mapping):
+        _not_newer(document.get("format"), COMPARISON_FORMAT, where)
+    try:
+        found = Comparison.from_document(document, where)
+    except PROBLEMS as problem:
+        raise Refused(sentence(problem)) from None
+    for letter, scenario in zip(LETTERS, found.scenarios, strict=False):
+        try:
+            checked(scenario)
+        except (*PROBLEMS, Refused) as problem:
+            raise Refused(sentence(f"{where}, scenario {letter}: {problem}")) from None
+    return found
+
+
 def checked(scenario: Scenario) -> Scenario:
     """The scenario, if its space can be numbered. Raises what `Scenario.space` raises, and `Refused`."""
     batches = scenario.limits.get("batch_size")
@@ -154,8 +174,8 @@ def _not_newer(given: object, known: str, where: str) -> None:
         )
 
 
-def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario:
-    """What an uploaded file describes: a model, a system or a scenario, in any format that is read.
+def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario | Comparison:
+    """What an uploaded file describes: a model, a system, a scenario or a comparison, in any format that is read.
 
     file: its name; a document without a name of its own is called by its stem. Raises `Refused`.
     """
@@ -164,6 +184,8 @@ def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario
     kind = kind_of(document, where)
     if kind == "scenario":
         return scenario_of(document, where)
+    if kind == "comparison":
+        return comparison_of(document, where)
     try:
         return models.load_document(document, where) if kind == "model" else hardware.load_document(document, where)
     except PROBLEMS as problem:

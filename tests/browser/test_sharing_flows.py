@@ -1,0 +1,52 @@
+"""What is sent to others, in a real browser: a whole comparison as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.sync_api import Locator, Page, expect
+
+from dashboard.format import format_value
+from engine import Scenario, explore_scenario, whatif
+from tests.browser.conftest import SMALL, settled
+
+LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
+LIMITED = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4"
+"""Limits in the order in which links have them."""
+
+
+def tile(page: Page, label: str) -> Locator:
+    return page.locator(".ss-tile").filter(has_text=label)
+
+
+def press(page: Page, name: str) -> None:
+    settled(page)
+    page.get_by_role("button", name=name, exact=True).locator("visible=true").first.click()
+
+
+def test_a_comparison_travels_as_one_file(page: Page, stranger: Page, server: str, tmp_path: Path) -> None:
+    first = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=LIMITS)
+    second = whatif.changed(first, {"hbm_bandwidth": 6144})
+    rates = []
+    for scenario in (first, second):
+        best = explore_scenario(scenario).best
+        assert best is not None
+        rates.append(format_value("sample_rate", best["sample_rate"]).split()[0])
+    page.goto(f"{server}/compare?{LIMITED}&compare_b=~hbm_bandwidth:6144&compare_domain=logarithmic")
+    expect(tile(page, "B · best throughput")).to_contain_text(rates[1])
+    press(page, "Share")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Comparison file").click()
+    file = tmp_path / "comparison.json"
+    download.value.save_as(file)
+    stranger.goto(f"{server}/scenarios")
+    press(stranger, "Open a file")
+    stranger.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)
+    stranger.get_by_role("button", name="Open it").click()
+    for letter, rate in zip("AB", rates, strict=True):
+        expect(tile(stranger, f"{letter} · best throughput")).to_contain_text(rate)
+    expect(stranger.get_by_text("A with HBM bandwidth 6.14 TB/s (×2)")).to_be_visible()
+    expect(stranger.get_by_role("radio", name="logarithmic")).to_be_checked()
+    settled(stranger)
+    assert parse_qs(urlsplit(stranger.url).query) == parse_qs(urlsplit(page.url).query)
