@@ -26,7 +26,7 @@ WORDS: Final[Mapping[str, str]] = {
     "whatif_changes": "changes of What-if", "whatif_around": "base of the studies", "whatif_step": "step of a change",
     "whatif_one": "parameter of the sweep", "whatif_x": "parameter across", "whatif_y": "parameter up",
     "whatif_grid": "grid", "whatif_batch": "batch of the sizes", "whatif_size_show": "view of the sizes",
-    "whatif_input": "kind of input",
+    "whatif_range": "range of sizes", "whatif_input": "kind of input",
     "memory_tier": "memory", "memory_hbm": "HBM", "memory_sort": "order",
     "pareto_x": "axis across", "pareto_y": "axis up", "pareto_z": "third figure", "pareto_xscale": "scale across",
     "pareto_yscale": "scale up", "pareto_xbetter": "direction across", "pareto_ybetter": "direction up",

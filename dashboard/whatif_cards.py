@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import state
+from dashboard import state, whatif_sizes
 from dashboard.charts.markup import head
-from dashboard.charts.size_sweep import Size, fall_off, size_bars
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import given, key_for, segments, show
-from dashboard.format import MINUS, count
+from dashboard.format import MINUS
 from dashboard.plainest import plainest_of
 from dashboard.whatif_answer import answer
 from dashboard.whatif_changes import current, options, put
@@ -36,8 +35,6 @@ FINE: Final = 20
 COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
 """Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
 GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
-BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
-VIEWS: Final = {"each": "Per GPU", "total": "Total"}
 REACH: Final = 4.0
 
 
@@ -63,7 +60,6 @@ class Board:
         )
         self.step = state.url_value("whatif_step", "10", STEPS)
         self.grid = state.url_value("whatif_grid", "coarse", GRIDS)
-        self.batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
         self.tornado, self.sweep, self.two, self.sizes = self._runs()
 
     @property
@@ -110,11 +106,11 @@ class Board:
         values[FINE // 2] = which.value
         return values
 
-    def _runs(self) -> tuple[Run, Run, Run | None, Run]:
+    def _runs(self) -> tuple[Run, Run, Run | None, Run | None]:
         scenario, around = self.scenario, dict(self.around)
         centre = whatif.changed(scenario, around)
-        self.counts = whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16)
-        one, x, y, batch, counts = self.one, self.x, self.y, self.batch, self.counts
+        self.asked = asked = whatif_sizes.asked(centre)
+        one, x, y = self.one, self.x, self.y
         along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
         two = None
         if x != y:
@@ -127,8 +123,9 @@ class Board:
             self._run("tornado", factors, lambda: whatif.sensitivity(centre, factors, choose=plainest_of)),
             self._run("sweep", [one, along], lambda: whatif.sweep(scenario, one, along, around, plainest_of)),
             two,
-            self._run("sizes", [counts, batch], lambda: whatif.sizes(centre, counts, batch)),
-        )
+            None if asked.problem
+            else self._run("sizes", asked.key, lambda: whatif.sizes(centre, asked.counts, asked.batch)),
+        )  # fmt: skip
 
     def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> Run:
         """The study called `name` about `what`."""
@@ -161,7 +158,7 @@ def draw(again: Callable[[], None]) -> bool:
     with first.container(border=True, gap="xsmall", height="stretch"):
         _sweep_two(board)
     with second.container(border=True, gap="xsmall", height="stretch"):
-        _sizes(board)
+        whatif_sizes.card(board)
     return waiting
 
 
@@ -288,47 +285,6 @@ def _side(board: Board, name: str) -> Side:
     return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
 
 
-def _sizes(board: Board) -> None:
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.html(head("System size"))
-        st.space("stretch")
-        segments("Batch", BATCHES, "whatif_batch")
-    run = board.sizes
-    sizes = [
-        Size(int(point.values["procs"]), point.rate, point.efficiency, _cell(point), point.problem)
-        for point in list(run.found)
-    ]
-    here = int(board.changes.get("procs", board.scenario.num_procs))
-    view = state.url_value("whatif_size_show", "each", VIEWS)
-    chart = board.chart(
-        run, (here, view),
-        lambda: size_bars(sizes, board.mode, here=here, every=board.counts,
-                          show="per GPU" if view == "each" else "total"),
-    )  # fmt: skip
-    show(chart, "whatif_sizes", on_select=lambda: _pick_size(board), selection_mode="points")
-    progress(run)
-    falls = fall_off(sizes) if run.finished else None
-    tail = f" From {count(falls)} GPUs on, a GPU does less than 90 % of its best." if falls else ""
-    if run.finished and not board.centre_rate > 0:
-        enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
-        tail = f" From {enough:,} GPUs on something runs." if enough else " Nothing runs at any size."
-    if not run.finished and sizes:
-        tail = f" So far {len(sizes)} of {len(board.counts)} sizes: what is best may change."
-    batch = int(board.around.get("batch", board.scenario.max_batch_size))
-    kept = f"batch kept at {batch:,}" if board.batch == "kept" else "batch in proportion to the GPUs"
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        segments("Figure", VIEWS, "whatif_size_show")
-        runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
-        st.caption(f"Best throughput at each size, {kept}.{' Highlighted: this scenario.' if runs else ''}{tail}")
-
-
-def _pick_size(board: Board) -> None:
-    points = st.session_state["whatif_sizes"].selection.points
-    if points:
-        put(board.scenario, "procs", float(points[0]["customdata"][0]))
-        board.again()
-
-
 def _pick(label: str, board: Board, where: str) -> None:
     """A list to choose a parameter from, without a label of its own; part of the link."""
     default, names = board.defaults[where], list(board.names)
@@ -351,10 +307,6 @@ def _gain(rate: float, base: float) -> float:
 
 def _kind(point: Point) -> str:
     return "·".join(str(degree) for degree in point.degrees) if point.degrees else ""
-
-
-def _cell(point: Point) -> str:
-    return "·".join(str(degree) for degree in point.degrees[:2]) if point.degrees else ""
 
 
 def _words(point: Point) -> str:

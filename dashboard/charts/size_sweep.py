@@ -1,17 +1,24 @@
-"""System size swept: how much of the best throughput per GPU is left at every number of GPUs."""
+"""System size swept: how much of the best throughput per GPU is left at every number of GPUs.
+
+A few sizes are bars. Many are points over the numbers themselves, where those stand out that a smaller machine beats.
+"""
 
 import math
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import TICK_SIZE, Chart, base, empty, noted, unfading
-from dashboard.format import count, format_value, percent, scale_for
-from dashboard.palette import palette
+from dashboard.charts.template import TICK_SIZE, Chart, base, empty, noted, tick_texts, unfading
+from dashboard.format import Scale, count, counted, format_value, percent, scale_for
+from dashboard.palette import Palette, palette
 
 HEIGHT: Final = 330
 RATE: Final = "sample_rate"
+MOST_BARS: Final = 24
+"""Sizes that bars have room for."""
+FALLS: Final = 0.9
+"""Share of the best throughput per GPU below which a size counts as less efficient."""
 Show = Literal["per GPU", "total"]
 
 
@@ -27,10 +34,10 @@ class Size(NamedTuple):
     problem: str = ""
 
 
-def size_bars(
+def size_chart(
     sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = ()
 ) -> Chart:
-    """Draw one bar per size. Bars carry customdata (procs,).
+    """Draw the sizes: as bars, or as points where bars have no room. Both carry customdata (procs,).
 
     here: the scenario's own size, which is highlighted. every: all sizes that there will be, which have their places
     before they are known.
@@ -50,6 +57,15 @@ def size_bars(
         for size in shown
     ]
     slots = sorted({*every, *(size.procs for size in shown)})
+    draw = _bars if len(slots) <= MOST_BARS else _points
+    figure = draw(shown, heights, slots, colours, here, show, best, scale)
+    return Chart(figure, _finding(known, best))
+
+
+def _bars(
+    shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
+    best: float, scale: Scale,
+) -> go.Figure:  # fmt: skip
     places = [slots.index(size.procs) for size in shown]
     figure = base(colours, HEIGHT)
     fills = [colours.ramp(0.92) if size.procs == here else colours.ramp(0.55) for size in shown]
@@ -90,7 +106,84 @@ def size_bars(
     else:
         figure.update_yaxes(range=[0, top * 1.1], title_text=scale.unit, showgrid=True, nticks=6)
     figure.update_layout(uniformtext={"mode": False}, bargap=0)
-    return Chart(figure, _finding(known, best))
+    return figure
+
+
+def _points(
+    shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
+    best: float, scale: Scale,
+) -> go.Figure:  # fmt: skip
+    figure = base(colours, HEIGHT)
+    runs = [math.isfinite(size.rate) for size in shown]
+    known = [height for height, fine in zip(heights, runs, strict=True) if fine]
+    beaten = set(slower(shown))
+    # A line may begin above zero; what does not run stands on its ground.
+    ground = 0.1 * math.floor(10 * min(known) - 0.5) if show == "per GPU" and min(known) > 0.15 else 0.0
+    figure.add_trace(
+        go.Scatter(
+            x=[size.procs for size in shown],
+            y=[height if fine else None for height, fine in zip(heights, runs, strict=True)],
+            mode="lines", line={"color": colours.grid, "width": 1.2}, hoverinfo="skip",
+        )
+    )  # fmt: skip
+    looks = [
+        ("x-thin-open", colours.muted) if not fine
+        else ("circle-open", colours.worse) if size.procs in beaten
+        else ("circle", colours.ramp(0.92) if size.procs == here else colours.ramp(0.55))
+        for size, fine in zip(shown, runs, strict=True)
+    ]  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=[size.procs for size in shown],
+            y=[height if fine else ground for height, fine in zip(heights, runs, strict=True)],
+            mode="markers",
+            marker={"symbol": [symbol for symbol, _ in looks], "color": [colour for _, colour in looks],
+                    "size": [10 if size.procs == here else 5 for size in shown],
+                    "line": {"width": 1.5, "color": [colour for _, colour in looks]}},
+            hovertext=[_hover(size, best) for size in shown],
+            hovertemplate="%{hovertext}<extra></extra>",
+            customdata=[[size.procs] for size in shown],
+            **unfading(),
+        )
+    )  # fmt: skip
+    notes, shapes = [], []
+    margin = 0.03 * (slots[-1] - slots[0])
+    if show == "per GPU":
+        figure.update_yaxes(range=[ground - 0.02, 1.04], showgrid=True, **_shares(ground))
+        if ground < FALLS:
+            shapes.append({"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": FALLS, "y1": FALLS,
+                           "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dash"}})  # fmt: skip
+    else:
+        top = max(heights) * 1.08
+        figure.update_yaxes(range=[0, top], title_text=scale.unit, showgrid=True, **tick_texts(0, top))
+    if slots[0] <= here <= slots[-1]:
+        shapes.append({"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper", "layer": "below",
+                       "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
+        left = here > (slots[0] + slots[-1]) / 2
+        notes.append(noted(f"{here:,}", colours, x=here, y=0, yref="paper", yanchor="bottom",
+                           xanchor="right" if left else "left", xshift=-3 if left else 3))  # fmt: skip
+    figure.update_layout(annotations=notes, shapes=shapes)
+    across = slots[0] - margin, slots[-1] + margin
+    figure.update_xaxes(range=list(across), title_text="GPUs", showgrid=False,
+                        **tick_texts(slots[0], slots[-1], 6))  # fmt: skip
+    return figure
+
+
+def _shares(ground: float) -> dict[str, Any]:
+    """Ticks of the axis of shares from its ground up to 100 %."""
+    step = 0.1 if ground >= 0.45 else 0.2
+    ticks = [round(1 - step * number, 1) for number in range(round((1 - ground) / step) + 1)]
+    return {"tickvals": ticks, "ticktext": [percent(tick, 0) for tick in ticks]}
+
+
+def slower(sizes: Sequence[Size]) -> list[int]:
+    """Return the sizes that do less than a smaller one does, ascending."""
+    found, most = [], 0.0
+    for size in sorted((size for size in sizes if math.isfinite(size.rate)), key=lambda size: size.procs):
+        if size.rate < most * (1 - 1e-9):
+            found.append(size.procs)
+        most = max(most, size.rate)
+    return found
 
 
 def _short(procs: int) -> str:
@@ -107,7 +200,7 @@ def _hover(size: Size, best: float) -> str:
     )
 
 
-def fall_off(sizes: Sequence[Size], share: float = 0.9) -> int | None:
+def fall_off(sizes: Sequence[Size], share: float = FALLS) -> int | None:
     """Return the smallest size from which on throughput per GPU stays below a share of the best; None without."""
     known = sorted((size for size in sizes if math.isfinite(size.rate)), key=lambda size: size.procs)
     if not known:
@@ -124,7 +217,9 @@ def fall_off(sizes: Sequence[Size], share: float = 0.9) -> int | None:
 def _finding(known: Sequence[Size], best: float) -> str:
     top = max(known, key=lambda size: size.rate / size.procs)
     falls = fall_off(known)
-    tail = f" From {count(falls)} GPUs on it stays below 90 % of that." if falls else ""
+    tail = f" From {count(falls)} GPUs on it stays below {percent(FALLS, 0)} of that." if falls else ""
+    beaten = slower(known)
+    tail += f" {counted(len(beaten), 'size')} of them do less than a smaller one." if beaten else ""
     return (
         f"Throughput per GPU is highest at {count(top.procs)} GPUs, {format_value(RATE, best)} each, among "
         f"{len(known)} sizes from {count(known[0].procs)} to {count(known[-1].procs)} GPUs.{tail}"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from dashboard.charts.size_sweep import Size, fall_off, size_bars
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
@@ -120,14 +119,3 @@ def test_the_map_of_two_holds_every_spot(count: int) -> None:
     assert sorted(points) == sorted([spot.x, spot.y] for spot in spots)
     assert f"{signed_percent(10 * count / 20 - 1)} at {count} GB/s" in chart.alt
     assert len(chart.figure.layout.shapes) == 2
-
-
-def test_sizes_say_where_efficiency_falls_off() -> None:
-    sizes = [Size(8, 8.0, 0.5, "1·1"), Size(16, 15.0, 0.47, "1·2"), Size(32, 20.0, 0.3, "2·2"),
-             Size(64, math.nan, math.nan, "", "too few")]  # fmt: skip
-    assert fall_off(sizes) == 32
-    assert "From 32 GPUs on" in size_bars(sizes, here=16).alt
-    some = size_bars(sizes[1:3], here=16, every=[8, 16, 32, 64]).figure  # the others are on their way
-    assert list(some.data[0].x) == [1, 2]
-    assert list(some.layout.xaxis.ticktext) == ["8", "16", "32", "64"]
-    assert size_bars(sizes, here=16, show="total").figure.data[0].y[2] == pytest.approx(20)

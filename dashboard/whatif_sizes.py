@@ -1,0 +1,175 @@
+"""The What-if page's card on the system's size: a few likely sizes, or every size of a range."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.charts.markup import head
+from dashboard.charts.size_sweep import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
+from dashboard.controls import given, key_for, segments, show, whole, whole_field
+from dashboard.format import count, percent
+from dashboard.text import literal
+from dashboard.whatif_changes import put
+from dashboard.whatif_progress import progress
+from engine import Scenario, SpaceError, whatif
+
+if TYPE_CHECKING:
+    from dashboard.whatif_cards import Board
+    from dashboard.whatif_studies import Run
+
+__all__ = ["Asked", "asked", "card"]
+
+BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
+VIEWS: Final = {"each": "Per GPU", "total": "Total"}
+LIKELY, EVERY = "likely", "every"
+WHICH: Final = {LIKELY: "Likely sizes", EVERY: "Every size"}
+RANGE: Final = "whatif_range"
+"""The link's parameter: "8..1024:8", from 8 to 1,024 in steps of 8; without it the sizes are likely ones."""
+_PATTERN: Final = re.compile(r"(\d{1,12})\.\.(\d{1,12}):(\d{1,12})")
+_LARGEST: Final = 999_999_999_999
+"""What a field of the range takes; the engine says what a number of processors may be."""
+_FIRST: Final = 128
+"""Sizes of the range that is offered first; it takes some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which sizes are to be swept. `ends` are (from, to, step) of a range, None for likely sizes."""
+
+    counts: list[int]
+    batch: Literal["kept", "scaled"]
+    ends: tuple[int, int, int] | None = None
+    problem: str = ""
+
+    @property
+    def key(self) -> list[Any]:
+        """What tells one sweep from another."""
+        return [self.counts if self.ends is None else list(self.ends), self.batch]
+
+
+def asked(centre: Scenario) -> Asked:
+    """Which sizes the link asks for, around a scenario."""
+    batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
+    found = _PATTERN.fullmatch(state.url_value(RANGE, "", _PATTERN))
+    if found is None:
+        return Asked(whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16), batch)
+    low, high, step = map(int, found.groups())
+    try:
+        return Asked(whatif.sizes_between(low, high, step), batch, (low, high, step))
+    except (SpaceError, whatif.ChangeError) as problem:
+        return Asked([], batch, (low, high, step), str(problem))
+
+
+def card(board: Board) -> None:
+    """Draw the card."""
+    ends = board.asked.ends
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(head("System size"))
+        st.space("stretch")
+        _which(board, EVERY if ends else LIKELY)
+    if ends is not None:
+        _ends(ends)
+    if board.sizes is None:
+        st.warning(literal(board.asked.problem), icon=":material/error:")
+    else:
+        _found(board, board.sizes)
+
+
+def _which(board: Board, which: str) -> None:
+    """The choice between likely sizes and those of a range."""
+    key = key_for("_whatif_range_which", which)
+
+    def changed() -> None:
+        _put(_first_range(board.scenario) if given(key) == EVERY else None)
+
+    st.segmented_control("Sizes", list(WHICH), format_func=WHICH.__getitem__, default=which, key=key,
+                         on_change=changed, required=True, label_visibility="collapsed")  # fmt: skip
+
+
+def _ends(ends: tuple[int, int, int]) -> None:
+    """Fields for a range."""
+    names = ("From, GPUs", "To, GPUs", "Step, GPUs")
+    keys = [key_for(f"_whatif_range_{place}", value) for place, value in enumerate(ends)]
+
+    def typed(place: int) -> None:
+        new = given(keys[place])
+        if new is not None:
+            _put((*ends[:place], whole(new), *ends[place + 1 :]))
+
+    for place, column in enumerate(st.columns(3, gap="small")):
+        with column:
+            whole_field(names[place], 0, _LARGEST, ends[place], keys[place], on_change=typed, args=(place,))
+
+
+def _put(ends: tuple[int, ...] | None) -> None:
+    state.set_url_value(RANGE, None if ends is None else f"{ends[0]}..{ends[1]}:{ends[2]}")
+
+
+def _first_range(scenario: Scenario) -> tuple[int, int, int]:
+    """The range that is offered first: whole nodes up to twice the scenario's size."""
+    node = max(1, scenario.system.networks[0].size) if scenario.system.networks else 1
+    most = 2 * scenario.num_procs
+    step = node if node < most else 1
+    step *= math.ceil(most / step / _FIRST)
+    return step, max(step, most // step * step), step
+
+
+def _found(board: Board, run: Run) -> None:
+    sizes = [
+        Size(int(point.values["procs"]), point.rate, point.efficiency,
+             "·".join(map(str, point.degrees[:2])) if point.degrees else "", point.problem)
+        for point in list(run.found)
+    ]  # fmt: skip
+    counts, here = board.asked.counts, int(board.changes.get("procs", board.scenario.num_procs))
+    view = state.url_value("whatif_size_show", "each", VIEWS)
+    chart = board.chart(
+        run, (here, view),
+        lambda: size_chart(sizes, board.mode, here=here, every=counts, show="per GPU" if view == "each" else "total"),
+    )  # fmt: skip
+    show(chart, "whatif_sizes", on_select=lambda: _pick(board), selection_mode="points")
+    progress(run)
+    batch = int(board.around.get("batch", board.scenario.max_batch_size))
+    kept = f"batch kept at {batch:,}" if board.asked.batch == "kept" else "batch in proportion to the GPUs"
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        segments("Figure", VIEWS, "whatif_size_show")
+        segments("Batch", BATCHES, "whatif_batch")
+    st.caption(f"Best throughput at each size, {kept}.{_marks(sizes, here, len(counts))}{_says(board, run, sizes)}")
+
+
+def _marks(sizes: list[Size], here: int, every: int) -> str:
+    """What stands out in the chart."""
+    runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
+    told = " Highlighted: this scenario." if runs else ""
+    if every > MOST_BARS:
+        told += " Ring: a smaller machine does more." if slower(sizes) else ""
+        told += " Cross: nothing runs." if any(not math.isfinite(size.rate) for size in sizes) else ""
+    return told
+
+
+def _says(board: Board, run: Run, sizes: list[Size]) -> str:
+    """What the sizes amount to, when all are known."""
+    total = len(board.asked.counts)
+    if not run.finished:
+        return f" So far {len(sizes):,} of {total:,} sizes: what is best may change." if sizes else ""
+    if not board.centre_rate > 0:
+        enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
+        return f" From {enough:,} GPUs on something runs." if enough else " Nothing runs at any size."
+    falls, beaten = fall_off(sizes), slower(sizes)
+    told = f" From {count(falls)} GPUs on, a GPU does less than {percent(FALLS, 0)} of its best." if falls else ""
+    if beaten:
+        verb = "does" if len(beaten) == 1 else "do"
+        told += f" {len(beaten):,} of {total:,} sizes {verb} less than a smaller one."
+    return told
+
+
+def _pick(board: Board) -> None:
+    points = st.session_state["whatif_sizes"].selection.points
+    if points:
+        put(board.scenario, "procs", float(points[0]["customdata"][0]))
+        board.again()
