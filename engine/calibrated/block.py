@@ -24,8 +24,8 @@ from engine.calibrated.rates import Rates
 from engine.calibrated.recompute import recomputed
 
 __all__ = [
-    "BlockTimes", "Common", "attention_projections", "common", "dense_block", "expert_block", "feedforward_layers",
-    "latent_layers", "projection_layers", "tensor_exchange",
+    "BlockTimes", "Common", "attention_layers", "attention_projections", "common", "dense_block", "expert_block",
+    "feedforward_layers", "latent_layers", "projection_layers", "tensor_exchange",
 ]  # fmt: skip
 
 
@@ -86,10 +86,17 @@ def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
     if not np.any(latent):
         return plain
     found = {name: layer.time(unit) for name, layer in latent_layers(case).items() if name != "attention_output"}
-    query = found["query_down"].where(case.model.query_rank > 0).and_then(found["query_up"])
+    query = found["query_up"]
+    if "query_down" in found:
+        query = found["query_down"].where(case.model.query_rank > 0).and_then(query)
     key = found["key_value_down"].and_then(found["key_value_up"])
     chain = query.and_then(key).and_then(out)
     return Linear(np.where(latent, chain.forward, plain.forward), np.where(latent, chain.backward, plain.backward))
+
+
+def attention_layers(case: Case) -> dict[str, Layer]:
+    """Linear layers around the attention core of a case with one model, in the order they run."""
+    return latent_layers(case) if np.any(case.model.latent > 0) else projection_layers(case)
 
 
 def projection_layers(case: Case) -> dict[str, Layer]:
@@ -110,8 +117,8 @@ def latent_layers(case: Case) -> dict[str, Layer]:
     rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
     inputs = np.where(model.query_rank > 0, rank, model.hidden)
     key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
-    return {
-        "query_down": Layer(tokens, rank, model.hidden, in_bytes=low),
+    down = {"query_down": Layer(tokens, rank, model.hidden, in_bytes=low)} if np.any(model.query_rank > 0) else {}
+    return down | {
         "query_up": Layer(tokens, model.attn_heads * model.attn_size / t, inputs, in_bytes=low),
         "key_value_down": Layer(tokens, key_rank + model.rope_size, model.hidden, in_bytes=low),
         "key_value_up": Layer(tokens, key_columns, key_rank, in_bytes=low),
@@ -121,12 +128,12 @@ def latent_layers(case: Case) -> dict[str, Layer]:
 
 def feedforward_layers(case: Case) -> dict[str, Layer]:
     """The two linear layers of a plain or gated feed-forward layer; the gate is among the outputs of the first."""
-    model, low = case.model, case.layout.linear_bits / 8.0
+    model, tokens, low = case.model, case.tokens, case.layout.linear_bits / 8.0
     width = model.feedforward / case.layout.tensor_par
     gated = (1.0 + model.gated) * model.feedforward / case.layout.tensor_par
     return {
-        "feedforward_up": Layer(case.tokens, gated, model.hidden, in_bytes=low),
-        "feedforward_down": Layer(case.tokens, model.hidden, width, in_bytes=low),
+        "feedforward_up": Layer(tokens, gated, model.hidden, in_bytes=low),
+        "feedforward_down": Layer(tokens, model.hidden, width, in_bytes=low),
     }
 
 

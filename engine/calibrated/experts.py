@@ -60,8 +60,10 @@ def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
     model, layout = case.model, case.layout
     unit = MatrixUnit(rates.linear(layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     found = {name: layer.time(unit) for name, layer in expert_layers(case).items()}
-    shared = found["shared_up"].and_then(found["shared_down"]).where(model.shared_experts > 0)
-    products = found["experts_up"].and_then(found["experts_down"]).and_then(shared)
+    products = found["experts_up"].and_then(found["experts_down"])
+    if "shared_up" in found:
+        shared = found["shared_up"].and_then(found["shared_down"])
+        products = products.and_then(shared.where(model.shared_experts > 0))
     acted = activation(case, active_width(case) / layout.tensor_par, case.tokens, rates, p)
     moving = permuted(case) / rates.memory
     return Experts(
@@ -90,10 +92,14 @@ def expert_layers(case: Case) -> dict[str, Layer]:
     # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
     each = case.tokens * model.experts_per_token * layout.expert_tensor_par / layout.tensor_par / local
     part = width / layout.expert_tensor_par
-    some = np.maximum(model.shared_experts * width / layout.tensor_par, 1.0)
-    return {
+    routed = {
         "experts_up": Layer(each, gates * part, model.hidden, local, together=False, in_bytes=low),
         "experts_down": Layer(each, model.hidden, part, local, together=False, in_bytes=low),
+    }
+    if not np.any(model.shared_experts > 0):
+        return routed
+    some = np.maximum(model.shared_experts * width / layout.tensor_par, 1.0)
+    return routed | {
         "shared_up": Layer(case.tokens, gates * some, model.hidden, in_bytes=low),
         "shared_down": Layer(case.tokens, model.hidden, some, in_bytes=low),
     }

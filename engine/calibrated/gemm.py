@@ -17,7 +17,7 @@ import numpy.typing as npt
 from engine.calibrated.inputs import Floats
 from engine.calibrated.parameters import Parameters
 
-__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "gemm", "linear", "work"]
+__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "work"]
 
 TILE = 128.0
 """Edge of a tile of the result that one multiprocessor computes at a time [elements]."""
@@ -53,7 +53,25 @@ def work(
     out_bytes: Floats | float = 2.0,
 ) -> Work:
     """What `count` products [m, k] x [k, n] do; each factor is read once and the result written once. See `gemm`."""
-    return Work(2.0 * m * n * k * count, count * (in_bytes * (m * k + k * n) + out_bytes * m * n))
+    return Work(_operations(m, n, k, count), _moved(m, n, k, count, in_bytes, out_bytes))
+
+
+def _operations(m: Floats, n: Floats, k: Floats, count: Floats | float) -> Floats:
+    return 2.0 * m * n * k * count
+
+
+def _moved(
+    m: Floats, n: Floats, k: Floats, count: Floats | float, in_bytes: Floats | float, out_bytes: Floats | float
+) -> Floats:
+    return count * (in_bytes * (m * k + k * n) + out_bytes * m * n)
+
+
+def computing(
+    m: Floats, n: Floats, k: Floats, unit: MatrixUnit, *, count: Floats | float = 1.0, together: bool = True
+) -> Floats:
+    """Seconds of computing `count` products, without what they move and without their start [s]; see `gemm`."""
+    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * (count if together else 1.0) / unit.multiprocessors
+    return _operations(m, n, k, count) / unit.rate * (1.0 + unit.p.wave / waves) * (1.0 + unit.p.depth / k)
 
 
 def gemm(
@@ -76,12 +94,9 @@ def gemm(
             otherwise each is a kernel with a start and a last wave of its own.
         in_bytes, out_bytes: bytes per element of the factors and of the result.
     """
-    p = unit.p
-    launched = count if together else 1.0
-    waves = np.ceil(m / TILE) * np.ceil(n / TILE) * launched / unit.multiprocessors
-    done = work(m, n, k, count=count, in_bytes=in_bytes, out_bytes=out_bytes)
-    compute = done.operations / unit.rate * (1.0 + p.wave / waves) * (1.0 + p.depth / k)
-    return np.maximum(compute, done.moved / unit.memory) + p.kernel_start * (count / launched)
+    moved = _moved(m, n, k, count, in_bytes, out_bytes)
+    compute = computing(m, n, k, unit, count=count, together=together)
+    return np.maximum(compute, moved / unit.memory) + unit.p.kernel_start * (1.0 if together else count)
 
 
 class Linear(NamedTuple):

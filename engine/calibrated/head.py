@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.block import tensor_exchange
-from engine.calibrated.gemm import MatrixUnit, linear
+from engine.calibrated.gemm import Layer, MatrixUnit
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.launch import launch_time
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
-__all__ = ["Ends", "ends"]
+__all__ = ["Ends", "ends", "head_layer"]
 
 LOGIT_FORWARD = 12.0
 """Bytes per logit of the 32-bit softmax and loss, forward; 14 backward."""
@@ -29,11 +29,16 @@ class Ends(NamedTuple):
     head: Floats
 
 
+def head_layer(case: Case) -> Layer:
+    """The output projection on one processor of the last stage, its vocabulary split over the group."""
+    return Layer(case.tokens, case.model.vocabulary / case.layout.tensor_par, case.model.hidden)
+
+
 def ends(case: Case, rates: Rates, p: Parameters) -> Ends:
     """Seconds of embedding and head per microbatch [s], not below their host-bound floors."""
     model, t = case.model, case.layout.tensor_par
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
-    logits = linear(case.tokens, model.vocabulary / t, model.hidden, unit)
+    logits = head_layer(case).time(unit)
     loss = (LOGIT_FORWARD + LOGIT_BACKWARD) * case.tokens * model.vocabulary / t / rates.memory
     head = logits.forward + logits.backward + loss
     looked_up = (EMBEDDING_FORWARD + EMBEDDING_BACKWARD) * case.split_tokens * model.hidden / rates.memory

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from engine.calibrated.attention import core_work
-from engine.calibrated.block import Common, common, feedforward_layers, latent_layers, projection_layers
+from engine.calibrated.block import Common, attention_layers, common, feedforward_layers
 from engine.calibrated.elementwise import Moved, Traffic, activated, activation, cast, casts, normed
 from engine.calibrated.experts import active_width, exchange, expert_layers, permuted
 from engine.calibrated.gemm import Layer
@@ -58,8 +58,6 @@ def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFram
     width = active_width(case) if experts else case.model.feedforward
     per_processor = width / case.layout.tensor_par
     layers = expert_layers(case) if experts else feedforward_layers(case)
-    if experts and not _one(case.model.shared_experts):
-        layers = {name: layer for name, layer in layers.items() if not name.startswith("shared")}
     ups = {name: layer for name, layer in layers.items() if name.endswith("up")}
     acted = activation(case, per_processor, case.tokens, rates, p)
     rows = [
@@ -83,10 +81,7 @@ def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFram
 
 def _attention(case: Case, found: Common) -> list[dict[str, Any]]:
     """The projections with the core between them."""
-    latent = _one(case.model.latent) > 0
-    layers = latent_layers(case) if latent else projection_layers(case)
-    if latent and not _one(case.model.query_rank):
-        layers.pop("query_down")
+    layers = attention_layers(case)
     out = layers.pop("attention_output")
     forward, backward = core_work(case)
     core = _row(

@@ -1,8 +1,13 @@
 """Seconds of one pass of tokens through one block and the ends of the model, on one processor.
 
-A pass is a chunk of one prompt (prefill), or one token of every request of a microbatch (decode). Projections, MLP and
-experts are products; attention is the fused kernel on a prompt, and a read of the KV cache in decode; what is
-element-wise is that of the forward pass in training.
+A pass is a chunk of one prompt (prefill), or one token of every request of a microbatch (decode). Linear layers are
+those of the calibrated block, with the time of serving's products (`engine.inference.products`); attention is the fused
+kernel on a prompt, and a read of the KV cache in decode; what is element-wise is that of the forward pass in training.
+
+Three layers are not quite those of training: the router, which training leaves out; the experts, whose rows are the
+tokens of all replicas that share them, in one launch over those visited; and the projection of keys and values where a
+group has more ranks than there are such heads. Frameworks repeat the heads there, and serving does; the calibration was
+fitted without.
 
 Decode attention of latent models multiplies queries into the compressed cache ("absorbed"): as many weights and
 operations around it as expanding would take for one token.
@@ -15,16 +20,18 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from engine.calibrated.attention import attention_core, kernel_rate
+from engine.calibrated.block import attention_layers, feedforward_layers, tensor_exchange
 from engine.calibrated.collectives import collective, network_tiers
 from engine.calibrated.elementwise import activation, casts, norms
-from engine.calibrated.experts import PERMUTE_BYTES, exchange
-from engine.calibrated.head import EMBEDDING_FORWARD, LOGIT_FORWARD
+from engine.calibrated.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
+from engine.calibrated.gemm import Layer, MatrixUnit
+from engine.calibrated.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.launch import block_launches, expert_launches, launch_time
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 from engine.inference.deployments import Deployments
-from engine.inference.products import Unit, product
+from engine.inference.products import product, products
 from engine.inference.shapes import cached_elements, key_value_heads
 
 __all__ = ["Blocks", "Pass", "Work", "block_times"]
@@ -32,6 +39,8 @@ __all__ = ["Blocks", "Pass", "Work", "block_times"]
 CONTEXT_TILE = 128.0
 MATRIX_ROWS = 16.0
 """Least rows of a tensor-core operation: query heads that share a key head are padded to it."""
+WIDE_BYTES = 2.0
+"""Bytes per weight of router and LM head, whatever the precision of the linear layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +104,24 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
     `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
     are those of the pass.
     """
-    model, t = case.model, case.layout.tensor_par
-    unit = Unit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
-    wide = Unit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
-    reduce = collective(2.0 * work.tokens * model.hidden, network_tiers(t, 1.0, case.accelerator, rates), p, passes=2.0)
+    model = case.model
+    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    wide = unit._replace(rate=rates.matrix16)
+    reduce = tensor_exchange(case, rates, p)
     around = Work.of(
-        linear=_projections(case, work.tokens, unit, weight_bytes), elementwise=norms(case, rates, p).forward,
-        tensor=reduce,
-    )  # fmt: skip
+        linear=_projections(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
+    )
     host = launch_time(case, p)
     launches = block_launches(case)[0]
     routed = bool(np.any(model.experts > 0))
     windowed = bool(np.any(model.window > 0))
     full = around.plus(Work.of(attention=_core(case, d, work, rates, p, np.asarray(np.inf))))
-    dense = _dense(case, work.tokens, unit, weight_bytes, rates, p, reduce)
+    dense = _dense(case, unit, weight_bytes, rates, p, reduce)
     return Blocks(
         full,
         around.plus(Work.of(attention=_core(case, d, work, rates, p, model.window))) if windowed else full,
         dense,
-        _experts(case, d, work.tokens, unit, wide, weight_bytes, rates, p, reduce) if routed else dense,
+        _experts(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense,
         Work.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
         Work.of(ends=_head(case, work.requests, wide, rates, p)),
         launches * host,
@@ -121,23 +129,11 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
     )
 
 
-def _projections(case: Case, tokens: Floats, unit: Unit, weight_bytes: Floats) -> Floats:
-    """Linear layers around the attention core [s]."""
-    model, t = case.model, case.layout.tensor_par
-    out = product(tokens, model.hidden, model.attn_heads * model.value_size / t, unit, weight_bytes)
-    if not np.any(model.latent > 0):
-        heads = key_value_heads(model, t)
-        columns = model.attn_heads * model.attn_size / t + heads * (model.attn_size + model.value_size)
-        return product(tokens, columns, model.hidden, unit, weight_bytes) + out
-    queries = model.attn_heads * model.attn_size / t
-    if np.any(model.query_rank > 0):
-        query = product(tokens, model.query_rank, model.hidden, unit, weight_bytes)
-        query = query + product(tokens, queries, model.query_rank, unit, weight_bytes)
-    else:
-        query = product(tokens, queries, model.hidden, unit, weight_bytes)
-    expanded = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
-    key = product(tokens, model.key_value_rank + model.rope_size, model.hidden, unit, weight_bytes)
-    return query + key + product(tokens, expanded, model.key_value_rank, unit, weight_bytes) + out
+def _projections(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:
+    """Linear layers around the attention core [s], with the heads of keys and values that are repeated."""
+    repeated = key_value_heads(case.model, case.layout.tensor_par) * case.layout.tensor_par
+    held = replace(case, model=replace(case.model, key_value_heads=repeated))
+    return products(attention_layers(held).values(), unit, weight_bytes)
 
 
 def _core(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, window: Floats) -> Floats:
@@ -167,20 +163,18 @@ def _core(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, w
 
 
 def _dense(
-    case: Case, tokens: Floats, unit: Unit, weight_bytes: Floats, rates: Rates, p: Parameters, reduce: Floats
+    case: Case, unit: MatrixUnit, weight_bytes: Floats, rates: Rates, p: Parameters, reduce: Floats
 ) -> Work:
     """A plain or gated MLP."""
-    model, t = case.model, case.layout.tensor_par
-    width = np.maximum(model.feedforward, 1.0) / t
-    up = product(tokens, (1.0 + model.gated) * width, model.hidden, unit, weight_bytes)
-    down = product(tokens, model.hidden, width, unit, weight_bytes)
-    traffic = activation(case, width, tokens, rates, p).forward + casts(case, model.feedforward, rates).forward
-    return Work.of(linear=up + down, elementwise=traffic, tensor=reduce)
+    width = case.model.feedforward
+    linear = products(feedforward_layers(case).values(), unit, weight_bytes)
+    acted = activation(case, width / case.layout.tensor_par, case.tokens, rates, p)
+    return Work.of(linear=linear, elementwise=acted.forward + casts(case, width, rates).forward, tensor=reduce)
 
 
 def _experts(
-    case: Case, d: Deployments, tokens: Floats, unit: Unit, wide: Unit, weight_bytes: Floats, rates: Rates,
-    p: Parameters, reduce: Floats,
+    case: Case, d: Deployments, unit: MatrixUnit, wide: MatrixUnit, weight_bytes: Floats, rates: Rates, p: Parameters,
+    reduce: Floats,
 ) -> Work:  # fmt: skip
     """A mixture of experts.
 
@@ -188,21 +182,16 @@ def _experts(
     are read. Up to EP = TP all ranks of a replica have all its tokens and add their results up; beyond, tokens are
     exchanged between replicas, and what the group shares is gathered again.
     """
-    model, t = case.model, case.layout.tensor_par
-    gates, width = 1.0 + model.gated, np.maximum(model.expert_feedforward, 1.0)
+    model, t, tokens = case.model, case.layout.tensor_par, case.tokens
     group = tokens * d.expert_replicas
     visited = 1.0 - (1.0 - model.experts_per_token / model.experts) ** group
     touched = model.experts / d.expert_par * visited
     each = group * model.experts_per_token / model.experts / visited
-    part = width / d.slices
-    products = product(tokens, model.experts, model.hidden, wide, 2.0)
-    products = products + product(each, gates * part, model.hidden, unit, weight_bytes, count=touched)
-    products = products + product(each, model.hidden, part, unit, weight_bytes, count=touched)
-    shared = model.shared_experts * width / t
-    if np.any(shared > 0):
-        products = products + product(tokens, gates * shared, model.hidden, unit, weight_bytes)
-        products = products + product(tokens, model.hidden, shared, unit, weight_bytes)
-    active = (model.experts_per_token + model.shared_experts) * width
+    layers = expert_layers(case)
+    for name in ("experts_up", "experts_down"):
+        layers[name] = replace(layers[name], m=each, count=touched)
+    router = product(Layer(tokens, model.experts, model.hidden), wide, WIDE_BYTES)
+    active = active_width(case)
     routed = group * model.experts_per_token / d.expert_par
     traffic = activation(case, active / t, tokens, rates, p).forward + casts(case, active, rates).forward
     traffic = traffic + PERMUTE_BYTES * routed * model.hidden / rates.memory
@@ -210,14 +199,15 @@ def _experts(
     sent = replace(case, layout=replace(case.layout, sequence_par=np.ones(())))
     moved = np.where(exchanged, 2.0 * exchange(sent, rates, p), 0.0)
     return Work.of(
-        linear=products, elementwise=traffic, tensor=np.where(exchanged, reduce / 2.0, reduce), experts=moved
-    )
+        linear=products(layers.values(), unit, weight_bytes, router), elementwise=traffic,
+        tensor=np.where(exchanged, reduce / 2.0, reduce), experts=moved,
+    )  # fmt: skip
 
 
-def _head(case: Case, requests: Floats, unit: Unit, rates: Rates, p: Parameters) -> Floats:
+def _head(case: Case, requests: Floats, unit: MatrixUnit, rates: Rates, p: Parameters) -> Floats:
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
     model, t = case.model, case.layout.tensor_par
-    logits = product(requests, model.vocabulary / t, model.hidden, unit, 2.0)
+    logits = product(replace(head_layer(case), m=requests), unit, WIDE_BYTES)
     gathered = collective(
         2.0 * requests * model.vocabulary, network_tiers(t, 1.0, case.accelerator, rates), p, passes=1.0
     )
