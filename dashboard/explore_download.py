@@ -41,7 +41,7 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
                 form = export.FORMATS[kind]
-                file, content = export.file_name(exploration, name, kind), repr((exploration.key, where))
+                file, content = export.file_name(exploration.scenario, name, kind), repr((exploration.key, where))
                 write = export.of_rows(exploration, kind, names=stored, where=where, selection=words)
                 downloads.button(form.label, downloads.Offer(write, file, form.mime), content, key=f"download_{kind}")
                 if problem := downloads.problem(file, content):

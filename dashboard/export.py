@@ -18,8 +18,8 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import IO, Any, Final, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, Final, NamedTuple, Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -34,8 +34,10 @@ from engine import Exploration, Scenario
 from engine.columns import Column, by_name, stored_of
 from engine.store import Condition
 
-__all__ = ["FORMATS", "MOST_ROWS", "Format", "about", "file_name", "heading", "is_large", "of_frame", "of_rows",
-           "too_many"]  # fmt: skip
+__all__ = [
+    "FORMATS", "MOST_ROWS", "Format", "about", "archive", "described", "file_name", "heading", "is_large", "of_frame",
+    "of_rows", "of_scenario", "too_many", "version",
+]  # fmt: skip
 
 _BATCH: Final = 32_768
 _WIDEST: Final = {
@@ -69,7 +71,20 @@ FORMATS: Final[dict[str, Format]] = {
 }  # fmt: skip
 
 
-def heading(column: Column) -> str:
+class Described(Protocol):
+    """What has a name, a unit and words for it: a column, or a parameter of What-if."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+
+
+def heading(column: Described) -> str:
     """Name and unit of a column, as files print it: "total_time [s]"; no unit for counts and words."""
     return f"{column.name} [{column.unit}]" if column.unit else column.name
 
@@ -79,31 +94,49 @@ def too_many(kind: str, rows: int) -> bool:
     return rows > FORMATS[kind].most
 
 
-def file_name(exploration: Exploration, what: str, kind: str) -> str:
+def file_name(scenario: Scenario, what: str, kind: str) -> str:
     """A name that tells exports apart: "gpt3-175B_h100_512_executions.csv.zip"."""
-    scenario = exploration.scenario
     parts = (scenario.model.name, scenario.system.name, str(scenario.num_procs), what)
     return "_".join(re.sub(r"[^\w.-]+", "-", part) for part in parts) + FORMATS[kind].suffix
 
 
 def about(exploration: Exploration, names: Sequence[str], selection: Sequence[str]) -> dict[str, Any]:
     """What a file says of itself. selection: sentences on which executions it holds, and in which order."""
-    columns = [by_name(name) for name in names]
     return {
         "format": "shardscape-executions/1",
-        "software": f"shardscape {_version()}",
-        "cost_model": exploration.scenario.physics,
-        "calibration": _calibration(exploration.scenario),
-        "label": label_of(exploration.scenario),
+        **of_scenario(exploration.scenario),
         "executions_of_the_space": exploration.total,
         "feasible": exploration.feasible,
         "selection": list(selection),
         "infinite_values": "written as Infinity in JSON and as inf elsewhere",
-        "columns": [
-            {"name": c.name, "unit": c.unit, "label": c.label, "description": c.description} for c in columns
-        ],
-        "scenario": exploration.scenario.to_document(),
+        "columns": [described(by_name(name)) for name in names],
     }
+
+
+def of_scenario(scenario: Scenario) -> dict[str, Any]:
+    """What every file says of the scenario whose figures it holds, and of what computed them."""
+    return {
+        "software": f"shardscape {version()}",
+        "cost_model": scenario.physics,
+        "calibration": _calibration(scenario),
+        "label": label_of(scenario),
+        "scenario": scenario.to_document(),
+    }
+
+
+def described(column: Described) -> dict[str, str]:
+    """What a file says of a column."""
+    return {"name": column.name, "unit": column.unit, "label": column.label, "description": column.description}
+
+
+def archive(account: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bytes:
+    """Small tables as CSV files of one zip archive, beside the account of them in about.json."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("about.json", json.dumps(account, indent=1))
+        for name, table in tables.items():
+            packed.writestr(f"{name}.csv", table.to_csv(index=False))
+    return target.getvalue()
 
 
 def _calibration(scenario: Scenario) -> dict[str, Any] | None:
@@ -272,7 +305,8 @@ def _write_json(target: IO[bytes], tables: Iterable[pa.Table], account: dict[str
         file.write(b"\n]}\n")
 
 
-def _version() -> str:
+def version() -> str:
+    """Version of what writes the files."""
     try:
         return importlib.metadata.version("shardscape")
     except importlib.metadata.PackageNotFoundError:

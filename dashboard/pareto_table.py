@@ -56,7 +56,7 @@ def table_of(
         for kind in ("csv", "parquet", "json"):
             st.download_button(
                 export.FORMATS[kind].label, data=export.of_frame(exploration, whole, kind, selection),
-                file_name=export.file_name(exploration, "frontier", kind), mime=export.FORMATS[kind].mime,
+                file_name=export.file_name(exploration.scenario, "frontier", kind), mime=export.FORMATS[kind].mime,
                 key=f"pareto_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
     top = found.head(_MOST_ROWS)

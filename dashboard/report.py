@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-import importlib.metadata
 import json
 import re
 from html import escape
@@ -20,6 +19,7 @@ import plotly.offline
 from dashboard.accuracy import EXPLAINED, label_of
 from dashboard.charts.markup import figure_strip, head, stylesheet
 from dashboard.charts.template import CONFIG
+from dashboard.export import version
 from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
 from dashboard.limits_editor import in_words
 from dashboard.nearest_fit import how_far, ways
@@ -199,7 +199,7 @@ def _account(exploration: Exploration, address: str) -> str:
         f"<h2>Assumptions and versions</h2><ul>{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
         "at steady state; failures, data loading and contention between collectives are not in it.</li>"
         f"{_founded(scenario)}"
-        f"<li>Shardscape {escape(_version())}, report of {made}. All {exploration.total:,} executions of the space "
+        f"<li>Shardscape {escape(version())}, report of {made}. All {exploration.total:,} executions of the space "
         f"were settled{took}; scenario {exploration.key}.</li></ul>{where}<h2>Scenario</h2>"
         "<p>Saved as a file, this opens on the Scenarios page.</p>"
         f'<pre id="scenario">{escape(json.dumps(scenario.to_document(), indent=1, ensure_ascii=False))}</pre>'
@@ -226,10 +226,3 @@ def _founded(scenario: Scenario) -> str:
         f"Errors on rows that had no part in the fit: {escape(errors) or 'not recorded'}.</li>"
         f"<li>Sustained rates of {escape(scenario.system.title or scenario.system.name)}: {escape(rates)}.</li>"
     )
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("shardscape")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"

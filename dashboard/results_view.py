@@ -257,7 +257,7 @@ def _export_menu(
         offered = {}
         for kind, form in export.FORMATS.items():
             full = export.too_many(kind, left)
-            offered[form.label] = name = export.file_name(exploration, "executions", kind)
+            offered[form.label] = name = export.file_name(exploration.scenario, "executions", kind)
             write = export.of_rows(
                 exploration, kind, names=columns, where=where, order_by=((by, _direction(by, order)),),
                 selection=[part for part in selection if part], tell=downloads.teller(name, content),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from functools import partial
@@ -10,13 +11,17 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
+import hardware
+import models
+from dashboard import export
 from dashboard.charts import markup
 from dashboard.controls import choose, switch
 from dashboard.format import count, decimals_for, header, scale_for
 from dashboard.serving_data import title
 from dashboard.serving_inputs import WORDS, Inputs, put
 from dashboard.tables import ROW, fitting, grouped, height_of
-from engine.inference import HEADLINE, Found, by_name
+from engine.calibrated import library_calibration
+from engine.inference import HEADLINE, Assumptions, Found, by_name
 from engine.inference.reasons import by_code
 
 __all__ = ["deployments", "rejected"]
@@ -31,6 +36,7 @@ FIRST: Final = (
     "time_to_first_token", "time_per_output_token", "memory_total",
 )  # fmt: skip
 """Columns that are shown in any case."""
+_ENDINGS: Final = {"csv": ".csv.zip", "parquet": ".parquet", "json": ".json"}
 SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
 
 
@@ -43,10 +49,10 @@ def deployments(question: Inputs, found: Found) -> None:
         only = switch("Frontier only", "serving_only", help="Those that none beats in output per GPU and per user.")
         every = switch("All columns", "serving_columns", help="Also what is the same in all rows, and all figures.")
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
-        for kind in ("csv", "parquet", "json"):
+        for kind in _ENDINGS:
             st.download_button(
-                kind.upper() if kind != "parquet" else "Parquet", data=partial(_file, question, found, kind),
-                file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving.{kind}",
+                export.FORMATS[kind].label, data=partial(_file, question, found, kind),
+                file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving{_ENDINGS[kind]}",
                 key=f"serving_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
     rows = (found.top(SHOWN, by) if rows is None else rows.head(SHOWN))[list(COLUMNS)]
@@ -98,19 +104,22 @@ def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], dict[st
 
 
 def _file(question: Inputs, found: Found, kind: str) -> bytes:
-    """Every deployment that runs, as a file; Parquet and JSON say what they hold."""
+    """Every deployment that runs, as a file that says what it holds; as CSV in an archive beside its account."""
     table = found.table.astype({"launch": "str"})
+    calibration = found.calibration or library_calibration()
     about = {
-        "format": "shardscape-deployments/1", "kind": "modelled", "model": found.model.name,
-        "system": found.system.name, "num_procs": found.space.num_procs, "prompt": question.prompt,
-        "output": question.output, "time_to_first_token": question.time_to_first_token,
-        "time_per_output_token": question.time_per_output_token, "limits": question.limits,
-        "columns": {name: {"unit": by_name(name).unit, "label": by_name(name).label,
-                           "description": by_name(name).description} for name in table.columns},
+        "format": "shardscape-deployments/1", "kind": "modelled", "software": f"shardscape {export.version()}",
+        "calibration": {"name": calibration.name, "date": calibration.date},
+        "num_procs": found.space.num_procs, "prompt": question.prompt, "output": question.output,
+        "time_to_first_token": question.time_to_first_token, "time_per_output_token": question.time_per_output_token,
+        "limits": question.limits, "price": found.price,
+        "assumptions": dataclasses.asdict(found.assumptions or Assumptions()),
+        "columns": [export.described(by_name(name)) for name in table.columns],
+        "model": models.to_document(found.model), "system": hardware.to_document(found.system),
     }  # fmt: skip
     if kind == "csv":
-        names = {name: f"{name} [{by_name(name).unit}]" if by_name(name).unit else name for name in table.columns}
-        return bytes(table.rename(columns=names).to_csv(index=False).encode())
+        names = {name: export.heading(by_name(name)) for name in table.columns}
+        return export.archive(about, {"deployments": table.rename(columns=names)})
     if kind == "json":
         rows = json.loads(table.to_json(orient="records"))
         return json.dumps({"about": about, "deployments": rows}).encode()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import state, whatif_sizes
+from dashboard import export, state, whatif_files, whatif_sizes
 from dashboard.charts.markup import head
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
@@ -149,6 +149,13 @@ def draw(again: Callable[[], None]) -> bool:
             if where == "base"
             else "The studies keep your changes and change one thing more at a time."
         )
+        st.space("stretch")
+        name = export.file_name(board.scenario, "studies", "csv")
+        st.download_button(
+            "Download", data=lambda: whatif_files.file(board), file_name=name, mime=export.FORMATS["csv"].mime,
+            key="whatif_studies_file", on_click="ignore", type="tertiary", icon=":material/download:",
+            help="What the four studies found so far: CSV files and the scenario, in a zip archive.",
+        )  # fmt: skip
     first, second = st.columns(2, gap="medium")
     with first.container(border=True, gap="xsmall", height="stretch"):
         _tornado(board)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import hardware
+import models
 from dashboard import frame
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
 from dashboard.format import format_value
@@ -248,16 +251,24 @@ def test_downloads_have_every_deployment(found: Found, kind: str):
     question = Inputs(found.model, found.system, 16, 1000, 200, None, None, None, {})
     data = _file(question, found, kind)
     if kind == "csv":
-        rows = pd.read_csv(io.BytesIO(data))
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            rows = pd.read_csv(packed.open("deployments.csv"))
+            about = json.loads(packed.read("about.json"))
         assert "time_to_first_token [s]" in rows
     elif kind == "json":
         document = json.loads(data)
-        assert document["about"]["kind"] == "modelled"
-        rows = pd.DataFrame(document["deployments"])
+        about, rows = document["about"], pd.DataFrame(document["deployments"])
     else:
         table = pq.read_table(io.BytesIO(data))
-        assert json.loads(table.schema.metadata[b"shardscape"])["columns"]["memory_total"]["unit"] == "bytes"
-        rows = table.to_pandas()
+        about, rows = json.loads(table.schema.metadata[b"shardscape"]), table.to_pandas()
+    assert about["kind"] == "modelled"
+    assert about["software"].startswith("shardscape ")
+    assert {column["name"]: column["unit"] for column in about["columns"]}["memory_total"] == "bytes"
+    # From the file alone the same deployments are found again.
+    model, system = models.load_document(about["model"]), hardware.load_document(about["system"])
+    asked = {name: about[name] for name in ("num_procs", "prompt", "output")}
+    redone = inference.explore(model, system, **asked)
+    assert redone.table["id"].tolist() == found.table["id"].tolist()
     assert rows["id"].tolist() == found.table["id"].tolist()
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.size_sweep import Size, fall_off, size_chart, slower
+from dashboard.untrusted import scenario_of
 from dashboard.whatif_studies import studies
 from engine import best_of, whatif
 from tests.dashboard.pages import again, exploration, figure, plainly, run
@@ -103,3 +110,37 @@ def test_what_is_no_range_leaves_the_likely_sizes(text: str) -> None:
     app = page(whatif_range=text)
     assert "range of sizes" in str(app.session_state["_url_problems"])
     assert len(figure(app, "whatif_sizes")["data"]) == 1
+
+
+
+
+def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
+    link = {"whatif_range": "8..24:8", "whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif",
+            "whatif_one": "hbm_capacity"}  # fmt: skip
+    page(**link)
+    with patch("dashboard.whatif_cards.st.download_button") as button:
+        run("whatif", exploration(), link)
+    assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
+    with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
+        about = json.loads(packed.read("about.json"))
+        tables = {Path(name).stem: pd.read_csv(packed.open(name)) for name in about["files"]}
+        assert {f"{name}.csv" for name in tables} | {"about.json"} == set(packed.namelist())
+    # With what the file says of itself the engine finds the same.
+    scenario = scenario_of(about["scenario"], "The file")
+    (change,) = about["changed_in_all"].values()
+    assert change == 6144
+    assert tables["sizes"]["procs [GPUs]"].tolist() == [8, 16, 24]
+    for count, rate in zip((8, 16, 24), tables["sizes"]["sample_rate [samples/s]"], strict=True):
+        best = best_of(whatif.changed(scenario, {"hbm_bandwidth": 6144, "procs": count}))
+        assert rate == pytest.approx(best.get("sample_rate", math.nan), rel=1e-12, nan_ok=True)
+    swept = tables["sweep"].set_index("hbm_capacity [GiB]")
+    answer = whatif.reoptimise(scenario, {"hbm_bandwidth": 6144, "hbm_capacity": 40})
+    assert answer.best is not None
+    assert swept.loc[40, "sample_rate [samples/s]"] == pytest.approx(answer.best["sample_rate"], rel=1e-12)
+    assert swept.loc[40, "tensor_par"] == answer.best["tensor_par"]
+    shared = ["parameter", "label", "unit", "base", "factor", "value"]
+    assert list(tables["parameters"])[: len(shared)] == shared
+    assert len(tables["sweep_two"]) == 64
+    known = {column["name"] for column in about["columns"]}
+    named = {name.partition(" [")[0].removeprefix("same_execution_") for table in tables.values() for name in table}
+    assert named <= known | {*shared, "feasible", "problem"}

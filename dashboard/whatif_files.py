@@ -1,0 +1,88 @@
+"""What the studies of the What-if page found, as a file: a table each, with the scenario they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from dashboard import export
+from engine.columns import by_name, fields_of
+from engine.whatif import Point
+
+if TYPE_CHECKING:
+    from dashboard.whatif_cards import Board
+
+__all__ = ["file", "tables"]
+
+RATE: Final = "sample_rate"
+EFFICIENCY: Final = "total_efficiency"
+_ABOUT: Final = {
+    "parameters": "Each parameter alone changed by a factor, the whole space searched again.",
+    "sweep": "One parameter swept, the whole space searched again at every value.",
+    "sweep_two": "Two parameters swept, the whole space searched again at every pair of values.",
+    "sizes": "The best at every number of GPUs.",
+}
+
+
+def file(board: Board) -> bytes:
+    """A zip archive of the studies as far as they are, a CSV file each, and of what they are about."""
+    found = tables(board)
+    names = [RATE, EFFICIENCY, *(column.name for column in fields_of(board.scenario.cost_model))]
+    account = {
+        "format": "shardscape-studies/1",
+        **export.of_scenario(board.scenario),
+        "changed_in_all": {export.heading(board.every[name]): value for name, value in board.around.items()},
+        "files": {f"{name}.csv": _account(board, name, len(table)) for name, table in found.items()},
+        "batch_of_sizes": {"kept": "as it is at every size", "scaled": "in proportion to the GPUs"}[board.asked.batch],
+        "same_execution": "the best execution of the scenario (with what is changed in all) kept as it is",
+        "columns": [
+            *(export.described(which) for which in board.every.values()),
+            *(export.described(by_name(name)) for name in names),
+        ],
+    }
+    return export.archive(account, found)
+
+
+def _account(board: Board, name: str, rows: int) -> str:
+    run = {"parameters": board.tornado, "sweep": board.sweep, "sweep_two": board.two, "sizes": board.sizes}[name]
+    assert run is not None
+    return _ABOUT[name] if run.finished else f"{_ABOUT[name]} {rows:,} of {run.total:,} points are known so far."
+
+
+def tables(board: Board) -> dict[str, pd.DataFrame]:
+    """The studies that there are, in order of their values."""
+    found = {
+        "parameters": pd.DataFrame(
+            [{"parameter": which.name, "label": which.label, "unit": which.unit, "base": which.value, "factor": factor,
+              **_row(board, point, {"value": point.values[which.name]})}
+             for which, factor, point in list(board.tornado.found)]
+        ),
+        "sweep": _swept(board, list(board.sweep.found), [board.one]),
+    }  # fmt: skip
+    if board.two is not None:
+        found["sweep_two"] = _swept(board, list(board.two.found), [board.x, board.y])
+    if board.sizes is not None:
+        found["sizes"] = _swept(board, list(board.sizes.found), ["procs"])
+    return found
+
+
+def _swept(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
+    ordered = sorted(points, key=lambda point: tuple(point.values[name] for name in names))
+    headings = {name: export.heading(board.every[name]) for name in names}
+    sized = names == ["procs"]
+    return pd.DataFrame(
+        [_row(board, point, {headings[name]: point.values[name] for name in names}, sized) for point in ordered]
+    )
+
+
+def _row(board: Board, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
+    """A point as a row. sized: whether it tells efficiency in place of what the same execution does."""
+    rate = export.heading(by_name(RATE))
+    more = {export.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"same_execution_{rate}": point.kept}
+    best = point.execution or {}
+    fields = fields_of(board.scenario.cost_model)
+    return {
+        **values, rate: point.rate, **more, "feasible": point.feasible,
+        **{export.heading(column): best.get(column.name) for column in fields}, "problem": point.problem,
+    }  # fmt: skip
