@@ -18,12 +18,13 @@ if get_script_run_ctx(suppress_warning=True) is None:
     few_arenas()
     app = st.App(__file__, routes=routes())
 else:
-    from dashboard import frame, login, state
+    from dashboard import frame, login, reconnect, state
 
     st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
     login.require()
     page = st.navigation(frame.pages(), position="top")
     state.begin(page.url_path)
+    reconnect.known_again()
     above = frame.open_page(ROOT / "static", page)
     page.run()
     frame.close_page(above)

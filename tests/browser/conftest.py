@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ how soon it does is measured by `tests/benchmarks`."""
 expect.set_options(timeout=PATIENCE)
 
 _FAULTS = re.compile(r"Traceback|Exception|Error|[Ww]arning|[Dd]eprecat")
+_NOT_OURS = re.compile(r"^.*AuthlibDeprecationWarning.*$", re.MULTILINE)
+"""What the library that logs people in says of what it uses itself, whatever is set."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,17 +39,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"no Chromium at {CHROMIUM}: apt-get install chromium"))
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with an empty store; its log must stay free of faults."""
-    folder = tmp_path_factory.mktemp("server")
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def serving(folder: Path, port: int, *options: str) -> Iterator[str]:
+    """The address of a server whose store is in a folder; its log must stay free of faults."""
     log = folder / "log.txt"
     command = [
         sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-        "--server.fileWatcherType", "none",
+        "--server.fileWatcherType", "none", *options,
     ]  # fmt: skip
     environment = {**os.environ, "SHARDSCAPE_STORE": str(folder / "results.duckdb")}
     with log.open("w") as output:
@@ -55,10 +62,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
             yield f"http://127.0.0.1:{port}"
         finally:
-            text = log.read_text()
+            text = _NOT_OURS.sub("", log.read_text())
             process.terminate()
             process.wait(20)
     assert _FAULTS.search(text) is None, f"The server's log has a fault:\n{text}"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server with an empty store."""
+    with serving(tmp_path_factory.mktemp("server"), free_port()) as address:
+        yield address
 
 
 def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -1,0 +1,37 @@
+"""A server that is started again takes the first thing done on a page that was open all the while."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from tests.browser.conftest import free_port, new_context, serving, settled
+
+QUERY = "model=llama-3.1-8B&system=h100_80g_sxm&procs=8&serving_ttft=500&serving_tpot=50"
+
+
+def test_the_first_thing_done_after_the_server_was_started_again_is_done(tmp_path: Path, browser: Browser) -> None:
+    port, context = free_port(), new_context(browser)
+    page = context.new_page()
+    field = page.locator("[class*=st-key-_serving_ttft] input").first
+    with serving(tmp_path, port) as address:
+        page.goto(f"{address}/serving?{QUERY}")
+        expect(field).to_have_value("500")
+        expect(page.locator("canvas").first).to_be_visible()
+        expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+        page.wait_for_load_state("networkidle")  # all scripts are there
+        settled(page)
+    error = page.get_by_text("Connection error")
+    expect(error).to_be_visible()
+    with serving(tmp_path, port):
+        expect(error).to_have_count(0)
+        settled(page)
+        field.fill("")
+        field.press("Enter")
+        expect(page).not_to_have_url(re.compile("serving_ttft"))
+        expect(page).to_have_url(re.compile("serving_tpot=50"))
+        settled(page)
+        expect(field).to_have_value("")
+    context.close()
