@@ -1,11 +1,15 @@
 """Login, where the server is configured for it: Streamlit's own OpenID Connect.
 
 Without an `[auth]` section in `.streamlit/secrets.toml` there are no accounts and nothing here shows.
+
+The way through the identity provider ends at the start page, whatever the address was. So the browser remembers the
+address in the storage of its tab when Log in is pressed, and goes back to it from the start page. The server has no
+part in it: neither script below holds anything but what is written here.
 """
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from typing import Final
 
 import streamlit as st
 
@@ -13,21 +17,57 @@ from dashboard.text import literal
 
 __all__ = ["require", "signed_in"]
 
+_REMEMBER: Final = """<script>
+(() => {
+  const name = "shardscape-address";
+  const plain = location.search === "" && location.pathname.endsWith("/");
+  try {
+    // Somebody asked for the start page itself; who was sent to it, by a provider that refused, may try again.
+    if (plain && document.referrer === "") sessionStorage.removeItem(name);
+  } catch {}
+  document.addEventListener("click", (event) => {
+    if (plain || !event.target.closest(".st-key-log_in button")) return;
+    const kept = {address: location.pathname + location.search, at: Date.now()};
+    try { sessionStorage.setItem(name, JSON.stringify(kept)); } catch {}
+  }, true);
+})();
+</script>"""
+"""Remembers the address of the login page when its button is pressed."""
+
+_RETURN: Final = """<style>:has(> .st-key-returning) {display: none}</style><script>
+(() => {
+  const name = "shardscape-address", longest = 15 * 60 * 1000;
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(name));
+    sessionStorage.removeItem(name);
+    if (kept === null || !(Math.abs(Date.now() - kept.at) < longest)) return;
+    // A path of this server: "//" and "/\\\\" begin the address of another.
+    if (!/^\\/(?![\\/\\\\])/.test(kept.address)) return;
+    const there = new URL(kept.address, location.origin);
+    if (there.origin !== location.origin) return;
+    // Only from the start page, where a login ends; whoever is elsewhere asked for that meanwhile.
+    const start = there.pathname.slice(0, there.pathname.lastIndexOf("/") + 1);
+    if (location.search !== "" || ![start, start.slice(0, -1)].includes(location.pathname)) return;
+    location.replace(there);
+  } catch {}
+})();
+</script>"""
+"""Goes from the start page to the remembered address, once, if there is one of the last quarter of an hour."""
+
 
 def require() -> None:
     """Stops the page at a login button when the server asks for a login and there was none."""
-    if st.user.to_dict().get("is_logged_in", True):
+    logged_in = st.user.to_dict().get("is_logged_in")
+    if logged_in is None:  # there are no accounts
         return
-    # The way through the identity provider ends at the start page, whatever the address was.
-    again = " The start page comes first then: open your link again after it." if _is_link() else ""
-    st.info(f"This server shows its results to people who have logged in.{again}", icon=":material/lock:")
-    st.button("Log in", type="primary", icon=":material/login:", on_click=st.login)
+    if logged_in:
+        with st.container(key="returning"):
+            st.html(_RETURN, unsafe_allow_javascript=True)
+        return
+    st.info("This server shows its results to people who have logged in.", icon=":material/lock:")
+    st.button("Log in", type="primary", icon=":material/login:", on_click=st.login, key="log_in")
+    st.html(_REMEMBER, unsafe_allow_javascript=True)
     st.stop()
-
-
-def _is_link() -> bool:
-    """Whether the address says more than where the server is."""
-    return bool(st.query_params) or urlsplit(st.context.url or "").path.strip("/") != ""
 
 
 def signed_in() -> None:

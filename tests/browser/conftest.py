@@ -27,8 +27,8 @@ how soon it does is measured by `tests/benchmarks`."""
 expect.set_options(timeout=PATIENCE)
 
 _FAULTS = re.compile(r"Traceback|Exception|Error|[Ww]arning|[Dd]eprecat")
-_NOT_OURS = re.compile(r"^.*AuthlibDeprecationWarning.*$", re.MULTILINE)
-"""What the library that logs people in says of what it uses itself, whatever is set."""
+_NOT_OURS = re.compile(r"^.*(?:AuthlibDeprecationWarning|Error during authentication: access_denied).*$", re.MULTILINE)
+"""What the library that logs people in says of what it uses itself, and of somebody who breaks a login off."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
