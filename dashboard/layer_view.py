@@ -8,11 +8,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts import markup
-from dashboard.charts.roofline import Roofs, bound, roofline
+from dashboard.charts.roofline import Roofs, roofline
 from dashboard.controls import show
 from dashboard.format import counted, format_value
 from dashboard.wording import microbatches
 from engine import Exploration, LayerError, layer_table
+from engine.calibrated.operations import bound
 from engine.columns import FIELDS
 from engine.rates import rates
 

@@ -7,6 +7,7 @@ from engine.exploration import Exploration
 from engine.explore import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
 from engine.layer_table import LayerError, layer_table
 from engine.limits import LimitError
+from engine.operation_table import operation_table
 from engine.scenario import Scenario, ScenarioError
 from engine.search import Optimum, best, best_of
 from engine.space import Space, SpaceError
@@ -32,4 +33,5 @@ __all__ = [
     "explore",
     "explore_scenario",
     "layer_table",
+    "operation_table",
 ]

@@ -1,4 +1,4 @@
-"""The commands `evaluate` and `layers`: figures of executions that a file lists."""
+"""The command `evaluate`: figures of executions that a file lists."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from engine.command_output import (
     ExitCode,
     ModelArgument,
     SystemArgument,
-    as_json,
     calibration_of,
     evaluated_by,
     executions_table,
     statistics_list,
-    text_table,
     write,
 )
 
@@ -32,11 +30,9 @@ if TYPE_CHECKING:
     from hardware import Calibration, System
     from models import Model
 
-__all__ = ["evaluate", "layers"]
+__all__ = ["evaluate"]
 
 ROWS_PRINTED: Final = 20
-
-STAGES: Final = ("fw", "agrad", "wgrad")
 
 
 def evaluate(
@@ -151,53 +147,3 @@ def _print_results(first: pd.DataFrame, total: int) -> None:
         write(f"row {position}: {row['status']}: {row['reason_text']}")
     if total > len(first):
         write(f"... {total - len(first):,} more; --out FILE writes all of them.")
-
-
-def layers(
-    model: ModelArgument,
-    system: SystemArgument,
-    execution: Annotated[Path, typer.Argument(metavar="EXECUTION", help="File with the execution.")],
-    row: Annotated[int, typer.Option("--row", metavar="N", min=0, help="Which one, counted from 0.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON with all columns.")] = False,
-) -> None:
-    """Show what each layer of a block computes and keeps.
-
-    \b
-    Example:
-      shardscape layers megatron-1T a100_80g execution.json
-
-    Exit code 1 when the execution cannot run.
-    """
-    import engine
-    from engine.table_files import TableFileError, read_executions
-
-    for table in read_executions(execution):
-        if row < len(table):
-            chosen = _records(table.iloc[[row]])[0]
-            break
-        row -= len(table)
-    else:
-        raise TableFileError(f"{execution} has no such row; --row counts its executions from 0.")
-    try:
-        found = engine.layer_table(model, system, chosen)
-    except engine.LayerError as error:
-        write(str(error), stream=sys.stderr)
-        raise typer.Exit(ExitCode.NOTHING) from None
-    if json:
-        write(as_json(found.to_dict("records")))
-        return
-    _print_layers(found)
-
-
-def _print_layers(found: pd.DataFrame) -> None:
-    headers = ["layer", "engine"]
-    for stage in STAGES:
-        headers += [f"{stage} [GFLOP]", f"{stage} [us]"]
-    headers += ["weights [MB]", "activations [MB]"]
-    rows = []
-    for layer in found.to_dict("records"):
-        cells = [str(layer["name"]), str(layer["engine"])]
-        for stage in STAGES:
-            cells += [f"{layer[f'{stage}_flops'] / 1e9:,.3f}", f"{layer[f'{stage}_processing_time'] * 1e6:,.1f}"]
-        rows.append([*cells, f"{layer['weight'] / 1e6:,.2f}", f"{layer['activation'] / 1e6:,.2f}"])
-    write(text_table(headers, rows, left=(0, 1)))

@@ -18,9 +18,10 @@ from typer.core import TyperGroup
 from engine.command_best import best
 from engine.command_calibrate import calibrate
 from engine.command_cost import cost
-from engine.command_evaluate import evaluate, layers
+from engine.command_evaluate import evaluate
 from engine.command_explore import explore
 from engine.command_inference import inference
+from engine.command_layers import layers
 from engine.command_library import models_app, systems_app
 from engine.command_measure import measure
 from engine.command_output import ExitCode, write

@@ -104,11 +104,6 @@ def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def bound(intensity: float, peak: float, bandwidth: float) -> str:
-    """Which limit a layer would meet at full efficiency: "compute" or "memory"."""
-    return "compute" if intensity * bandwidth >= peak else "memory"
-
-
 def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
     """The slope of the memory and the two flat roofs, each named on its line."""
     close = roofs.matrix < _APART * roofs.lower

@@ -16,14 +16,18 @@ from engine.calibrated.block import Common, attention_layers, common, feedforwar
 from engine.calibrated.elementwise import Moved, Traffic, activated, activation, cast, casts, normed
 from engine.calibrated.experts import active_width, exchange, expert_layers, permuted
 from engine.calibrated.gemm import Layer
-from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.inputs import Case, Floats, ModelShapes
+from engine.calibrated.operation_columns import LABELS
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import sustained_rates
 
-__all__ = ["STAGES", "Limits", "block_operations", "limits"]
+__all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
 STAGES: Final = ("fw", "agrad", "wgrad")
 """Forward; backward for the inputs (or all of backward where it is not two products); backward for the weights."""
+
+BLOCKS: Final = {"experts": "With experts", "dense": "Dense"}
+"""Kinds of blocks, by what their feed-forward half is -> what people call them."""
 
 
 class Limits(NamedTuple):
@@ -49,9 +53,9 @@ def limits(case: Case, p: Parameters) -> Limits:
 def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFrame:
     """The operations of a block with a layer of experts, or with a dense feed-forward layer, in the order they run.
 
-    Columns: `name`; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES` `{stage}_flops` [FLOP],
-    `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with what nothing hides of
-    it. `case` has one row.
+    Columns: `name`; `label` for people; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES`
+    `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with
+    what nothing hides of it. `case` has one row.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     found = common(case, rates, p)
@@ -77,6 +81,41 @@ def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFram
     table = pd.DataFrame(rows)
     times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
     return table[times > 0].reset_index(drop=True)
+
+
+def blocks_of(model: ModelShapes) -> tuple[str, ...]:
+    """The kinds of blocks that a model has, of `BLOCKS`."""
+    routed, dense = _one(model.experts) > 0, _one(model.dense_blocks) > 0
+    return ("experts", "dense") if routed and dense else ("experts",) if routed else ("dense",)
+
+
+def bound(intensity: float, rate: float, bandwidth: float) -> str:
+    """Which limit work of so many operations per byte meets first: "compute" or "memory"."""
+    return "compute" if intensity * bandwidth >= rate else "memory"
+
+
+def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
+    """Operations with what `engine.calibrated.operation_columns` has of each, in the base units of its register.
+
+    Not a number where it does not apply: work of traffic and communication, the traffic of a fused attention core.
+    `bound` is what the forward pass of a product meets first at what the processor sustains, else its engine.
+    """
+    forward = operations["fw_processing_time"]
+    backward = operations["agrad_processing_time"] + operations["wgrad_processing_time"]
+    whole = float((forward + backward).sum()) or 1.0
+    flops = operations[[f"{stage}_flops" for stage in STAGES]].sum(axis=1)
+    moved = operations[[f"{stage}_mem_accessed" for stage in STAGES]].sum(axis=1)
+    intensity = (operations["fw_flops"] / operations["fw_mem_accessed"]).where((flops > 0) & (moved > 0))
+    limit = [
+        engine if engine != "matrix"
+        else "compute" if pd.isna(ratio) else bound(ratio, most.sustained, most.memory_sustained)
+        for engine, ratio in zip(operations["engine"], intensity, strict=True)
+    ]  # fmt: skip
+    return operations.assign(
+        fw_time=forward, bw_time=backward, share=(forward + backward) / whole, flops=flops.where(flops > 0),
+        mem_accessed=moved.where(moved > 0), arithmetic_intensity=intensity,
+        rate=(flops / (forward + backward)).where(flops > 0), bound=limit,
+    )  # fmt: skip
 
 
 def _attention(case: Case, found: Common) -> list[dict[str, Any]]:
@@ -119,7 +158,7 @@ def _sending(name: str, forward: Floats, backward: Floats) -> dict[str, Any]:
 
 def _row(name: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
     """stages: name -> operations [FLOP], bytes, seconds; 0 for those that there are not."""
-    row: dict[str, Any] = {"name": name, "engine": engine}
+    row: dict[str, Any] = {"name": name, "label": LABELS[name], "engine": engine}
     for stage in STAGES:
         values = stages.get(stage, (np.zeros(()),) * 3)
         names = ("flops", "mem_accessed", "processing_time")

@@ -197,7 +197,7 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
         forward = float(np.ravel(times.computing + times.tensor_exposed / 2 + times.context_exposed / 2)[0])
         forward += float(np.ravel(times.expert_exposed / 2)[0])
         assert table["fw, µs"].sum() / 1e6 == pytest.approx(forward)  # nothing of it waits for launches here
-        assert table["share"].sum() == pytest.approx(100)
+        assert table["share of block"].sum() == pytest.approx(100)
         assert ("MLP, linear 1" in set(table["Operation"])) is (kind == "dense")
         drawn = [trace for trace in figure(page, "execution_roofline")["data"] if trace["mode"] == "markers"]
         linear = table["FLOP/B"].notna().sum()

@@ -12,13 +12,14 @@ import pytest
 import engine
 from dashboard.charts.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
 from dashboard.charts.networks import partners, placement, traffic
-from dashboard.charts.roofline import STAGES, Roofs, bound, points, roofline
+from dashboard.charts.roofline import STAGES, Roofs, points, roofline
 from dashboard.charts.template import degrees
 from dashboard.execution_detail import _traffic
 from dashboard.execution_view import _insight, execution_json
 from dashboard.format import format_value
 from dashboard.layer_view import _WORDS, named
 from dashboard.plainest import best_of
+from engine.calibrated.operations import bound
 from engine.columns import FIELDS, STATISTICS
 from engine.schedule import schedule
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run

@@ -1,0 +1,66 @@
+"""The register of what is told of an operation of a block: its names, and per figure unit, description and scale.
+
+The command line and the dashboard read names, units and help from here. Units are those of the register of results
+(`engine.columns`), and two that only operations have.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from engine.columns import Column
+
+__all__ = ["LABELS", "OPERATION_COLUMNS", "Shown", "shown"]
+
+LABELS: Final = {
+    "norms": "Norms, residuals", "casts": "Casts", "query_key_value": "QKV", "query_down": "Query, down",
+    "query_up": "Query, up", "key_value_down": "Key and value, down", "key_value_up": "Key and value, up",
+    "attention_core": "Attention core", "attention_output": "Projection", "context_ring": "CP ring",
+    "feedforward_up": "MLP, linear 1", "feedforward_down": "MLP, linear 2", "activation": "Activation",
+    "experts_up": "Experts, linear 1", "experts_down": "Experts, linear 2", "shared_up": "Shared, linear 1",
+    "shared_down": "Shared, linear 2", "permutation": "Permutation", "expert_exchange": "EP exchange",
+    "tensor_exchange": "TP exchange",
+}  # fmt: skip
+"""Operation -> what people call it."""
+
+
+class Shown(NamedTuple):
+    """A column, the unit in which people read it, and how large that is in the column's own unit."""
+
+    column: Column
+    unit: str
+    size: float
+
+
+def _figure(
+    name: str, label: str, short: str, unit: str, shown_as: str, size: float, description: str,
+    dtype: Literal["float64", "str"] = "float64",
+) -> Shown:  # fmt: skip
+    column = Column(name, label, short, unit, "statistic", dtype, "Operation", None, description)
+    return Shown(column, shown_as, size)
+
+
+OPERATION_COLUMNS: Final[tuple[Shown, ...]] = (
+    _figure("label", "Operation", "operation", "", "", 1.0, "What it does.", "str"),
+    _figure("fw_time", "Forward time", "fw", "s", "µs", 1e-6, "Forward time, one microbatch."),
+    _figure("bw_time", "Backward time", "bw", "s", "µs", 1e-6,
+            "Backward time: gradients of inputs and of weights."),
+    _figure("share", "Share of the block", "share of block", "fraction", "%", 0.01,
+            "Share of the forward and backward time of the block."),
+    _figure("flops", "Work", "work", "FLOP", "GFLOP", 1e9, "Arithmetic operations, forward and backward."),
+    _figure("mem_accessed", "Memory traffic", "traffic", "bytes", "MiB", 2.0**20,
+            "Memory traffic, forward and backward."),
+    _figure("arithmetic_intensity", "Arithmetic intensity", "intensity", "FLOP/byte", "FLOP/B", 1.0,
+            "Operations per byte of memory traffic, forward."),
+    _figure("rate", "Rate reached", "rate", "FLOP/s", "TFLOP/s", 1e12, "Rate reached, forward and backward."),
+    _figure("bound", "Bound by", "bound by", "", "", 1.0, "The sustained roof that the forward pass meets first.",
+            "str"),
+)  # fmt: skip
+"""What `engine.calibrated.operations.summarised` tells of every operation, in the order of a table."""
+
+_BY_NAME: Final = {each.column.name: each for each in OPERATION_COLUMNS}
+
+
+def shown(name: str) -> Shown:
+    """The column of a name. Raises KeyError where there is none."""
+    return _BY_NAME[name]
