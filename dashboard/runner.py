@@ -111,7 +111,7 @@ class Runner:
             if stored is not None:
                 self._end(job, "done", exploration=stored)
             else:
-                refusal = self._refusal(scenario)
+                refusal = self.refusal(scenario)
                 if refusal:
                     self._end(job, "failed", problem=refusal)
                 elif len(self._queue) >= self.settings.queue:
@@ -213,7 +213,8 @@ class Runner:
             LOG.warning("stored exploration %s not usable: %s", scenario.key, problem)
             return None
 
-    def _refusal(self, scenario: Scenario) -> str:
+    def refusal(self, scenario: Scenario) -> str:
+        """Why a space is too large for this server; empty where it is not."""
         total = scenario.space.total
         if total > self.settings.largest_space:
             return (

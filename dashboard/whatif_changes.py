@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard import state
 from dashboard.format import plain, with_unit
+from dashboard.server import runner
 from dashboard.text import literal
 from engine import Scenario, whatif
 from engine.whatif import Parameter
@@ -38,7 +39,7 @@ def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
         name, _, number = piece.partition(":")
         try:
             value = float(number)
-            whatif.changed(scenario, {**changes, name: value})
+            _possible(scenario, {**changes, name: value}, name)
         except ValueError as problem:  # every refusal of models, hardware and engine is one
             problems.append(f"{problem} It is left as it was.")
             continue
@@ -59,13 +60,18 @@ def put(scenario: Scenario, name: str, value: float) -> None:
     if float(f"{value:.10g}") != float(f"{whatif.parameter(scenario, name).value:.10g}"):
         changes[name] = value
     try:
-        after, which = whatif.changed(scenario, changes), whatif.parameter(scenario, name)
-        if which.layout or which.can_be_off:
-            after.space  # noqa: B018 - refused here, before anything is shown
+        _possible(scenario, changes, name)
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return
     state.set_url_value(CHANGES, text_of(changes) or None)
+
+
+def _possible(scenario: Scenario, changes: Mapping[str, float], name: str) -> None:
+    """Raises ValueError where changes, of which one is of that parameter, give nothing that this server searches."""
+    after, which = whatif.changed(scenario, changes), whatif.parameter(scenario, name)
+    if (which.layout or which.can_be_off) and (refusal := runner().refusal(after)):
+        raise whatif.ChangeError(refusal)
 
 
 def reset() -> None:

@@ -7,6 +7,8 @@ from typing import Final
 import streamlit as st
 
 from dashboard import state, whatif_answer, whatif_cards, whatif_hardware, whatif_progress
+from dashboard.server import runner
+from dashboard.text import literal
 from dashboard.whatif_changes import current
 
 __all__ = ["render"]
@@ -20,6 +22,10 @@ _SLOW: Final = "_whatif_slow"
 
 def render() -> None:
     """Draw the page."""
+    refusal = runner().refusal(state.current_scenario())
+    if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
+        st.error(literal(refusal), icon=":material/error:")
+        return
     left, right = st.columns([1, 3.55], gap="medium")
     with left:
         _hardware()

@@ -16,6 +16,7 @@ import engine
 from dashboard.format import format_value, gibibytes, signed_percent
 from dashboard.nearest_fit import enough_processors
 from dashboard.plainest import best_of
+from dashboard.server import runner
 from dashboard.whatif_answer import _plainly, answer
 from dashboard.whatif_changes import in_words, options, text_of
 from dashboard.whatif_studies import studies
@@ -249,3 +250,21 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
     assert plainly(in_words(capacity, 80)) == "80 GiB"
     assert in_words(whatif.parameter(scenario, "host_capacity"), 0) == "off"
     assert text_of({"a": 1.0, "b": 2.5}) == "a:1;b:2.5"
+
+
+def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search cannot be stopped: one of a space that takes hours would keep a thread of the server busy for as long.
+    """
+    scenario = exploration().scenario
+    larger = whatif.changed(scenario, {"batch": 48.0})
+    assert scenario.space.total < larger.space.total
+    monkeypatch.setattr(runner().settings.__class__, "largest_space", scenario.space.total, raising=True)
+    found = page({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
+    said = " ".join(each.value for each in found.warning).replace("\\", "")
+    assert f"The space has {larger.space.total:,} executions" in said
+    assert "It is left as it was" in said
+    assert html(found) == html(page({"whatif_changes": "hbm_bandwidth:6144"}))
+    monkeypatch.setattr(runner().settings.__class__, "largest_space", scenario.space.total - 1, raising=True)
+    with patch.object(whatif, "reoptimise", side_effect=AssertionError("searched")):
+        refused = page()
+    assert f"this server explores up to {scenario.space.total - 1:,}" in refused.error[0].value.replace("\\", "")
