@@ -112,12 +112,17 @@ def _cell(value: str) -> str:
 
 
 def _facts(account: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """The account as lines of key and text; a text too long for a cell continues in the next line."""
+    """The account as lines of key and text; a text too long for a cell continues in the next line.
+
+    Sentences stand as they are, one to a line; what is no text as JSON.
+    """
     for key, value in account.items():
         if key == "columns":
             for column in value:
                 yield f"column {column['name']}", f"[{column['unit']}] {column['label']}. {column['description']}"
             continue
-        text = value if isinstance(value, str) else json.dumps(value)
-        for start in range(0, max(len(text), 1), _LONGEST):
-            yield key, text[start : start + _LONGEST]
+        sentences = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        for each in value if sentences else [value]:
+            text = each if isinstance(each, str) else json.dumps(each)
+            for start in range(0, max(len(text), 1), _LONGEST):
+                yield key, text[start : start + _LONGEST]

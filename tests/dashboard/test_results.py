@@ -249,6 +249,9 @@ def test_excel_holds_exactly_what_the_filter_selects(large: bool) -> None:
     assert float(rows[1][4]) == expected["sample_rate"].iloc[0]
     assert rows[1][2] == "none"
     assert "gpt3-13B" in second
+    facts = [["".join(cell.itertext()) for cell in row]
+             for row in parts["xl/worksheets/sheet2.xml"].iterfind(".//m:row", space)]  # fmt: skip
+    assert [text for name, text in facts if name == "selection"] == ["TP 4", "no recompute"]
 
 
 def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
