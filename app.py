@@ -12,11 +12,11 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 ROOT = Path(__file__).parent
 
 if get_script_run_ctx(suppress_warning=True) is None:
+    from dashboard import addresses, downloads
     from dashboard.allocator import few_arenas
-    from dashboard.downloads import routes
 
     few_arenas()
-    app = st.App(__file__, routes=routes())
+    app = st.App(__file__, routes=[*downloads.routes(), *addresses.routes()])
 else:
     from dashboard import frame, login, reconnect, state
 

@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import sentence, state
+from dashboard.addresses import START
 from dashboard.charts.markup import stylesheet
 from dashboard.server import runner
 from dashboard.text import literal
@@ -29,7 +30,7 @@ class Entry(NamedTuple):
 
 
 PAGES: Final = (
-    Entry("explore", "Explore", "Every execution of one model on one system, as a map of tensor by pipeline parallel."),
+    Entry(START, "Explore", "Every execution of one model on one system, as a map of tensor by pipeline parallel."),
     Entry("execution", "Execution", "Everything about one execution: time, memory, schedule, layers, networks."),
     Entry("whatif", "What-if", "Change the hardware or the model and see which execution is best then."),
     Entry("memory", "Memory", "Where the memory goes, tier by tier, and what would fit if."),

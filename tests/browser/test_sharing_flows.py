@@ -1,11 +1,13 @@
-"""What is sent to others, in a real browser: a whole comparison as a file."""
+"""What is sent to others, in a real browser: a whole comparison as a file, and addresses as people write them."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Locator, Page, expect
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from dashboard.format import format_value
 from engine import Scenario, explore_scenario, whatif
@@ -50,3 +52,26 @@ def test_a_comparison_travels_as_one_file(page: Page, stranger: Page, server: st
     expect(stranger.get_by_role("radio", name="logarithmic")).to_be_checked()
     settled(stranger)
     assert parse_qs(urlsplit(stranger.url).query) == parse_qs(urlsplit(page.url).query)
+
+
+@pytest.mark.parametrize("path", ["explore", "explore/"])
+def test_the_start_page_written_out_opens_it_with_what_the_link_says(page: Page, server: str, path: str) -> None:
+    page.goto(f"{server}/memory?{LIMITED}")
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    page.goto(f"{server}/{path}?{LIMITED}&metric=mfu")
+    expect(page.get_by_role("radio", name="MFU")).to_be_checked()
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    assert urlsplit(page.url).path == "/"
+    assert parse_qs(urlsplit(page.url).query) == parse_qs(f"{LIMITED}&metric=mfu")
+    assert page.get_by_role("dialog").count() == 0
+    expect(page.get_by_role("link", name="Explore", exact=True)).to_have_count(1)
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"/memory\?"))
+
+
+def test_an_address_that_is_none_is_told_of(second: BrowserContext, server: str) -> None:
+    page = second.new_page()  # Streamlit logs it as an error, too
+    page.goto(f"{server}/nothing?{LIMITED}")
+    expect(page.get_by_role("dialog")).to_contain_text("does not seem to exist")
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    page.close()
