@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import hardware
 import models
+from dashboard.packing import LONGEST
 from dashboard.untrusted import PROBLEMS, Refused, parse, scenario_of, sentence
 from engine import Scenario
 from hardware import Calibration, System
@@ -40,7 +41,8 @@ SAVED_FORMAT: Final = "shardscape-saved/1"
 
 _IDENT: Final = re.compile(r"[0-9a-f]{16}")
 _PARAMETER: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_LONGEST_VALUE: Final = 4_000
+_LONGEST_VALUE: Final = LONGEST + 100
+"""Characters of a parameter of a view: it may be a packed scenario, with what that is called."""
 
 Entity = TypeVar("Entity")
 

@@ -190,13 +190,17 @@ def test_any_value_in_any_key_is_read_or_refused(key: str, value: Any) -> None:
     assert len(refusal) <= 500
 
 
+def too_full_curve() -> list[list[float]]:
+    """A thousand steps of an efficiency, none like another, so that packing shortens them little."""
+    return [[1e6 - step * 999.0 + (step * 0.7391) % 1, 0.9 - step * 7e-4 - (step * 0.3713) % 1e-4]
+            for step in range(1_000)]  # fmt: skip
+
+
 def too_full() -> Scenario:
-    """A scenario that is more than a link carries: curves of a thousand steps, none like another."""
+    """A scenario that is more than a link carries."""
     raw = hardware.to_document(hardware.load("h100_80g_nvl8"))
-    steps = [[1e6 - step * 999.0 + (step * 0.7391) % 1, 0.9 - step * 7e-4 - (step * 0.3713) % 1e-4]
-             for step in range(1_000)]  # fmt: skip
     for tier in ("mem1", "mem2"):
-        raw[tier]["mb_efficiency"] = [*steps[:-1], [0, 0.05]]
+        raw[tier]["mb_efficiency"] = [*too_full_curve()[:-1], [0, 0.05]]
     return Scenario.of("gpt3-13B", hardware.load_document({**raw, "name": "full"}, "full"), **SMALL)
 
 
@@ -268,6 +272,19 @@ def test_a_saved_comparison_has_its_file(place: Place) -> None:
     shown = {each.title: "scenarios_comparison_file" in found
              for each, found in zip(place.files.saved(), keys, strict=True)}  # fmt: skip
     assert shown == {"Both": True, "Alone": False}
+
+
+def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> None:
+    raw = hardware.to_document(hardware.load("h100_80g_nvl8"))
+    raw["mem1"]["mb_efficiency"] = [*too_full_curve()[:300], [0, 0.05]]
+    large = Scenario.of("gpt3-13B", hardware.load_document({**raw, "name": "large"}, "large"), **SMALL)
+    text = urlencode(links.parameters_of(large))
+    assert len(text) > 4_000
+    place.files.keep("Both", first(), "compare", {"compare_b": text})
+    saved = place.files.saved()[0]
+    found = share.compared(saved.scenario, saved.page, saved.view)
+    assert found is not None
+    assert found.scenarios == (first(), large)
 
 
 def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
