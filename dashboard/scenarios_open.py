@@ -24,7 +24,8 @@ def opener() -> None:
     tip = "A file of a scenario or of a comparison, as Share and Save make them."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = st.file_uploader(
-            "Scenario or comparison file", type="json", key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
+            f"Scenario or comparison file, up to {MOST_MEGABYTES} MB", type="json", key="scenarios_upload",
+            max_upload_size=MOST_MEGABYTES,
             help="JSON with model, system and limits of each scenario. It is checked before anything is done with it.",
         )  # fmt: skip
         if file is None:

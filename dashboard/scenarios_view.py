@@ -57,7 +57,7 @@ def render() -> None:
     if not found:
         st.info(
             "Nothing here yet. Every exploration appears on this page by itself; Save, above any map, gives one a "
-            "title. A scenario file that somebody sent you opens with Open a file.",
+            "title. A file of a scenario or a comparison that somebody sent you opens with Open a file.",
             icon=":material/bookmarks:",
         )
         return
