@@ -7,6 +7,7 @@ Explorations stay open as long as there is room, and are found again in the stor
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import OrderedDict, deque
@@ -28,6 +29,7 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 LOG: Final = logging.getLogger("shardscape.runner")
 _UNSTORED: Final = "The result could not be stored and is kept in memory."
+_NO_ROOM: Final = re.compile(r"Writing to .+ failed because (.+?)(?:: make room and run it again)?\.", re.DOTALL)
 ROWS_IN_MEMORY: Final = 12_000_000
 """Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
 
@@ -261,7 +263,8 @@ class Runner:
             except StoreError as problem:
                 if self.store is None or isinstance(problem, ExplorationTooLarge):
                     raise
-                self._unstored(str(problem))
+                LOG.warning("exploration %s is not stored: %s", job.key, problem)
+                self._unstored(_for_visitors(problem))
                 job.in_memory = True
                 found = explore_scenario(job.scenario, progress=tell, cancel=stop, workers=1)
             self._end(job, "done", exploration=found)
@@ -318,6 +321,15 @@ def _to_start_anew(job: Job, watcher: str, again: bool) -> bool:
     """Whether a request does not take the job there is."""
     stopped = job.state == "cancelled" and bool(job.left) and watcher not in job.left
     return stopped or (again and job.state in ("failed", "cancelled"))
+
+
+def _for_visitors(problem: StoreError) -> str:
+    """Why something could not be stored, without the file that was to be written, of which no visitor knows."""
+    found = _NO_ROOM.fullmatch(str(problem))
+    if found is None:
+        return str(problem)
+    why = found.group(1)
+    return f"{why[:1].upper()}{why[1:]}; the next result is stored again once there is room."
 
 
 def _rows_in_memory(job: Job) -> int:

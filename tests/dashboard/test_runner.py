@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -15,7 +17,8 @@ import dashboard.runner as under_test
 from dashboard.runner import Job, QueueFull, Runner
 from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
-from engine.store import Store, StoreWriteError
+from engine.store import Store
+from engine.store_errors import explain
 
 
 def scenario(batch: int = 8, **limits: Any) -> Scenario:
@@ -255,7 +258,7 @@ def test_a_store_that_another_process_holds_is_named_with_its_holder(tmp_path: P
 def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def explore(scenario: Scenario, *, store: Store | None = None, **more: Any) -> Exploration:
         if store is not None:
-            raise StoreWriteError("Writing to x failed because no space left on the device.")
+            raise explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), tmp_path / "secret" / "00000.parquet")
         return explore_scenario(scenario, **more)
 
     monkeypatch.setattr(under_test, "explore_scenario", explore)
@@ -265,7 +268,10 @@ def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.Mo
         assert job.wait(30)
         assert job.state == "done"
         assert job.in_memory
-        assert any("no space left" in warning for warning in made.warnings)
+        assert made.warnings == [
+            "The result could not be stored and is kept in memory. No space left on the device; the next result is "
+            "stored again once there is room."
+        ]
     finally:
         made.close()
 

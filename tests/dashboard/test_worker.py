@@ -197,7 +197,7 @@ def test_without_room_in_the_store_the_result_is_kept_in_memory(
     assert job.wait(60)
     assert job.state == "done"
     assert job.in_memory
-    assert any("no space left" in warning for warning in runner.warnings)
+    assert any("No space left" in warning for warning in runner.warnings)
 
 
 def test_what_the_engine_refuses_is_said_in_its_words(store: Store, tmp_path: Path) -> None:
