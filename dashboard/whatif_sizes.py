@@ -56,14 +56,23 @@ class Asked:
 def asked(centre: Scenario) -> Asked:
     """Which sizes the link asks for, around a scenario."""
     batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
-    found = _PATTERN.fullmatch(state.url_value(RANGE, "", _PATTERN))
-    if found is None:
+    ends = _asked_ends()
+    if ends is None:
         return Asked(whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16), batch)
-    low, high, step = map(int, found.groups())
+    low, high, step = ends
     try:
         return Asked(whatif.sizes_between(low, high, step), batch, (low, high, step))
     except (SpaceError, whatif.ChangeError) as problem:
         return Asked([], batch, (low, high, step), str(problem))
+
+
+def _asked_ends() -> tuple[int, int, int] | None:
+    """(from, to, step) of the link; None where it asks for likely sizes."""
+    found = _PATTERN.fullmatch(state.url_value(RANGE, "", _PATTERN))
+    if found is None:
+        return None
+    low, high, step = map(int, found.groups())
+    return low, high, step
 
 
 def card(board: Board) -> None:
@@ -100,7 +109,8 @@ def _ends(ends: tuple[int, int, int]) -> None:
     def typed(place: int) -> None:
         new = given(keys[place])
         if new is not None:
-            _put((*ends[:place], whole(new), *ends[place + 1 :]))
+            now = _asked_ends() or ends  # typed quickly, two fields change before either is drawn again
+            _put((*now[:place], whole(new), *now[place + 1 :]))
 
     for place, column in enumerate(st.columns(3, gap="small")):
         with column:
@@ -139,14 +149,16 @@ def _found(board: Board, run: Run) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Figure", VIEWS, "whatif_size_show")
         segments("Batch", BATCHES, "whatif_batch")
-    st.caption(f"Best throughput at each size, {kept}.{_marks(sizes, here, len(counts))}{_says(board, run, sizes)}")
+    st.caption(f"Best throughput at each size, {kept}.{_marks(board, sizes, here)}{_says(board, run, sizes)}")
 
 
-def _marks(sizes: list[Size], here: int, every: int) -> str:
+def _marks(board: Board, sizes: list[Size], here: int) -> str:
     """What stands out in the chart."""
     runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
-    told = " Highlighted: this scenario." if runs else ""
-    if every > MOST_BARS:
+    # Around the base the hardware is the scenario's even where the what-if has another number of GPUs.
+    what = "this scenario" if here == board.scenario.num_procs else "the what-if's number of GPUs"
+    told = f" Highlighted: {'this what-if' if board.around else what}." if runs else ""
+    if len(board.asked.counts) > MOST_BARS:
         told += " Ring: a smaller machine does more." if slower(sizes) else ""
         told += " Cross: nothing runs." if any(not math.isfinite(size.rate) for size in sizes) else ""
     return told

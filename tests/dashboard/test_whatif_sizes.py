@@ -92,6 +92,26 @@ def test_the_range_is_typed_and_taken_back() -> None:
     assert "whatif_range" not in app.session_state["_url"]
 
 
+def test_fields_of_the_range_that_are_typed_before_either_is_drawn_again_both_count() -> None:
+    app = page(whatif_range="8..32:8")
+    app.number_input(key="_whatif_range_0").set_value(4.0)
+    app.number_input(key="_whatif_range_1").set_value(24.0)
+    app.number_input(key="_whatif_range_2").set_value(2.0)
+    app = again(app, exploration())
+    assert app.session_state["_url"]["whatif_range"] == "4..24:2"
+
+
+@pytest.mark.parametrize(
+    ("link", "sentence"),
+    [({}, "Highlighted: this scenario."),
+     ({"whatif_changes": "procs:32"}, "Highlighted: the what-if's number of GPUs."),
+     ({"whatif_changes": "procs:32", "whatif_around": "whatif"}, "Highlighted: this what-if.")],
+)  # fmt: skip
+def test_what_is_highlighted_is_told(link: dict[str, str], sentence: str) -> None:
+    app = page(whatif_range="8..32:8", **link)
+    assert sentence in plainly([each.value for each in app.caption])
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [("1..99999:1", "99,999 sizes"), ("9..8:1", "no size"), ("8..16:0", "step between sizes"),
