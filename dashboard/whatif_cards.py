@@ -280,8 +280,9 @@ def _sweep_two(board: Board) -> None:
 def _pick_pair(board: Board, x: str, y: str) -> None:
     points = st.session_state["whatif_two"].selection.points
     if points:
-        for name, value in zip((x, y), points[0]["customdata"], strict=True):
-            put(board.scenario, name, float(value))
+        with state.one_step():
+            for name, value in zip((x, y), points[0]["customdata"], strict=True):
+                put(board.scenario, name, float(value))
         board.again()
 
 

@@ -186,18 +186,25 @@ def test_what_one_click_changes_is_one_step_back(page: Page, server: str) -> Non
     expect(page.locator(".st-key-explore_pairs .barlayer path").first).to_be_visible()
     settled(page)
     page.locator(".st-key-explore_pairs").scroll_into_view_if_needed()
-    find = """() => {
-      const box = document.querySelector('.st-key-explore_pairs .barlayer .point path').getBoundingClientRect();
+    find = """chart => {
+      const box = document.querySelector(`.st-key-${chart} .barlayer .point path`).getBoundingClientRect();
       return [box.x + box.width / 2, box.y + box.height / 2];
     }"""
 
-    def click() -> None:
-        across, up = page.evaluate(find)
+    def click(chart: str) -> None:
+        across, up = page.evaluate(find, chart)
         page.mouse.move(across, up, steps=3)
         page.wait_for_timeout(400)
         page.mouse.click(across, up)
 
-    one_step(click, lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))
+    one_step(lambda: click("explore_pairs"),
+             lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))  # fmt: skip
+    page.goto(f"{server}/whatif?{SMALL}")
+    expect(page.locator(".st-key-whatif_two .barlayer path")).to_have_count(64)
+    settled(page)
+    page.locator(".st-key-whatif_two").scroll_into_view_if_needed()
+    one_step(lambda: click("whatif_two"),  # a cell is a value of each of two parameters
+             lambda: expect(page).to_have_url(re.compile("whatif_changes=net1_bandwidth%3A12.5%3Bhbm_capacity%3A20")))
 
 
 def test_of_quick_clicks_none_is_lost(visit: Visit) -> None:
