@@ -30,6 +30,8 @@ __all__ = ["render"]
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 UNSEEN: Final = "left out of the fit"
 FITTED: Final = "the fitted runs"
+_PARAMETERS: Final = "calibrate_parameters"
+"""Parameter of the link that names what is fitted; other runs tell about other things."""
 _NAMES: Final = re.compile(r"[a-z0-9_]+(?:-[a-z0-9_]+){0,5}")
 
 
@@ -78,10 +80,10 @@ def _prepared(bar: Any) -> data.Prepared:
             now = state.current_scenario().system.name
             options = {name: f"{system.title or name} · {name}" for name, system in sorted(systems.items())}
             name = choose("System of the runs", options, "calibrate_system", width=400,
-                          default=now if now in options else "h100_80g_sxm")  # fmt: skip
+                          default=now if now in options else "h100_80g_sxm", gone=(_PARAMETERS,))  # fmt: skip
         else:
             labels = {key: example.label for key, example in examples.items()}
-            key = choose("Example runs, published", labels, "calibrate_example", width=400)
+            key = choose("Example runs, published", labels, "calibrate_example", width=400, gone=(_PARAMETERS,))
         start = choose(
             "Start from", {name: _titled(base) for name, base in bases.items()}, "calibrate_base", width=214,
             help="The calibration whose values the fit starts from; it leaves them for a reason only.",
@@ -130,17 +132,17 @@ def _upload() -> tuple[list[Any], str]:
 def _parameters(prepared: data.Prepared, bar: Any) -> tuple[str, ...] | None:
     """The parameters to fit; None for those that the runs suggest."""
     labels = tables.offered(prepared.checked, parameters_of(prepared.base))
-    chosen = state.url_value("calibrate_parameters", "", _NAMES)
+    chosen = state.url_value(_PARAMETERS, "", _NAMES)
     known = tuple(name for name in chosen.split("-") if name in labels)
     strange = [name[:40] for name in chosen.split("-") if name and name not in labels]
     if strange:
         named = ", ".join(strange[:3])
         sentence = f"The link's parameters to fit name {named}, which these runs do not tell about; left out."
-        state.complain("calibrate_parameters", sentence)
+        state.complain(_PARAMETERS, sentence)
     key = key_for(f"_calibrate_parameters_{prepared.checked.system.name}", list(known))
 
     def changed() -> None:
-        state.set_url_value("calibrate_parameters", "-".join(given(key)) or None)
+        state.set_url_value(_PARAMETERS, "-".join(given(key)) or None)
 
     with bar:
         st.multiselect(

@@ -61,8 +61,7 @@ def begin(page: str) -> None:
     if switched and not any(name in shown for name in _SHARED):
         _write({name: copy[name] for name in _SHARED if name in copy})
     elif first or shown != session[_WRITTEN]:  # a link was opened, or the browser went back
-        if not first and any(shown.get(name) != copy.get(name) for name in links.NAMES):
-            session.pop(_PROBLEMS, None)
+        session.pop(_PROBLEMS, None)  # pages say again what is wrong with what the link says now
         gone = set() if first else {*_SHARED, *session[_WRITTEN]}  # what other pages remember was not in the URL
         copy = {**{name: value for name, value in copy.items() if name not in gone}, **shown}
     session[_COPY], session[_PAGE] = copy, page

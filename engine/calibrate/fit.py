@@ -109,7 +109,8 @@ class Outcome:
         told = f"On runs left out of the fit ({self.held_out.described}) the mean error goes from {before:.1f} % to "
         if unseen < before:
             return f"{told}{unseen:.1f} %."
-        return f"{told}{unseen:.1f} %: it does not fall, so these runs are no reason to leave {self.base.name!r}."
+        start = "the library's values" if self.base == library_calibration() else f"those of {self.base.name!r}"
+        return f"{told}{unseen:.1f} %: it does not fall, so these runs are no reason to leave {start}."
 
 
 def calibrate(

@@ -172,6 +172,20 @@ def test_parameters_may_be_chosen_and_nonsense_in_a_link_is_not() -> None:
         assert len(shown_in(page, "used")) == len(table)
 
 
+def test_other_runs_begin_with_the_parameters_that_they_suggest() -> None:
+    page = run({"calibrate_parameters": "sustained_ampere-launch"})
+    assert shown_in(page, "learned")["parameter"].tolist() == ["Matrix rate", "Host time per kernel"]
+    labels = {key: example.label for key, example in calibrate_data.examples().items()}
+    other = next(key for key, label in labels.items() if "B300" in label)
+    chooser = page.get_by_key("_calibrate_example")
+    chooser.set_value(other)  # type: ignore[union-attr]
+    page = again(page)
+    suggested = shown_in(run({"calibrate_example": other}), "learned")["parameter"].tolist()
+    assert shown_in(page, "learned")["parameter"].tolist() == suggested
+    assert page.session_state["_url"] == {"calibrate_example": other}
+    assert "_url_problems" not in page.session_state  # nothing was said to be wrong with the link
+
+
 def test_a_fit_is_kept_used_and_given_up(own_files: UserFiles) -> None:
     files = (File("runs.csv", content(timed(plans(), TRUTH))),)
     page = run(SYSTEM, files)

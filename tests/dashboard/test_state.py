@@ -161,6 +161,14 @@ def test_a_problem_is_told_until_it_is_mended() -> None:
     assert seen(app)["problems"] == ()
 
 
+def test_what_was_wrong_with_the_link_is_forgotten_with_it() -> None:
+    app = started(calibrate_base="x")
+    run(app, ("complain", "calibrate_base", "The link's base cannot be 'x' here."))
+    assert seen(app)["problems"] == ("The link's base cannot be 'x' here.",)
+    app.query_params["calibrate_base"] = "y"  # the browser went back
+    assert seen(run(app))["problems"] == ()
+
+
 values = st.integers(0, 10_000)
 numbers = st.one_of(
     values,
