@@ -7,7 +7,6 @@ Explorations stay open as long as there is room, and are found again in the stor
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections import OrderedDict, deque
@@ -21,7 +20,7 @@ from dashboard.worker import Worker
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
 from engine.explore import from_store
 from engine.parallel import WorkerError
-from engine.store import Store, StoreError, StoreInterruptedError
+from engine.store import Store, StoreError, StoreInterruptedError, StoreWriteError
 
 __all__ = ["Job", "QueueFull", "Runner", "State"]
 
@@ -29,7 +28,6 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 LOG: Final = logging.getLogger("shardscape.runner")
 _UNSTORED: Final = "The result could not be stored and is kept in memory."
-_NO_ROOM: Final = re.compile(r"Writing to .+ failed because (.+?)(?:: make room and run it again)?\.", re.DOTALL)
 ROWS_IN_MEMORY: Final = 12_000_000
 """Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
 
@@ -325,11 +323,9 @@ def _to_start_anew(job: Job, watcher: str, again: bool) -> bool:
 
 def _for_visitors(problem: StoreError) -> str:
     """Why something could not be stored, without the file that was to be written, of which no visitor knows."""
-    found = _NO_ROOM.fullmatch(str(problem))
-    if found is None:
+    if not isinstance(problem, StoreWriteError):
         return str(problem)
-    why = found.group(1)
-    return f"{why[:1].upper()}{why[1:]}; the next result is stored again once there is room."
+    return f"{problem.why[:1].upper()}{problem.why[1:]}; the next result is stored again once there is room."
 
 
 def _rows_in_memory(job: Job) -> int:

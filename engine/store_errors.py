@@ -29,7 +29,11 @@ class StoreCorruptError(StoreError):
 
 
 class StoreWriteError(StoreError, OSError):
-    """Writing failed, usually for want of disk space; nothing of the exploration was kept."""
+    """Writing a file failed for want of disk space; nothing of the exploration was kept. `why` is the reason alone."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"Writing to {file} failed because {why}: make room and run it again.")
+        self.file, self.why = file, why
 
 
 class StoreMemoryError(StoreError):
@@ -105,7 +109,7 @@ def explain(error: Exception, path: Path) -> StoreError:
     number = getattr(error, "errno", None) or 0
     for phrase, meaning in _NO_ROOM_WORDS.items():
         if phrase in words or _NO_ROOM.get(number) == meaning:
-            return StoreWriteError(f"Writing to {file} failed because {meaning}: make room and run it again.")
+            return StoreWriteError(file, meaning)
     if isinstance(error, duckdb.InterruptException) or "interrupted" in words:
         return StoreInterruptedError(f"The query on {path} was cancelled.")
     if isinstance(error, duckdb.OutOfMemoryException):

@@ -190,7 +190,7 @@ def test_without_room_in_the_store_the_result_is_kept_in_memory(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
-        raise StoreWriteError("Writing to x failed because no space left on the device.")
+        raise StoreWriteError("x", "no space left on the device")
 
     monkeypatch.setattr(Store, "writer", full)
     job = runner.request(scenario())

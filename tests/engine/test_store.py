@@ -230,7 +230,7 @@ def test_transaction_is_undone_by_any_failure(opened_store):
 @pytest.mark.parametrize("step", ["write", "publish"])
 def test_nothing_can_be_added_after_a_failure(opened_store, monkeypatch, step):
     def refuse(*_, **__):
-        raise StoreWriteError("no room")
+        raise StoreWriteError("a file", "there is no room")
 
     rows = make_rows(SHARDED)
     with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
