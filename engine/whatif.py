@@ -29,7 +29,7 @@ from engine.scenario import Scenario
 from engine.search import best_of
 from engine.space import SpaceError, checked_size
 from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters, system_changes
-from engine.whatif_search import Choice, Point, first_enumerated, searcher_of, transferred
+from engine.whatif_search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transferred
 
 __all__ = [
     "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
@@ -134,11 +134,13 @@ def sensitivity(
     factors: Sequence[float] = (0.9, 1.1),
     names: Sequence[str] | None = None,
     choose: Choice = first_enumerated,
+    largest: float = INF,
 ) -> Study[tuple[Parameter, float, Point]]:
     """One parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
     names: which parameters; by default all of system and model that the factors make sense for (see `applicable`).
-    choose: which of several executions that tie is the best of the base and kept.
+    choose: which of several executions that tie is the best of the base and kept. largest: executions of a space above
+    which a point is not searched and has this as its `problem`, in all studies.
     """
     chosen = [parameter(scenario, name) for name in names] if names is not None else list(parameters(scenario))
     pairs = [(which, factor) for which in chosen for factor in factors if applicable(which, factor)]
@@ -148,7 +150,7 @@ def sensitivity(
     def after(done: int) -> Iterator[tuple[Parameter, float, Point]]:
         searcher = searcher_of(scenario, choose)
         for which, factor in pairs[done:]:
-            yield which, factor, searcher.point(scenario, {which.name: which.value * factor})
+            yield which, factor, searcher.point(scenario, {which.name: which.value * factor}, largest=largest)
 
     return Study(len(pairs), after)
 
@@ -169,18 +171,19 @@ def sweep(
     values: Sequence[float],
     changes: Mapping[str, float] | None = None,
     choose: Choice = first_enumerated,
+    largest: float = INF,
 ) -> Study[Point]:
     """The optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
 
     changes: other parameters that are changed throughout. What is kept is the best of the scenario without `changes`,
-    the one that `choose` picks where several tie.
+    the one that `choose` picks where several tie. largest: as for `sensitivity`.
     """
     others = {key: value for key, value in (changes or {}).items() if key != name}
 
     def after(done: int) -> Iterator[Point]:
         searcher = searcher_of(scenario, choose)
         for index in coarse_first(len(values))[done:]:
-            yield searcher.point(scenario, {**others, name: values[index]}, {name: values[index]})
+            yield searcher.point(scenario, {**others, name: values[index]}, {name: values[index]}, largest)
 
     return Study(len(values), after)
 
@@ -193,10 +196,11 @@ def sweep_two(
     ys: Sequence[float],
     changes: Mapping[str, float] | None = None,
     choose: Choice = first_enumerated,
+    largest: float = INF,
 ) -> Study[Point]:
     """The optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at first.
 
-    changes, choose: as for `sweep`. Raises `ChangeError` for a parameter against itself.
+    changes, choose, largest: as for `sweep`. Raises `ChangeError` for a parameter against itself.
     """
     first, second = parameter(scenario, x), parameter(scenario, y)
     if x == y:
@@ -209,15 +213,20 @@ def sweep_two(
         searcher = searcher_of(scenario, choose)
         for a, b in islice(product(coarse_first(len(outers)), coarse_first(len(inners))), done, None):
             both = {outer: outers[a], inner: inners[b]}
-            yield searcher.point(scenario, {**others, **both}, both)
+            yield searcher.point(scenario, {**others, **both}, both, largest)
 
     return Study(len(xs) * len(ys), after)
 
 
-def sizes(scenario: Scenario, counts: Sequence[int], batch: Literal["kept", "scaled"] = "kept") -> Study[Point]:
+def sizes(
+    scenario: Scenario,
+    counts: Sequence[int],
+    batch: Literal["kept", "scaled"] = "kept",
+    largest: float = INF,
+) -> Study[Point]:
     """The best rate and efficiency for each number of processors.
 
-    batch: whether the largest batch stays what it is or grows with the machine.
+    batch: whether the largest batch stays what it is or grows with the machine. largest: as for `sensitivity`.
     """
 
     def at(count: int) -> Point:
@@ -225,7 +234,7 @@ def sizes(scenario: Scenario, counts: Sequence[int], batch: Literal["kept", "sca
         if batch == "scaled":
             values["batch"] = max(1, round(scenario.max_batch_size * count / scenario.num_procs))
         try:
-            found = best_of(changed(scenario, values))
+            found = best_of(searchable(changed(scenario, values), largest))
         except (ChangeError, SpaceError) as problem:
             return Point({"procs": count}, NAN, problem=str(problem))
         if not found:

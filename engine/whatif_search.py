@@ -16,17 +16,30 @@ from engine.columns import fields_of
 from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
+from engine.space import SpaceError
 from engine.whatif_parameters import changed
 from engine.whatif_space import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
-__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searcher_of", "transferred"]
+__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transferred"]
 
 NAN: Final = float("nan")
+INF: Final = float("inf")
 
 Ints = npt.NDArray[np.int64]
 
 Choice = Callable[[pd.DataFrame], int]
 """Which of several executions that tie exactly stands for them: its `id`, from their ids and fields, in order of id."""
+
+
+def searchable(scenario: Scenario, largest: float) -> Scenario:
+    """The scenario. Raises `engine.SpaceError` where its space has more executions than `largest`.
+
+    The search of one point cannot be stopped, and numbers with many divisors make spaces that take hours.
+    """
+    total = scenario.space.total
+    if total > largest:
+        raise SpaceError(f"The space would have {total:,} executions; up to {largest:,.0f} are searched.")
+    return scenario
 
 
 def first_enumerated(executions: pd.DataFrame) -> int:
@@ -117,12 +130,17 @@ class Searcher:
             self.base = {"id": self.base_id} | first_row(row)
 
     def point(
-        self, scenario: Scenario, changes: Mapping[str, float], shown: Mapping[str, float] | None = None
+        self,
+        scenario: Scenario,
+        changes: Mapping[str, float],
+        shown: Mapping[str, float] | None = None,
+        largest: float = INF,
     ) -> Point:
-        """The optimum after a change; `shown` are the values that the point is about."""
+        """The optimum after a change; `shown` are the values that the point is about. largest: see `searchable`."""
         values = dict(changes if shown is None else shown)
         try:
-            found = self.at(changed(scenario, changes))
+            after = changed(scenario, changes)
+            found = self.at(after if self._has(after) else searchable(after, largest))
         except ValueError as problem:  # every refusal of models, hardware and engine is one
             return Point(values, NAN, problem=str(problem))
         return Point(values, found.rate, found.kept, found.execution, found.feasible)

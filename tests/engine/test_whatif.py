@@ -15,7 +15,7 @@ import pytest
 import engine
 import hardware
 from engine import Exploration, Optimum, Scenario, whatif
-from engine.whatif import Study
+from engine.whatif import Point, Study
 from engine.whatif_search import Searcher
 from engine.whatif_space import layout_key, ready
 
@@ -220,6 +220,31 @@ def test_a_coarse_picture_comes_first_and_nothing_is_left_out(count: int) -> Non
         if count > some:
             ends = sorted({0, *order[:some], count - 1})
             assert max(b - a for a, b in pairwise(ends)) <= 4 * count / some
+
+
+def points_of(study: Study[Any]) -> list[Point]:
+    return [found[-1] if isinstance(found, tuple) else found for found in study]
+
+
+BOUNDED: dict[str, Callable[[Scenario, float], Study[Any]]] = {
+    "sensitivity": lambda base, most: whatif.sensitivity(base, (2.0,), ("matrix", "blocks"), largest=most),
+    "sweep": lambda base, most: whatif.sweep(base, "blocks", (20, 40, 80), largest=most),
+    "sweep_two": lambda base, most: whatif.sweep_two(base, "blocks", (40, 80), "matrix", (500, 1000), largest=most),
+    "sizes": lambda base, most: whatif.sizes(base, (1, 16, 8), "scaled", largest=most),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_points_in_spaces_that_are_too_large_are_not_searched(name: str) -> None:
+    base = scenario()
+    most = base.space.total - (name == "sizes")
+    points = points_of(BOUNDED[name](base, most))
+    refused = [point for point in points if "executions; up to" in point.problem]
+    assert 0 < len(refused) < len(points)
+    for point in points:
+        total = whatif.changed(base, point.values).space.total
+        assert (total > most) == (point in refused) == math.isnan(point.rate)
+    assert not any(point.problem for point in points_of(BOUNDED[name](base, math.inf)))
 
 
 STUDIES: dict[str, Callable[[Scenario], Study[Any]]] = {
