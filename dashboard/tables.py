@@ -35,7 +35,7 @@ def height_of(rows: int, most: int = 1_000_000) -> int:
 
 def width_of_words(words: Iterable[str]) -> int:
     """Width of a column in which every one of some words can be read [px]."""
-    return math.ceil(6.4 * max(map(len, words), default=0)) + 20
+    return math.ceil(6 * max(map(len, words), default=0)) + 20
 
 
 def fitting(

@@ -15,6 +15,8 @@ _NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par
                     ("DP", "data_par", "data_par_net"))  # fmt: skip
 _DEGREES: Final = (("CP", "context_par"), ("EP", "expert_par"), ("expert TP", "expert_tensor_par"))
 _ZERO: Final = ("0, nothing shared", "1, optimizer state", "2, gradients too", "3, weights too (FSDP)")
+_BRIEFLY: Final = {"modules": "norms", "half": "half"}
+"""What is recomputed selectively without a limit that asks for more, in tables that have no room for it all."""
 _SOFTWARE: Final = (
     ("attention kernel", "attention_kernel", "native"), ("launch", "launch", "fused"),
     ("gradients", "gradient_datatype", "float32"), ("EP overlap", "expert_overlap", False),
@@ -104,7 +106,7 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
 def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
     """Return what the backward pass computes again: "full", "none", or "selective (attention)" with what it is.
 
-    brief: without what it is where that is the usual, the attention core; for columns of tables.
+    brief: for columns of tables; without what it is where that is the usual, the attention core, else in a word.
     """
     word = _word(execution, "activation_recompute")
     if execution["activation_recompute"] != "attn_only":
@@ -112,7 +114,8 @@ def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
     kind = _given(execution, "selective_recompute")
     if brief and kind == NEUTRAL_EXTENSIONS["selective_recompute"]:
         return word
-    return f"{word} ({choice_label('selective_recompute', kind)})"
+    told = choice_label("selective_recompute", kind)
+    return f"{word} ({_BRIEFLY.get(kind, told) if brief else told})"
 
 
 def _neutral(execution: Mapping[Any, Any]) -> bool:
