@@ -13,7 +13,7 @@ from dashboard import state
 from dashboard.charts.markup import head
 from dashboard.charts.size_sweep import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
 from dashboard.controls import given, key_for, segments, show, whole, whole_field
-from dashboard.format import count, percent
+from dashboard.format import count, counted, percent
 from dashboard.text import literal
 from dashboard.whatif_changes import put
 from dashboard.whatif_progress import progress
@@ -145,11 +145,12 @@ def _found(board: Board, run: Run) -> None:
     show(chart, "whatif_sizes", on_select=lambda: _pick(board), selection_mode="points")
     progress(run)
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
-    kept = f"batch kept at {batch:,}" if board.asked.batch == "kept" else "batch in proportion to the GPUs"
+    kept = f"of at most {counted(batch, 'sequence')}" if board.asked.batch == "kept" else "in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Figure", VIEWS, "whatif_size_show")
         segments("Batch", BATCHES, "whatif_batch")
-    st.caption(f"Best throughput at each size, {kept}.{_marks(board, sizes, here)}{_says(board, run, sizes)}")
+    told = _marks(board, sizes, here) + _says(board, run, sizes)
+    st.caption(f"Best throughput at each size with a batch {kept}.{told}")
 
 
 def _marks(board: Board, sizes: list[Size], here: int) -> str:
@@ -171,7 +172,8 @@ def _says(board: Board, run: Run, sizes: list[Size]) -> str:
         return f" So far {len(sizes):,} of {total:,} sizes: what is best may change." if sizes else ""
     if not board.centre_rate > 0:
         enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
-        return f" From {enough:,} GPUs on something runs." if enough else " Nothing runs at any size."
+        # Not "from so many on": a larger number may divide into nothing that fits.
+        return f" The smallest that runs has {counted(enough, 'GPU')}." if enough else " Nothing runs at any of them."
     falls, beaten = fall_off(sizes), slower(sizes)
     told = f" From {count(falls)} GPUs on, a GPU does less than {percent(FALLS, 0)} of its best." if falls else ""
     if beaten:

@@ -112,6 +112,26 @@ def test_what_is_highlighted_is_told(link: dict[str, str], sentence: str) -> Non
     assert sentence in plainly([each.value for each in app.caption])
 
 
+def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:
+    found = exploration("hopeless")
+    runs = {count: bool(best_of(whatif.changed(found.scenario, {"procs": count}))) for count in range(28, 41, 4)}
+    assert not all(runs[count] for count in runs if count > min(count for count in runs if runs[count]))
+    app = again(settled(run("whatif", found, {"whatif_range": "28..40:4"})), found)
+    told = plainly([each.value for each in app.caption])
+    assert f"The smallest that runs has {min(count for count in runs if runs[count])} GPUs." in told
+    app = again(settled(run("whatif", found, {"whatif_range": "8..16:8"})), found)
+    assert "Nothing runs at any of them." in plainly([each.value for each in app.caption])
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [("kept", "a batch of at most 32 sequences."), ("scaled", "a batch in proportion to the GPUs.")],
+)
+def test_what_the_batch_is_at_every_size_is_told(batch: str, words: str) -> None:
+    app = page(whatif_range="8..24:8", whatif_batch=batch)
+    assert f"Best throughput at each size with {words}" in plainly([each.value for each in app.caption])
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [("1..99999:1", "99,999 sizes"), ("9..8:1", "no size"), ("8..16:0", "step between sizes"),
