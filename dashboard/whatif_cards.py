@@ -37,6 +37,8 @@ COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
 """Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
 GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
 REACH: Final = 4.0
+MATTERS: Final = 0.01
+"""Gain or loss from which a parameter counts as bounding anything: where none does, the time goes elsewhere."""
 
 
 class Board:
@@ -204,7 +206,7 @@ def _tornado(board: Board) -> None:
 def power_bounds(swings: Sequence[Swing]) -> str:
     """Why the matrix peak, which one expects to matter most, hardly does where power bounds what is sustained."""
     spans = {swing.name: max(map(abs, swing.known)) for swing in swings if swing.known}
-    if "power" not in spans or spans.get("matrix", math.inf) > 0.1 * spans["power"]:
+    if spans.get("power", 0.0) < MATTERS or spans.get("matrix", math.inf) > 0.1 * spans["power"]:
         return ""
     return " The matrix peak alone matters little: at the same design power a higher one is not sustained."
 
