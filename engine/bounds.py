@@ -97,11 +97,11 @@ def _possible(sites: Sites, modes: StepModes, fits: Flags) -> Flags:
     result = np.zeros((len(sites.cell), len(modes.time_modes["training"])), bool)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
-        partners = np.zeros((result.shape[1], len(fits)), np.float32)
+        partners = np.zeros((result.shape[1], len(fits)), bool)
         there = exists[kind]
-        partners[modes.time[there], modes.memory[there]] = 1.0
-        # Small counts: exact in float32, for which matrix products are fast.
-        result[here] = (fits[:, here].T.astype(np.float32) @ partners.T) > 0
+        partners[modes.time[there], modes.memory[there]] = True
+        fitting = fits[:, here]
+        result[here] = np.array([fitting[memory].any(axis=0) for memory in partners]).T
     return result
 
 

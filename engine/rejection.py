@@ -21,7 +21,16 @@ from engine.feasibility import network_reasons
 from engine.memory import BlockSizes, memory_use, tiers
 from engine.optimizer import OptimizerTable
 from engine.rates import NetworkRates, Rates
-from engine.sites import MEMORY_FIELDS, CellColumns, Sites, StepModes, few_blocks, mode_counts, offloads
+from engine.sites import (
+    MEMORY_FIELDS,
+    CellColumns,
+    Sites,
+    StepModes,
+    executions_of,
+    few_blocks,
+    mode_counts,
+    offloads,
+)  # fmt: skip
 from engine.space import Space
 
 __all__ = [
@@ -207,8 +216,7 @@ def executions(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> 
     result = np.zeros(len(sites.cell), np.int64)
     for kind in np.unique(sites.kind).tolist():
         here = np.flatnonzero(sites.kind == kind)
-        # Small counts: exact in float64, for which matrix products are fast.
-        result[here] = (count[kind].astype(np.float64) @ chosen[:, here]).astype(np.int64)
+        result[here] = executions_of(count[kind], chosen[:, here])
     return result * cells.possible[sites.cell]
 
 

@@ -177,7 +177,7 @@ class Search:
         """
         self.feasible += ground.feasible(space)
         left = []
-        for site, mode, rate in ground.bounds(space):
+        for site, mode, rate in ground.bounds(space, lambda: self._floor * SAFETY):
             hopeful = rate >= self._floor * SAFETY
             if known is not None:
                 hopeful &= ~np.isin(site, known)

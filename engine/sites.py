@@ -19,8 +19,8 @@ from engine.pipeline import Stages, stages
 from engine.space import MODE_FIELDS, Modes, Space
 
 __all__ = [
-    "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "few_blocks",
-    "mode_counts", "offloads", "sites_of", "step_modes",
+    "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "executions_of",
+    "few_blocks", "mode_counts", "offloads", "sites_of", "step_modes",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -203,6 +203,18 @@ def mode_counts(space: Space, modes: StepModes) -> Ints:
         kind, mode = np.nonzero(position >= 0)
         np.add.at(count, (kind, modes.memory[mode]), 1)
     return count
+
+
+def executions_of(count: Ints, chosen: Flags) -> Ints:
+    """Executions that the chosen (memory mode, site) pairs [memory modes, sites] stand for, where each memory mode
+    stands for `count` of them [memory modes]: per site [sites]."""
+    result = np.zeros(chosen.shape[1], np.int64)
+    # There are few different counts, and adding up flags is fast. A matrix product would occupy further processors.
+    small = np.uint16 if len(chosen) < 2**16 else np.int64
+    for number in np.unique(count[count > 0]).tolist():
+        flags = chosen[count == number].view(np.uint8)
+        result += number * np.add.reduce(flags, axis=0, dtype=small).astype(np.int64)
+    return result
 
 
 def offloads(fields: Mapping[str, npt.NDArray[Any]]) -> Flags:

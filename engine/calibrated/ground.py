@@ -1,16 +1,17 @@
 """Calibrated cells as a search for the best execution wants them: little is kept, and most is never computed.
 
-Three sieves, each finer and dearer than the one before, and each for what the last one left:
+Four sieves, each finer and dearer than the one before, and each for what the last one left:
 
 1. which (site, block mode) anything fits for, which only capacities decide, and which is remembered;
-2. a bound of those: their blocks through the pipeline, without gathers of weights, waiting and updates;
-3. plans of the few sites that remain (`engine.calibrated.plan`), with the bounds of `engine.calibrated.bounds`.
+2. a bound of a site: the fastest of its blocks through the pipeline, without gathers of weights, waiting and updates;
+3. the same bound of each of its block modes;
+4. plans of the few sites that remain (`engine.calibrated.plan`), with the bounds of `engine.calibrated.bounds`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +23,14 @@ from engine.calibrated.bounds import CalibratedCandidates, calibrated_candidates
 from engine.calibrated.head import Ends
 from engine.calibrated.inputs import Floats
 from engine.calibrated.layout import lay_out
+from engine.calibrated.memory import held_blocks
 from engine.calibrated.needs import GIB, needs_by_way, stages_of, without_room_to_offload
-from engine.calibrated.outline import BLOCK_FIELDS, case_at, outlined
+from engine.calibrated.outline import BLOCK_FIELDS, Outline, case_at, outlined
 from engine.calibrated.parameters import Parameters
-from engine.calibrated.plan import TABLE_CHUNK, CalibratedPlan, block_keys, blocks_at, plan_calibrated
+from engine.calibrated.plan import TABLE_CHUNK, CalibratedPlan, block_shapes, blocks_at, plan_calibrated
 from engine.calibrated.space import CalibratedSpace
 from engine.calibrated.step import BlockLevel, running_seconds, straggling
-from engine.sites import mode_counts
+from engine.sites import executions_of, mode_counts
 
 __all__ = ["Ground"]
 
@@ -39,6 +41,8 @@ SITES_AT_ONCE = 1024
 """Sites whose memory is looked at together: a few MiB, which stay in cache."""
 BOUNDS_AT_ONCE = 262_144
 """(site, block mode) pairs whose bounds are computed together."""
+FIRST_BOUNDS = 64
+"""Sites whose bounds are computed first."""
 FITTING_KEPT = 32 * 2**20
 """Bytes of remembered fits, beyond those of the latest capacities."""
 
@@ -46,10 +50,12 @@ FITTING_KEPT = 32 * 2**20
 @dataclass(slots=True)
 class _Fitting:
     """What fits at two capacities: groups of block modes that anything fits for, as bits [sites, bytes]; executions
-    that run."""
+    that run. Sites alike in that and in the shape of their blocks: one of each, and which of them a site is like."""
 
     bits: npt.NDArray[np.uint8]
     feasible: int
+    one_of: Ints
+    alike: Ints
 
 
 class Ground:
@@ -71,6 +77,12 @@ class Ground:
         self._group_of = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns], np.int64)
         _, one_of = np.unique(self._group_of, return_index=True)
         self._partners = [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners]
+        # What fits depends on how activations are exchanged, so a group has one way to do that.
+        self._exchanges, self._exchange_of = np.unique(
+            self._block_modes["tensor_par_comm_type"][one_of], return_inverse=True
+        )
+        self._shapes, self._shape_of = block_shapes(self.outline.site)
+        self._needing, self._needs_as = _alike_in_memory(space, self.outline)
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
         self.size = len(sites.cell)
 
@@ -78,26 +90,70 @@ class Ground:
         """Executions that run on the space's system."""
         return self._fits(space).feasible
 
-    def bounds(self, space: CalibratedSpace) -> Iterator[tuple[Ints, Ints, Floats]]:
+    def bounds(
+        self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf
+    ) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Sites, block modes, and the sample rate that none of their executions exceeds [samples/s], up to rounding;
-        all of those that anything fits for, in parts."""
-        p, width = space.parameters, len(self._block_modes["launch"])
-        bits = self._fits(space).bits
-        keys, shape_of, count = block_keys(self.outline.site, self._block_modes)
-        level = _together(space, p, keys)
+        all of those that anything fits for, in parts, the most promising sites first.
+
+        least: asked before each part; sites that cannot reach this rate [samples/s] are left out from there on.
+        """
+        p, width, count = space.parameters, len(self._block_modes["launch"]), len(self._shapes["tensor_par"])
+        fitting = self._fits(space)
+        level = _together(space, p, self._shapes, self._block_modes)
+        hopes = self._hopes(space, fitting, level)
+        order = np.argsort(-hopes, kind="stable")[: np.count_nonzero(hopes > -np.inf)]
         modes = self._block_modes | {"pipeline_overlap": np.ones(width, bool)}
-        step = max(1, BOUNDS_AT_ONCE // max(1, width))
-        for start in range(0, self.size, step):
-            here = slice(start, min(start + step, self.size))
-            possible = np.unpackbits(bits[here], axis=1).astype(bool)[:, self._group_of].T
-            if not possible.any():
-                continue
+        # The first part is small, for what it leads to rules out most of the others.
+        starts = [0, *range(FIRST_BOUNDS, len(order), max(1, BOUNDS_AT_ONCE // max(1, width)))]
+        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            here = order[start:end]
+            here = here[hopes[here] >= least()]
+            if not len(here):
+                break
+            possible = self._possible(fitting, here)[self._group_of]
             site = {name: array[here] for name, array in self.outline.site.items()}
-            case = case_at(space, site, modes)
-            row = np.arange(width)[:, None] * count + shape_of[here]
-            seconds = running_seconds(case, level.take(row), p) * (1.0 + straggling(case, p)) + p.step_constant
+            row = np.arange(width)[:, None] * count + self._shape_of[here]
+            rate = _rates(space, site, modes, level.take(row), p)
             mode, place = np.nonzero(possible)
-            yield place + start, mode, site["batch_size"][place] / seconds[mode, place]
+            yield here[place], mode, rate[mode, place]
+
+    def _hopes(self, space: CalibratedSpace, fitting: _Fitting, level: BlockLevel) -> Floats:
+        """The sample rate that no execution of a site exceeds [samples/s], minus infinity where nothing fits [sites]:
+        each part of a block as fast as in the fastest of the block modes that exchange activations in the same way."""
+        p, shape = space.parameters, self._shape_of[fitting.one_of]
+        possible = self._possible(fitting, fitting.one_of)
+        kinds = [np.flatnonzero(self._exchange_of == kind) for kind in range(len(self._exchanges))]
+        there = np.array([possible[groups].any(axis=0) for groups in kinds])
+        by_group = np.argsort(self._group_of, kind="stable")
+        starts = np.flatnonzero(np.diff(self._group_of[by_group], prepend=-1))
+
+        def fastest(values: Floats) -> Floats:
+            """The least of what the modes of each kind have [kinds x alike sites]; 0 where nothing fits."""
+            of_modes = values.reshape(len(self._group_of), -1)[by_group]
+            found = np.where(possible, np.minimum.reduceat(of_modes, starts, axis=0)[:, shape], np.inf)
+            return np.where(there, [found[groups].min(axis=0) for groups in kinds], 0.0).ravel()
+
+        best = BlockLevel(
+            replace(level.dense, forward=fastest(level.dense.forward)),
+            replace(level.sparse, forward=fastest(level.sparse.forward)),
+            Ends(*map(fastest, level.ends)),
+        )
+        modes = {"tensor_par_comm_type": self._exchanges, "pipeline_overlap": np.ones(len(kinds), bool)}
+        hopes = np.empty(self.size)
+        step = max(1, BOUNDS_AT_ONCE // len(kinds))
+        for start in range(0, self.size, step):
+            here = slice(start, start + step)
+            like = fitting.alike[here]
+            site = {name: array[here] for name, array in self.outline.site.items()}
+            rate = _rates(space, site, modes, best.take(np.arange(len(kinds))[:, None] * len(shape) + like), p)
+            hopes[here] = np.where(there[:, like], rate, -np.inf).max(axis=0)
+        return hopes
+
+    def _possible(self, fitting: _Fitting, sites: Ints) -> Flags:
+        """Which groups of block modes anything fits for [groups, sites]."""
+        bits = np.unpackbits(fitting.bits[sites], axis=1, count=len(self._exchange_of))
+        return np.ascontiguousarray(bits.T).astype(bool)
 
     def plan(
         self, space: CalibratedSpace, site: Ints, mode: Ints | None = None
@@ -130,31 +186,59 @@ class Ground:
         return found
 
     def _fit(self, space: CalibratedSpace, capacities: tuple[float, float]) -> _Fitting:
-        modes, kinds = self.outline.modes, self.outline.sites.kind
-        bits = np.zeros((self.size, -(-len(self._partners[0]) // 8)), np.uint8)
-        feasible = 0
+        modes, kinds = self.outline.modes, self.outline.sites.kind[self._needing]
+        bits = np.zeros((len(kinds), -(-len(self._partners[0]) // 8)), np.uint8)
+        standing_for, feasible = np.bincount(self._needs_as, minlength=len(kinds)), 0
         for kind in np.unique(kinds).tolist():
             every, listed = np.flatnonzero(kinds == kind), self._count[kind] > 0
             for start in range(0, len(every), SITES_AT_ONCE):
                 here = every[start : start + SITES_AT_ONCE]
-                site = {name: array[here] for name, array in self.outline.site.items()}
+                site = {name: array[self._needing[here]] for name, array in self.outline.site.items()}
                 fits = listed[:, None] & ~without_room_to_offload(space, modes, site["pipeline_par"])
                 for chosen, stage, first, second in needs_by_way(stages_of(space, site, modes), modes):
                     fits[chosen] &= ((first <= capacities[0]) & (second <= capacities[1]))[stage]
-                feasible += int(self._count[kind] @ np.count_nonzero(fits, axis=1))
+                feasible += int((executions_of(self._count[kind], fits) * standing_for[here]).sum())
                 possible = np.array([fits[partners].any(axis=0) for partners in self._partners[kind]])
                 bits[here] = np.packbits(possible, axis=0).T
-        return _Fitting(bits, feasible)
+        bits = bits[self._needs_as]
+        one_of, alike = distinct(self._shape_of, *bits.T)
+        return _Fitting(bits, feasible, one_of, alike)
 
 
-def _together(space: CalibratedSpace, p: Parameters, keys: dict[str, npt.NDArray[Any]]) -> BlockLevel:
-    """Blocks with forward and backward as one, of all keys."""
-    parts = []
-    for start in range(0, max(1, len(keys["tensor_par"])), TABLE_CHUNK):
-        part = {name: array[start : start + TABLE_CHUNK] for name, array in keys.items()}
-        parts.append(blocks_at(space, p, part).together())
+def _alike_in_memory(space: CalibratedSpace, outline: Outline) -> tuple[Ints, Ints]:
+    """One of each sites whose executions need the same memory, mode by mode, and which of them each site is like."""
+    case = case_at(space, outline.site, {})
+    held = [np.broadcast_to(values, len(outline.sites.kind)) for last in (False, True)
+            for values in held_blocks(case, last=last)]  # fmt: skip
+    numbered = [np.unique(values, return_inverse=True)[1] for values in held]
+    others = (outline.site[name] for name in outline.site if name not in ("batch_size", "pipeline_interleaving"))
+    return distinct(outline.sites.kind, *others, *numbered)
+
+
+def _together(
+    space: CalibratedSpace, p: Parameters, shapes: dict[str, Ints], modes: dict[str, npt.NDArray[Any]]
+) -> BlockLevel:
+    """Blocks with forward and backward as one, of all pairs of modes and shapes, mode by mode."""
+    width, parts = len(modes["launch"]), []
+    step = max(1, TABLE_CHUNK // max(1, width))
+    for start in range(0, max(1, len(shapes["tensor_par"])), step):
+        part = {name: array[start : start + step] for name, array in shapes.items()}
+        parts.append(blocks_at(space, p, part, modes).together())
+
+    def joined(values: Iterable[Floats]) -> Floats:
+        return np.concatenate([value.reshape(width, -1) for value in values], axis=1).ravel()
+
     dense, sparse = (
-        replace(getattr(parts[0], name), forward=np.concatenate([getattr(part, name).forward for part in parts]))
+        replace(getattr(parts[0], name), forward=joined([getattr(part, name).forward for part in parts]))
         for name in ("dense", "sparse")
     )
-    return BlockLevel(dense, sparse, Ends(*map(np.concatenate, zip(*(part.ends for part in parts), strict=True))))
+    return BlockLevel(dense, sparse, Ends(*map(joined, zip(*(part.ends for part in parts), strict=True))))
+
+
+def _rates(
+    space: CalibratedSpace, site: dict[str, Ints], modes: dict[str, npt.NDArray[Any]], level: BlockLevel, p: Parameters
+) -> Floats:
+    """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, sites]."""
+    case = case_at(space, site, modes)
+    seconds = running_seconds(case, level, p) * (1.0 + straggling(case, p)) + p.step_constant
+    return site["batch_size"] / seconds

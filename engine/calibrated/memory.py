@@ -17,7 +17,7 @@ from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 from engine.calibrated.pipeline import blocks_per_stage
 from engine.calibrated.weights import local_weights
 
-__all__ = ["MemoryUse", "StageMemory", "activation_bytes", "in_flight", "memory_use", "stage_memory"]
+__all__ = ["MemoryUse", "StageMemory", "activation_bytes", "held_blocks", "in_flight", "memory_use", "stage_memory"]
 
 WEIGHT, GRADIENT, MASTER = 2.0, 4.0, 4.0
 MOMENTS = 2.0
@@ -82,7 +82,8 @@ def activation_bytes(case: Case) -> Activations:
     kind = layout.recompute.astype(int)
 
     def is_kind(*names: str) -> npt.NDArray[np.bool_]:
-        return np.isin(kind, [RECOMPUTES.index(name) for name in names])
+        found: npt.NDArray[np.bool_] = np.logical_or.reduce([kind == RECOMPUTES.index(name) for name in names])
+        return found
 
     # PyTorch keeps the gathered inputs of both halves; Megatron gathers them again.
     pytorch = case.software.pytorch_native > 0
@@ -126,6 +127,22 @@ def in_flight(case: Case) -> tuple[Floats, Floats]:
     chunks_last = np.where(p > 1, chunks_last, 1.0)
     micro = case.microbatches
     return np.minimum(chunks_first / v, micro), np.minimum(chunks_last / v, micro)
+
+
+def held_blocks(case: Case, *, last: bool) -> tuple[Floats, Floats]:
+    """Blocks of the first or the last stage, and microbatches whose activations it holds at once.
+
+    By these alone a stage's memory depends on the batch and on interleaving.
+    """
+    # With an equal share everywhere the middle stages hold as much; the ends decide.
+    stages = blocks_per_stage(case)
+    if last:
+        return stages.last, in_flight(case)[1]
+    # Where stages are uneven the second may hold a block more, of one microbatch less.
+    layout, flying = case.layout, in_flight(case)[0]
+    second = stages.middle * np.minimum(layout.pipeline_par - 1.0, case.microbatches)
+    uneven = (layout.pipeline_par > 2) & (layout.pipeline_interleaving == 1) & (stages.middle > stages.first)
+    return stages.first, np.where(uneven, np.maximum(flying, second / np.maximum(stages.first, 1.0)), flying)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +190,7 @@ def stage_memory(case: Case, *, last: bool) -> StageMemory:
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
     alone = layout.pipeline_par == 1
     routed = model.experts > 0
-    stages = blocks_per_stage(case)
-    # With an equal share everywhere the middle stages hold as much; the ends decide.
-    blocks = stages.last if last else stages.first
+    blocks, flying = held_blocks(case, last=last)
     plain = np.where(routed, np.minimum(model.dense_blocks, blocks) * (alone if last else 1.0), blocks)
     sparse = np.where(routed, blocks - plain, 0.0)
     local = local_weights(case)
@@ -204,12 +219,6 @@ def stage_memory(case: Case, *, last: bool) -> StageMemory:
     optimizer = state(MASTER + moments, moments, 1.0)
 
     kept = activation_bytes(case)
-    flying = in_flight(case)[1 if last else 0]
-    if not last:
-        # Where stages are uneven the second may hold a block more, of one microbatch less.
-        second = stages.middle * np.minimum(layout.pipeline_par - 1.0, case.microbatches)
-        uneven = (layout.pipeline_par > 2) & (layout.pipeline_interleaving == 1) & (stages.middle > stages.first)
-        flying = np.where(uneven, np.maximum(flying, second / np.maximum(stages.first, 1.0)), flying)
     activations = flying * (plain * kept.dense + sparse * kept.sparse)
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
     working = np.where(full, np.where(routed, kept.sparse_working, kept.dense_working), 0.0)

@@ -137,8 +137,17 @@ def tiers_of(
     first: list[Floats] = []
     second: list[Floats] = []
     for stage in stages:
-        gone = (weights * stage.weights + state * stage.held) * stage.left
-        gone = gone + activations * stage.activations * stage.left_kept
-        first.append(stage.peak - gone + RESERVE)
-        second.append(weights * stage.weights + activations * stage.activations + state * stage.held)
+        weight, kept, held = (
+            _where(flag, value)
+            for flag, value in ((weights, stage.weights), (activations, stage.activations), (state, stage.held))
+        )
+        first.append(stage.peak - ((weight + held) * stage.left + kept * stage.left_kept) + RESERVE)
+        second.append(weight + kept + held)
     return np.maximum(*first), np.maximum(*second)
+
+
+def _where(flag: Floats | float, values: Floats) -> Floats:
+    """Values where the flag is 1, else 0. One flag for all is not multiplied by: there are many values."""
+    if np.ndim(flag):
+        return flag * values
+    return values if flag else np.zeros(())

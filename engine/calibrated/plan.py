@@ -39,7 +39,7 @@ from engine.plan import Group, fitting
 from engine.rejection import Rejected, executions
 from engine.sites import CellColumns, Sites, StepModes, mode_counts
 
-__all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_keys", "blocks_at", "plan_calibrated", "prepare_calibrated"]
+__all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_shapes", "blocks_at", "plan_calibrated", "prepare_calibrated"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -227,8 +227,9 @@ def _levels(
     row[place, mode] = np.arange(len(mode))
     first, block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
-    keys, shape_of, count = block_keys(layout.site, kinds)
-    return _Levels(blocks_at(space, p, keys), block_of[:, None] * count + shape_of[None, :], mode, place), row
+    shapes, shape_of = block_shapes(layout.site)
+    level = blocks_at(space, p, shapes, kinds)
+    return _Levels(level, block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :], mode, place), row
 
 
 def _flow_case(
@@ -262,33 +263,33 @@ def _joined(parts: list[tuple[FlowPart, Floats, Floats]]) -> tuple[FlowPart, Flo
     return flow, rest[0], rest[1]
 
 
-def block_keys(
-    site: Mapping[str, Ints], modes: Mapping[str, npt.NDArray[Any]]
-) -> tuple[dict[str, npt.NDArray[Any]], Ints, int]:
-    """The fields of all (block mode, shape) pairs, laid out flat; the shape of each site, and how many there are.
+def block_shapes(site: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
+    """The fields of the shapes of blocks [shapes], and the shape of each site [sites].
 
-    A shape is a distinct (degrees, microbatch, whether there is a pipeline); `modes` are distinct block modes.
+    A shape is a distinct (degrees, microbatch, whether there is a pipeline).
     """
     staged = site["pipeline_par"] > 1
     names = ("tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size")
     first, shape_of = distinct(*(site[name] for name in names), staged)
-    count, width = len(first), len(modes["launch"])
-    values: dict[str, npt.NDArray[Any]] = {name: np.tile(site[name][first], width) for name in names}
-    values |= {name: np.repeat(modes[name], count) for name in BLOCK_FIELDS}
+    values = {name: site[name][first] for name in names}
     one = np.ones_like(values["tensor_par"])
-    values |= {"pipeline_par": 1 + np.tile(staged[first], width), "data_par": one, "batch_size": one}
-    values["pipeline_interleaving"] = one
-    return values, shape_of, count
+    values |= {"pipeline_par": 1 + staged[first], "data_par": one, "batch_size": one, "pipeline_interleaving": one}
+    return values, shape_of
 
 
-def blocks_at(space: CalibratedSpace, p: Parameters, keys: Mapping[str, npt.NDArray[Any]]) -> BlockLevel:
-    """Block figures of these keys, each an array [keys]."""
-    level = block_level(case_at(space, keys, {}), p)
-    shape = (len(keys["tensor_par"]),)
+def blocks_at(
+    space: CalibratedSpace, p: Parameters, shapes: Mapping[str, Ints], modes: Mapping[str, npt.NDArray[Any]]
+) -> BlockLevel:
+    """Block figures of all pairs of these block modes and shapes, each an array [modes x shapes], mode by mode.
+
+    What depends on a shape alone, such as linear layers, is computed once for all modes.
+    """
+    level = block_level(case_at(space, shapes, modes), p)
+    shape = (len(modes["launch"]), len(shapes["tensor_par"]))
     return BlockLevel(
         _in_shape(level.dense, shape),
         _in_shape(level.sparse, shape),
-        type(level.ends)(*(np.broadcast_to(end, shape) for end in level.ends)),
+        type(level.ends)(*(np.broadcast_to(end, shape).ravel() for end in level.ends)),
     )
 
 

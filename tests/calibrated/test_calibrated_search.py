@@ -17,6 +17,7 @@ import engine
 from engine import Exploration, Scenario, search, whatif
 from engine.calibrated import ground
 from engine.calibrated.ground import Ground
+from engine.calibrated.layout import lay_out_calibrated
 from engine.calibrated.space import CalibratedSpace
 from engine.whatif_space import Found, ReadyCalibratedSpace
 from tests.calibrated.small import NAMES, named
@@ -75,6 +76,7 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
         mock.patch("engine.whatif_space.SITES_OF_A_GROUND", sites),
         mock.patch.object(ground, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
         mock.patch.object(ground, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
+        mock.patch.object(ground, "FIRST_BOUNDS", random.choice((1, 7, 64))),
         mock.patch.object(ground, "TABLE_CHUNK", random.choice((50, 16_384))),
         mock.patch.object(ground, "FITTING_KEPT", random.choice((0, MIB))),
     ):
@@ -107,6 +109,42 @@ def test_bounds_are_not_exceeded_and_cover_everything_that_runs(name: str) -> No
     assert {site for site, _ in bounds} == set(best)
     for site, rate in best.items():
         assert max(bound for (where, _), bound in bounds.items() if where == site) >= rate * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sites_are_left_out_only_where_none_of_their_bounds_is_high_enough(name: str) -> None:
+    space = space_of(named(name))
+    whole = Ground(space, range(len(space.cells)))
+    every = {(int(s), int(m)): r for part in whole.bounds(space) for s, m, r in zip(*part, strict=True)}
+    best = {site: max(r for (where, _), r in every.items() if where == site) for site, _ in every}
+    for share in (0.0, 0.5, 0.9, 1.0):
+        least = float(np.quantile(list(every.values()), share))
+        with mock.patch.object(ground, "BOUNDS_AT_ONCE", 300), mock.patch.object(ground, "FIRST_BOUNDS", 3):
+            parts = list(whole.bounds(space, lambda: least))  # noqa: B023
+        found = {(int(s), int(m)): r for part in parts for s, m, r in zip(*part, strict=True)}
+        sites = {site for site, _ in found}
+        assert found == {pair: rate for pair, rate in every.items() if pair[0] in sites}
+        assert {site for site, rate in best.items() if rate >= least} <= sites
+        if share == 1.0 and len(best) > 30:
+            assert len(sites) < len(best) / 2
+    # The most promising first: what the first part has is not far from the best.
+    first = next(iter(whole.bounds(space)))[2].max()
+    assert first >= 0.9 * max(best.values())
+
+
+@pytest.mark.parametrize("batches", [None, [8, 16, 24, 32, 64]])
+@pytest.mark.parametrize("name", ["llama-3-8B", "mixtral-8x7B"])
+def test_sites_alike_in_memory_need_the_same_in_every_mode(name: str, batches: list[int] | None) -> None:
+    limits = {} if batches is None else {"batch_size": batches}
+    base = Scenario.of(name, "h100_80g_sxm", num_procs=16, max_batch_size=64, datatype="bfloat16", limits=limits)
+    space = space_of(base)
+    cells = range(len(space.cells))
+    whole, needs = Ground(space, cells), lay_out_calibrated(space, cells).needs
+    like = whole._needing[whole._needs_as]
+    assert len(np.unique(like)) < len(like) * (0.95 if batches is None else 0.6)
+    for tier in needs:
+        assert np.array_equal(tier, tier[:, like])
+    assert whole.feasible(space) == engine.explore_scenario(base).feasible
 
 
 @pytest.mark.parametrize(("model", "batch"), [("mixtral-8x7B", 64), ("qwen3-30B-A3B", 128), ("llama-3-8B", 64)])
