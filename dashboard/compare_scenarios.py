@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
+from textwrap import shorten
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from dashboard import links, state, waiting
 from dashboard.charts.template import in_sentence
 from dashboard.comparison import LETTERS, VIEW, Comparison
+from dashboard.format import counted
+from dashboard.library_sheet import changes_in_words
 from dashboard.packing import LONGEST
 from dashboard.scenarios_data import name_of, sentence_of
 from dashboard.whatif_changes import described, text_of
@@ -30,6 +33,11 @@ Slots = tuple[str, ...]
 SLOTS: Final[Slots] = ("compare_b", "compare_c", "compare_d")
 _TEXT: Final = re.compile(rf"[^\x00-\x1f]{{1,{LONGEST + 100}}}")
 """A packed scenario, with what it is called."""
+
+_EDITS: Final = 2
+"""Edits that are told beside the name of a scenario."""
+_LONGEST_EDIT: Final = 80
+"""Characters of one: those of a table are many."""
 
 
 class Member(NamedTuple):
@@ -186,4 +194,11 @@ def told(member: Member, first: Scenario) -> tuple[str, str]:
             value, times, factor = in_sentence(words[0]).partition(" ×")
             return f"A with {value}{f' ({times.strip()}{factor})' if times else ''}", sentence_of(member.scenario)
         return "A with other numbers", ", ".join(words)
-    return name_of(member.scenario), sentence_of(member.scenario)
+    return name_of(member.scenario), " · ".join([sentence_of(member.scenario), *_edits(member.scenario)])
+
+
+def _edits(scenario: Scenario) -> list[str]:
+    """What its model and system differ in from those whose names they have: "HBM bandwidth 3,072 → 6,144 GB/s"."""
+    words = [*changes_in_words(scenario.model), *changes_in_words(scenario.system)]
+    short = [shorten(each, _LONGEST_EDIT, placeholder=" …") for each in words[:_EDITS]]
+    return [*short, counted(len(words) - _EDITS, "more edit")] if len(words) > _EDITS else short

@@ -53,10 +53,10 @@ def _comparison(found: Comparison) -> None:
     parameters = compare_scenarios.parameters_of(found)
     first = found.scenarios[0]
     for member in compare_scenarios.members_of(found):
-        name, _ = compare_scenarios.told(member, first)
+        name, more = compare_scenarios.told(member, first)
         with st.container(gap=None):
             st.markdown(f"**{member.letter}** · {literal(name)}")
-            st.caption(literal(_more(member.scenario)))
+            st.caption(literal(f"{more} · {counted(member.scenario.space.total, 'execution')}"))
     _open("compare", {**parameters, **links.parameters_of(first)})
 
 

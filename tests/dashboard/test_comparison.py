@@ -18,11 +18,11 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard import compare_scenarios, link_words, links, share, untrusted
-from dashboard.compare_scenarios import SLOTS
+from dashboard.compare_scenarios import SLOTS, Member
 from dashboard.comparison import VIEW, Comparison
 from dashboard.untrusted import MOST_BYTES, Refused
 from engine import Scenario, whatif
-from tests.dashboard.pages import ROOT, SMALL
+from tests.dashboard.pages import ROOT, SMALL, plainly
 from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
@@ -104,6 +104,18 @@ def test_only_the_page_that_compares_has_such_a_file() -> None:
 def test_the_view_is_what_the_page_reads_and_no_other() -> None:
     own_names = {name for name in link_words.WORDS if name.startswith("compare_")} - set(SLOTS)
     assert set(VIEW) == own_names | {"cell", "id"}
+
+
+def test_scenarios_of_one_name_are_told_apart_by_their_edits() -> None:
+    def told(scenario: Scenario) -> tuple[str, str]:
+        return compare_scenarios.told(Member("B", "compare_b", scenario, {}), first())
+
+    plain = told(first())
+    name, more = told(whatif.changed(first(), {"hbm_bandwidth": 6144.0}))
+    assert name == plain[0]
+    assert plainly(more.removeprefix(plain[1])) == " · HBM bandwidth 3,072 → 6,144 GB/s"
+    changes = {"hbm_bandwidth": 6144.0, "hbm_capacity": 160.0, "net1_bandwidth": 100.0, "net0_bandwidth": 900.0}
+    assert told(whatif.changed(first(), changes))[1].endswith(" · 2 more edits")
 
 
 def test_a_changed_scenario_holds_where_its_description_does_not() -> None:
