@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,9 @@ __all__ = ["amount", "excess", "excesses", "filled", "pieces"]
 
 _LEAST: Final = 0.001
 """The smallest quantity that a sentence tells [GiB]."""
-_UNITS: Final = ("GiB", "TiB", "PiB")
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_FIRST: Final = -3
+"""Which power of 1,024 GiB the first of the units is."""
 
 
 def filled(template: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
@@ -88,26 +90,17 @@ def amount(value: object) -> str:
 
 
 def excess(need: float, have: float) -> dict[str, str]:
-    """What is needed, what there is of it and how much is short, from GiB, each with its unit: `need`, `have`, `short`.
+    """What is needed, what there is of it and how much is short, from GiB, each in its unit: `need`, `have`, `short`.
 
-    Need and have get as many digits as their difference takes to show. From 1,024 GiB on all is in TiB, from 1,024 TiB
-    on in PiB, and a small difference is in MiB or less.
+    Need and have get as many digits as their difference takes to show.
     """
     short = need - have
     told = {}
     for name, value in (("need", need), ("have", have)):
-        step = int(_steps(value))
-        difference = short / 1024.0**step
+        difference = short / 1024.0 ** int(_steps(value))
         decimals = min(math.ceil(-math.log10(difference)), 6) if 0 < difference < 1 else 0
-        told[name] = f"{_at_least(value / 1024.0**step, decimals)} {_UNITS[step]}"
-    if short >= 1:
-        step = int(_steps(short))
-        return told | {"short": f"{amount(short / 1024.0**step)} {_UNITS[step]}"}
-    for unit in ("MiB", "KiB"):
-        short *= 1024.0
-        if short >= 1:
-            return told | {"short": f"{amount(short)} {unit}"}
-    return told | {"short": f"{short * 1024.0:,.0f} B"}
+        told[name] = _in_unit(value, decimals)
+    return {**told, "short": _in_unit(short)}
 
 
 def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
@@ -115,7 +108,7 @@ def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
     short = need - have
     usual = {"need": need, "have": np.broadcast_to(np.float64(have), need.shape), "short": short}
     # Few executions lack so little of their unit, and many of them lack the same; only those are written one by one.
-    few = short < 1024.0 ** _steps(need)
+    few = short < 1024.0 ** np.maximum(_steps(need), 0)
     known, positions = np.unique(need[few], return_inverse=True)
     told = [excess(value, have) for value in known.tolist()]
     place = np.arange(len(need))
@@ -123,23 +116,57 @@ def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
     result = {}
     for name, values in usual.items():
         steps = _steps(values)
-        units = pa.array(_UNITS).take(pa.array(steps))
-        words = pc.binary_join_element_wise(_as_text(values / 1024.0**steps), units, pa.scalar(" "))
+        units = pa.array(_UNITS).take(pa.array(steps - _FIRST))
+        words = pc.binary_join_element_wise(_quantities(values / 1024.0**steps), units, pa.scalar(" "))
         each = pa.array([one[name] for one in told], pa.string())
         result[name] = pa.concat_arrays([words, each]).take(pa.array(place))
     return result
 
 
+def _in_unit(gib: float, decimals: int = 0) -> str:
+    """A quantity [GiB] in the unit that suits it: "2.21 TiB", "80 GiB", "18.7 MiB"."""
+    step = int(_steps(gib))
+    value = gib / 1024.0**step
+    return f"{_quantity(round(value) if step == _FIRST else value, decimals)} {_UNITS[step - _FIRST]}"
+
+
 def _steps(gib: Any) -> npt.NDArray[np.int64]:
-    """Which of the units suits quantities [GiB]: the largest of which there is at least 1 at three digits."""
+    """Which unit suits quantities [GiB]: the largest of which there is at least 1 at three digits; 0 for GiB, which
+    nothing is told in, too."""
     values = np.asarray(gib, dtype=np.float64)
-    found = np.zeros(values.shape, dtype=np.int64)
-    for step in range(1, len(_UNITS)):
+    found = np.full(values.shape, _FIRST)
+    for step in range(_FIRST + 1, _FIRST + len(_UNITS)):
         found += values >= 0.9995 * 1024.0**step  # the dashboard's numbers change their unit there, too
-    return found
+    return np.where(values > 0, found, 0)
 
 
-def _at_least(value: float, decimals: int) -> str:
-    """A number as `amount` says it, with at least so many decimals where it has any."""
-    usual = amount(value)
-    return usual if len(usual.partition(".")[2]) >= decimals else f"{value:,.{decimals}f}"
+def _quantity(value: float, decimals: int = 0) -> str:
+    """A quantity that has a unit, as the dashboard writes it: three digits, and no decimals where it is whole.
+
+    decimals: at least so many; whole quantities have them, too.
+    """
+    if not math.isfinite(value) or value == math.floor(value):
+        return f"{value:,.{decimals}f}"
+    size = math.floor(math.log10(float(f"{abs(value):.2e}")))
+    return f"{value:,.{max(decimals, 2 - size, 0)}f}"
+
+
+def _quantities(values: npt.NDArray[np.float64]) -> pa.Array:
+    """`_quantity` of many values [rows]."""
+    whole = values == np.floor(values)
+    exact = _each(np.where(whole, values, 0.0), _quantity)
+    return pc.if_else(pa.array(whole), exact, _each(_three_digits(np.where(whole, 1.0, values)), _rounded))
+
+
+def _each(values: npt.NDArray[np.float64], written: Callable[[float], str]) -> pa.Array:
+    """Values as text, of which few differ: only those are written one by one."""
+    known, positions = np.unique(values, return_inverse=True)
+    return pa.array([written(each) for each in known.tolist()], pa.string()).take(pa.array(positions))
+
+
+def _rounded(value: float) -> str:
+    """`_quantity` of what was rounded to this and was not whole."""
+    if not math.isfinite(value):
+        return f"{value:,}"
+    size = math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(2 - size, 0)}f}"

@@ -30,9 +30,9 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
         return empty(colours, 120, "No amount of memory would let an execution run.")
     needs = [float(value) for value in cells["need"]]
     bounded = capacity < UNLIMITED
-    scale = scale_for(_NEED, [capacity if bounded else max(needs)])
     # Cut bars differ in nothing; the nearest to fitting are the ones to tell apart.
     reach = min(max(*needs, capacity), max(_FAR * capacity, _BEYOND * min(needs))) if bounded else max(needs)
+    scale = scale_for(_NEED, [reach])
     rows = list(range(len(needs) - 1, -1, -1))
     over = [need > capacity for need in needs]
     figure = base(colours, 34 + _ROW * len(needs) + 26)

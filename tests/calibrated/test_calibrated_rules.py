@@ -210,8 +210,9 @@ def test_memory_that_is_missing_is_told(tier: str, first: float, second: float) 
     have = first if tier == "1" else second
     assert (row["status"], row["reason"]) == ("infeasible", f"memory_tier{tier}")
     kind = {"1": "HBM", "2": "host memory"}[tier]
+    there = f"{have:g} GiB" if tier == "1" else "512 MiB"
     found = re.fullmatch(
-        rf"Needs ([\d.]+) GiB of {kind}, but a GPU has {have:g} GiB: ([\d.]+) GiB too much\.", row["reason_text"]
+        rf"Needs ([\d.]+) GiB of {kind}, but a GPU has {there}: ([\d.]+) GiB too much\.", row["reason_text"]
     )
     assert found is not None
     assert [float(number) for number in found.groups()] == pytest.approx([need, need - have], rel=0.005)

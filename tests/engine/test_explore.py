@@ -107,7 +107,7 @@ def told_shortages(text: str) -> list[tuple[str, float, float, float]]:
     """Kind of memory, and what is needed, there and short of it [bytes], as a sentence tells it."""
     size = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
     amount = r"(?:under )?([\d.,]+)"
-    unit = "([GTP]iB)"
+    unit = "([KMGTP]?i?B)"
     found = re.findall(rf"{amount} {unit} of the {amount} {unit} of (HBM|host memory), {amount} (\w+) too much", text)
     return [
         (kind, *(float(number.replace(",", "")) * size[its] for number, its in ((need, a), (have, b), (short, c))))

@@ -74,7 +74,7 @@ def test_no_execution_of_a_cell_lacks_less(cost_model: str, first: float, second
         lacks = tuple(row[part] > 0 for part in PARTS)
         kinds.add(lacks)
         assert row["reason"] == ("memory_tier1" if lacks[0] else "memory_tier2")
-        for word, lack in zip(("iB of HBM", "iB of host memory"), lacks, strict=True):
+        for word, lack in zip(("B of HBM", "B of host memory"), lacks, strict=True):
             assert (word in row["reason_text"]) == lack
     assert kinds  # a system on which everything fits says nothing
 

@@ -276,15 +276,17 @@ def test_what_hardly_does_not_fit_is_told_in_a_unit_that_shows_it() -> None:
     assert whole[1].as_py() == "Needs 80.02 GiB of HBM, but a GPU has 80.00 GiB: 18.7 MiB too much."
 
 
-def test_from_1_024_gib_on_all_is_in_tib() -> None:
-    """Of 80 GiB 2,268 (2.2148 TiB); of 2,000 GiB (1.9531 TiB) 1.5 and 0.3 more; the last that rounds to less."""
+def test_every_quantity_is_in_the_unit_that_suits_it() -> None:
+    """Of 80 GiB 2,268 (2.2148 TiB); of 2,000 GiB (1.9531 TiB) 1.5 and 0.3 more; of half a GiB 1.5."""
     assert excess(2268.0, 80.0) == {"need": "2.21 TiB", "have": "80 GiB", "short": "2.14 TiB"}
-    assert excess(2001.5, 2000.0) == {"need": "1.955 TiB", "have": "1.953 TiB", "short": "1.5 GiB"}
+    assert excess(2001.5, 2000.0) == {"need": "1.955 TiB", "have": "1.953 TiB", "short": "1.50 GiB"}
     assert excess(2000.3, 2000.0) == {"need": "1.9534 TiB", "have": "1.9531 TiB", "short": "307 MiB"}
     assert excess(1023.4, 80.0) == {"need": "1,023 GiB", "have": "80 GiB", "short": "943 GiB"}
     assert excess(3.0 * 2**20, 80.0)["need"] == "3 PiB"
-    needs = [2268.0, 2001.5, 2000.3, 1023.4, 1023.6, 616.0, 3.0e6]
-    for have in (80.0, 1000.0, 2000.0):
+    assert excess(1126.5, 80.0) == {"need": "1.10 TiB", "have": "80 GiB", "short": "1.02 TiB"}
+    needs = [2268.0, 1126.5, 1640.3, 80.04, 1024.0, 2001.5, 2000.3, 1023.4, 1023.6, 616.0, 3.0e6]
+    assert excess(2.0, 0.5) == {"need": "2 GiB", "have": "512 MiB", "short": "1.50 GiB"}
+    for have in (0.5, 80.0, 1000.0, 2000.0):
         more = [need for need in needs if need > have]
         each = [excess(need, have) for need in more]
         told = excesses(np.array(more), have)
