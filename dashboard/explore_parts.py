@@ -118,7 +118,8 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
         if pictured:
             st.html(still(chart.figure))
     unit = scale_for(metric.column, cells["value"]).unit
-    st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest))
+    runs = exploration.feasible > 0
+    st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest, runs=runs))
 
 
 def _clicked() -> None:

@@ -103,7 +103,7 @@ def told_value(which: Parameter, value: float) -> str:
     if which.unit == "TFLOP/s" and value >= 10_000:
         return with_unit(plain(value / 1000), "PFLOP/s")
     unit = which.unit.removesuffix("s") if value == 1 and which.unit == "GPUs" else which.unit
-    return with_unit(plain(value), unit)
+    return with_unit(f"{value:,.0f}" if which.discrete and value == round(value) else plain(value), unit)
 
 
 def in_words(which: Parameter, value: float) -> str:

@@ -157,16 +157,16 @@ def ramp(worst: str, best: str, unit: str = "") -> str:
     )
 
 
-def map_legend(num_procs: int, unit: str, *, fastest: bool = False) -> str:
+def map_legend(num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True) -> str:
     """Return the caption line under the cell map.
 
     unit: of what cells show, empty without one. fastest: whether they show their fastest execution, whatever it is that
-    they show of it.
+    they show of it. runs: whether any cell has an execution that runs.
     """
     best = "the fastest" if fastest else "the best"
+    shown = f"<span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span><span>★ best of all</span>"
     return (
-        f'<div class="ss-legend"><span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span>'
-        "<span>★ best of all</span>"
+        f'<div class="ss-legend">{shown if runs else ""}'
         '<span><i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity</span>'
         f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
     )

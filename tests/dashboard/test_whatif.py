@@ -248,6 +248,8 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
     capacity = whatif.parameter(scenario, "hbm_capacity")
     assert plainly(in_words(capacity, 100)) == "100 GiB ×1.25"
     assert plainly(in_words(capacity, 80)) == "80 GiB"
+    batch = whatif.parameter(exploration().scenario, "batch")
+    assert plainly(in_words(batch, 367_567_200)).startswith("367,567,200 sequences")
     assert in_words(whatif.parameter(scenario, "host_capacity"), 0) == "off"
     assert text_of({"a": 1.0, "b": 2.5}) == "a:1;b:2.5"
 
