@@ -83,7 +83,8 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     unit = scale_for(metric.column, cells["value"]).unit
     found = [
         Figure("map", "The whole space", "best throughput of every pair of degrees",
-               lambda mode: cell_map(cells, metric.column, mode), map_legend(scenario.num_procs, unit, runs=best is not None))
+               lambda mode: cell_map(cells, metric.column, mode),
+               map_legend(scenario.num_procs, unit, runs=best is not None))
     ]  # fmt: skip
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
