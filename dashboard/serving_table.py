@@ -37,6 +37,13 @@ FIRST: Final = (
 )  # fmt: skip
 """Columns that are shown in any case."""
 _ENDINGS: Final = {"csv": ".csv.zip", "parquet": ".parquet", "json": ".json"}
+UNITS: Final = {
+    "num_procs": "GPUs", "prompt": "tokens", "output": "tokens", "time_to_first_token": "s",
+    "time_per_output_token": "s", "price": "USD per GPU and hour", "reserve_share": "fraction",
+    "graph_memory": "bytes", "collective_latency": "s", "graph_kernel_start": "s", "step_host": "s",
+    "four_bits": "bits per weight", "prefill_chunk": "tokens",
+}  # fmt: skip
+"""Of what a file says of the question and of the assumptions."""
 SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
 
 
@@ -114,6 +121,7 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
         "time_to_first_token": question.time_to_first_token, "time_per_output_token": question.time_per_output_token,
         "limits": question.limits, "price": found.price,
         "assumptions": dataclasses.asdict(found.assumptions or Assumptions()),
+        "units": UNITS,
         "columns": [export.described(by_name(name)) for name in table.columns],
         "model": models.to_document(found.model), "system": hardware.to_document(found.system),
     }  # fmt: skip

@@ -264,6 +264,9 @@ def test_downloads_have_every_deployment(found: Found, kind: str):
     assert about["kind"] == "modelled"
     assert about["software"].startswith("shardscape ")
     assert {column["name"]: column["unit"] for column in about["columns"]}["memory_total"] == "bytes"
+    bare = {name for name, value in about.items() if isinstance(value, int | float) or value is None}
+    assert set(about["units"]) == bare | set(about["assumptions"])
+    assert {about["units"][name] for name in ("graph_memory", "step_host")} == {"bytes", "s"}
     # From the file alone the same deployments are found again.
     model, system = models.load_document(about["model"]), hardware.load_document(about["system"])
     asked = {name: about[name] for name in ("num_procs", "prompt", "output")}
