@@ -12,8 +12,12 @@ from engine import Scenario
 from engine.calibrated import model_shapes
 from engine.columns import by_name
 
-__all__ = ["terms"]
+__all__ = ["terms", "words"]
 
+_NAMES: Final = (
+    "tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute", "pipeline_interleaving",
+    "tensor_par_comm_type",
+)  # fmt: skip
 _WORDS: Final = (
     ("Feasible", "an execution that this system can run: it fits both memories and the networks."),
     ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
@@ -22,6 +26,19 @@ _WORDS: Final = (
     ("Network tier", "a network that links a group of GPUs; tier 0 is the innermost and fastest."),
 )
 """What no column of the register says."""
+
+
+def words(scenario: Scenario) -> list[tuple[str, str, str]]:
+    """(word, its short form where it has one, what it means) of what a first-time reader meets."""
+    calibrated = scenario.cost_model == "calibrated"
+    further = ("context_par", "zero_stage") if calibrated else ("optimizer_sharding",)
+    if calibrated and model_shapes(scenario.model).experts > 0:
+        further = ("expert_par", *further)
+    columns = [by_name(name) for name in (*_NAMES, *further)]
+    return [
+        *((column.label, column.short, column.description) for column in columns),
+        *((word, "", meaning) for word, meaning in _WORDS),
+    ]
 
 
 def terms(metric: Metric, scenario: Scenario) -> None:
@@ -33,17 +50,9 @@ def terms(metric: Metric, scenario: Scenario) -> None:
         f"and pipeline parallel degrees; it shows the {shown} of them. Click a cell to see that execution and the "
         "others."
     )
-    lines = []
-    calibrated = scenario.cost_model == "calibrated"
-    further = ("context_par", "zero_stage") if calibrated else ("optimizer_sharding",)
-    if calibrated and model_shapes(scenario.model).experts > 0:
-        further = ("expert_par", *further)
-    for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute",
-                 "pipeline_interleaving", "tensor_par_comm_type", *further):  # fmt: skip
-        column = by_name(name)
-        lines.append(f"- **{column.label}** ({column.short}): {literal(column.description)}")
+    lines = [f"- **{word}**{f' ({short})' if short else ''}: {literal(meaning)}"
+             for word, short, meaning in words(scenario)]  # fmt: skip
     st.markdown("\n".join(lines))
-    st.markdown("\n".join(f"- **{word}**: {meaning}" for word, meaning in _WORDS))
     st.markdown(f"**{literal(metric.column.label)}**: {literal(metric.column.description)}")
     if metric.formula:
         st.caption(literal(f"{metric.column.label} = {metric.formula}"))

@@ -19,6 +19,7 @@ import plotly.offline
 from dashboard.accuracy import EXPLAINED, label_of
 from dashboard.charts.markup import figure_strip, head, stylesheet
 from dashboard.charts.template import CONFIG
+from dashboard.explore_terms import words
 from dashboard.export import version
 from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
 from dashboard.limits_editor import in_words
@@ -60,6 +61,7 @@ _STYLE: Final = """
 body { margin: 0 auto; max-width: 1180px; padding: 24px 28px 64px; font: 14px/1.5 Inter, system-ui, sans-serif;
        color: light-dark(#1B2430, #E4E9F0); background: light-dark(#FFFFFF, #11151C); }
 h1 { font-size: 20px; margin: 0 0 4px; } h2 { font-size: 16px; margin: 36px 0 8px; }
+summary { margin: 12px 0 4px; cursor: pointer; }
 p, li { max-width: 90ch; } .muted, footer { color: light-dark(#66707D, #9AA5B3); font-size: 12px; }
 h2, h3 { break-after: avoid; } section { margin: 20px 0 28px; break-inside: avoid; }
 section .ss-legend { margin-top: 8px; }
@@ -163,7 +165,16 @@ def _answer(exploration: Exploration, best: dict[str, Any] | None) -> str:
         found = ways(exploration.scenario, exploration.key)
         help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
         return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
-    return f"<h2>The best execution</h2>{best_table(best)}"
+    return f"<h2>The best execution</h2>{best_table(best)}{_words(exploration.scenario)}"
+
+
+def _words(scenario: Scenario) -> str:
+    """What the words mean, for whoever got the report and knows none of them."""
+    items = "".join(
+        f"<li><b>{escape(word)}</b>{escape(f' ({short})') if short else ''}: {escape(meaning)}</li>"
+        for word, short, meaning in words(scenario)
+    )
+    return f"<details><summary>What these words mean</summary><ul>{items}</ul></details>"
 
 
 def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:

@@ -92,6 +92,17 @@ def test_the_report_tells_what_its_own_cost_model_leaves_out() -> None:
     assert "Biases and the weights of norms are not counted." in texts["calibrated"]
 
 
+@pytest.mark.parametrize(("cost_model", "other"), [("calculon", "context_par"), ("calibrated", "optimizer_sharding")])
+def test_the_report_says_what_its_words_mean(cost_model: str, other: str) -> None:
+    found = engine.explore(
+        "gpt3-1.3B", "h100_80g_nvl8", num_procs=4, max_batch_size=4, datatype="float16", cost_model=cost_model)
+    page = unescape(without_library(report.build(found)))
+    for name in ("tensor_par", "pipeline_par", "data_par", "activation_recompute"):
+        column = by_name(name)
+        assert f"<b>{column.label}</b> ({column.short}): {column.description}" in page
+    assert by_name(other).description not in page
+
+
 def test_the_report_loads_nothing() -> None:
     page = Page(without_library(report.build(exploration(), "https://example.org/?model=x")))
     for tag, attributes in page.elements:
