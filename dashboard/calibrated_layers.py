@@ -93,7 +93,7 @@ def _table(found: pd.DataFrame) -> None:
         help=shown("share").column.description,
     )  # fmt: skip
     st.dataframe(
-        table, hide_index=True, height=38 + 28 * len(table), row_height=28, key="execution_layers", placeholder=ABSENT,
+        table, hide_index=True, height="content", row_height=28, key="execution_layers", placeholder=ABSENT,
         alt=f"The {len(table)} operations of a block with their times, work, bytes and what bounds them",
         column_config=config,
     )  # fmt: skip
