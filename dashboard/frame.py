@@ -70,6 +70,8 @@ class Above(NamedTuple):
     """Where the page says what it could not take from the link."""
     told: tuple[str, ...]
     """What it has said so far."""
+    warned: tuple[str, ...]
+    """What it has said of the server."""
 
 
 def open_page(static: Path, page: Any) -> Above:
@@ -81,9 +83,10 @@ def open_page(static: Path, page: Any) -> Above:
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()
     told = _tell(remarks, ())
-    for warning in runner().warnings:
+    warned = tuple(runner().warnings)
+    for warning in warned:
         st.warning(literal(warning), icon=":material/cloud_off:")
-    return Above(place, remarks, told)
+    return Above(place, remarks, told, warned)
 
 
 def close_page(above: Above) -> None:
@@ -91,6 +94,9 @@ def close_page(above: Above) -> None:
     if above.size is not None:
         sentence.tell_size(above.size)
     _tell(above.remarks, above.told)
+    for warning in runner().warnings:
+        if warning not in above.warned:  # it came with this run, such as of a result that could not be stored
+            st.toast(literal(warning), icon=":material/cloud_off:")
 
 
 def _tell(place: DeltaGenerator, told: tuple[str, ...]) -> tuple[str, ...]:

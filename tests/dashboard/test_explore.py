@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import explore_data
+from dashboard import explore_data, waiting
 from dashboard.derived import metrics, token_flops, utilisation
 from dashboard.format import count, format_value, percent
 from dashboard.server import runner
+from dashboard.text import literal
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.store import Condition
 from tests.dashboard.pages import ROOT, figure, html, plainly
@@ -235,6 +236,25 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
     app.button(key="explore_again").click()
     settled(app)
     assert figure(app, "explore_map")["data"]
+
+
+def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    explored, said = waiting.exploration_of, "The result could not be stored and is kept in memory. No space left."
+
+    def full(scenario: Scenario, watcher: str) -> Exploration:
+        runner().warnings[:] = [said]
+        return explored(scenario, watcher)
+
+    monkeypatch.setattr(waiting, "exploration_of", full)
+    try:
+        app = opened(**SMALL)
+        assert [toast.value for toast in app.toast] == [literal(said)]
+        assert not app.warning
+        app.run()
+        assert not app.toast
+        assert [warning.value for warning in app.warning] == [literal(said)]
+    finally:
+        runner().warnings.clear()
 
 
 def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
