@@ -175,7 +175,9 @@ def _says(board: Board, run: Run, sizes: list[Size]) -> str:
         # Not "from so many on": a larger number may divide into nothing that fits.
         return f" The smallest that runs has {counted(enough, 'GPU')}." if enough else " Nothing runs at any of them."
     falls, beaten = fall_off(sizes), slower(sizes)
-    told = f" From {count(falls)} GPUs on, a GPU does less than {percent(FALLS, 0)} of its best." if falls else ""
+    share = percent(FALLS, 0)
+    # Of these sizes alone: some between likely ones may do better.
+    told = f" All of these sizes from {count(falls)} GPUs on stay below {share} of the best per GPU." if falls else ""
     if beaten:
         verb = "does" if len(beaten) == 1 else "do"
         told += f" {len(beaten):,} of {total:,} sizes {verb} less than a smaller one."

@@ -112,6 +112,15 @@ def test_what_is_highlighted_is_told(link: dict[str, str], sentence: str) -> Non
     assert sentence in plainly([each.value for each in app.caption])
 
 
+def test_where_efficiency_falls_off_is_told_of_the_sizes_shown() -> None:
+    scenario, counts = exploration().scenario, (8, 32, 56, 80, 104, 128)
+    each = {count: best_of(whatif.changed(scenario, {"procs": count}))["sample_rate"] / count for count in counts}
+    low = [count for count in counts if each[count] < 0.9 * max(each.values())]
+    falls = min(count for count in counts if set(low) >= {larger for larger in counts if larger >= count})
+    told = plainly(" ".join(each.value for each in page(whatif_range="8..128:24").caption))
+    assert f"All of these sizes from {falls} GPUs on stay below 90 % of the best per GPU." in told
+
+
 def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:
     found = exploration("hopeless")
     runs = {count: bool(best_of(whatif.changed(found.scenario, {"procs": count}))) for count in range(28, 41, 4)}
