@@ -220,8 +220,8 @@ def _actions(entry: Entry) -> None:
     compared = share.compared(scenario, page, view)
     with st.container(horizontal=True):
         if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
-            state.open_scenario(scenario, view)
-            st.switch_page(frame.path(page if page and frame.exists(page) else "explore"))
+            parameters = state.before_switching(lambda: state.open_scenario(scenario, view), view or ())
+            st.switch_page(frame.path(page if page and frame.exists(page) else "explore"), query_params=parameters)
         with st.popover("Share", icon=":material/link:"):
             share.offer_link(share.link_to(scenario, page, view), whole=compared)
         _rename(entry)
@@ -262,10 +262,12 @@ def _several(picked: Sequence[Entry]) -> None:
         and len(usable) > 1
         and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
-        with state.one_step():
+        def compare() -> None:
             state.open_scenario(usable[0])
             compare_scenarios.put(usable[1:])
-        st.switch_page(frame.path("compare"))
+
+        parameters = state.before_switching(compare, compare_scenarios.SLOTS)
+        st.switch_page(frame.path("compare"), query_params=parameters)
 
 
 def _rename(entry: Entry) -> None:

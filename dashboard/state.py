@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Literal, NoReturn
 
@@ -28,8 +28,8 @@ from dashboard.server import runner
 from engine import Exploration, Scenario
 
 __all__ = [
-    "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "one_step", "open_scenario",
-    "page", "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
+    "before_switching", "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "one_step",
+    "open_scenario", "page", "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
     "selected_cell", "selected_id", "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode",
     "url_value", "watcher",
 ]  # fmt: skip
@@ -229,6 +229,23 @@ def one_step() -> Iterator[None]:
     finally:
         session[_HELD] = False
         _tell()
+
+
+def before_switching(change: Callable[[], None], names: Collection[str] = ()) -> dict[str, str]:
+    """Makes a change of which the browser learns with the page switched to next; returns that page's parameters.
+
+    names: of that page's own parameters. `st.switch_page` takes what is returned as `query_params`: told before it, and
+    once more by every parameter that the page remembers, each would be a step of the browser's history.
+    """
+    session = st.session_state
+    held = session.get(_HELD, False)
+    session[_HELD] = True
+    try:
+        change()
+    finally:
+        session[_HELD] = held
+    copy = _copy()
+    return {name: copy[name] for name in (*_SHARED, *names) if name in copy}
 
 
 def link_parameters() -> dict[str, str]:

@@ -237,6 +237,23 @@ def test_compare_opens_the_picked_scenarios_and_forgets_those_before(place: Plac
     assert "compare_d" not in link
     others = [links.read_scenario(dict(parse_qsl(link[slot]))).scenario for slot in ("compare_b", "compare_c")]
     assert others == picked[1:]
+    assert switched.call_args[1]["query_params"] == {name: link[name] for name in link if name != "scenarios_pick"}
+
+
+def test_the_browser_learns_what_is_opened_with_the_page_that_shows_it(place: Place) -> None:
+    """Told before it, the list with another scenario's link would be steps of Back of their own."""
+    view = {"cell": "2x2", "compare_b": "~procs:128", "compare_domain": "logarithmic"}
+    ident = place.files.keep("View", small(), "compare", view)
+    app = page({"scenarios_pick": ident})
+    app.session_state["_url"]["pareto_x"] = "mfu"
+    before = dict(app.query_params)
+    with patch("dashboard.scenarios_view.st.switch_page") as switched:
+        app.button(key="scenarios_open").click().run()
+    assert not app.exception
+    assert switched.call_args[0][0].endswith("compare.py")
+    assert switched.call_args[1]["query_params"] == {**links.parameters_of(small()), **view}
+    assert dict(app.query_params) == before
+    assert "pareto_x" not in app.session_state["_url"]
 
 
 def test_without_a_store_the_page_lists_what_is_in_memory() -> None:
