@@ -29,6 +29,7 @@ from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.plainest import plainest
 from dashboard.tables import width_of_words
 from dashboard.text import literal
+from dashboard.time_words import losses, slower_than
 from dashboard.wording import choices, recomputed
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
@@ -119,6 +120,7 @@ def _fits(
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
+    st.caption(_why(exploration, metric, execution))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = f"best by {in_sentence(rank.label)}" if own else "selected below"
     if own and tie.number > 1:
@@ -134,6 +136,15 @@ def _fits(
          "explore_spread")  # fmt: skip
     _table(exploration, metric, group)
     _links(None if usual else execution, group.members)
+
+
+def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any]) -> str:
+    """Why an execution is as fast as it is: against the best of all where it is slower, else by where its step goes."""
+    best = exploration.reductions.best("sample_rate") if metric.ranked_by == "sample_rate" else None
+    if best is None:
+        return losses(execution)
+    first = plainest(exploration, exploration.key, best[0], "sample_rate", ())
+    return slower_than(ahead.execution(exploration, first.id), execution) or losses(execution)
 
 
 def _execution(exploration: Exploration, wanted: int | None, group: data.Group) -> Mapping[str, Any]:

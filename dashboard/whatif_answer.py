@@ -12,8 +12,7 @@ import streamlit as st
 from dashboard import accuracy, frame, state
 from dashboard.altered import altered
 from dashboard.charts import markup
-from dashboard.charts.template import in_sentence
-from dashboard.charts.time_bar import time_pieces, waterfall
+from dashboard.charts.time_bar import waterfall
 from dashboard.controls import show
 from dashboard.derived import MFU_FORMULA, days_for, utilisation
 from dashboard.format import (
@@ -31,9 +30,9 @@ from dashboard.format import (
 )
 from dashboard.memory_needs import GIB
 from dashboard.nearest_fit import least_hbm, ways
-from dashboard.palette import TIME_KINDS
 from dashboard.plainest import plainest_of
 from dashboard.text import literal
+from dashboard.time_words import differences_in_time
 from dashboard.whatif_changes import current, described, put, text_of
 from dashboard.whatif_studies import studies
 from dashboard.wording import choices, differences, title
@@ -209,7 +208,7 @@ def sentences(found: Answer) -> list[str]:
         lines.append(f"**The old best does not run any more.** {literal(why)}")
     else:
         after, before = (format_value("total_time", one["total_time"]) for one in (kept, base))
-        terms = _terms(base, kept)
+        terms = differences_in_time(base, kept)
         lines.append(
             f"**The change by itself** leaves the old best at {after} a step: {terms}." if after == before else
             f"**The change by itself** makes the old best take {after} a step instead of {before}: {terms}."
@@ -218,22 +217,8 @@ def sentences(found: Answer) -> list[str]:
             lines.append("**The same execution stays best**: nothing of the whole space is faster.")
         else:
             gain = float(best[RATE]) / float(kept[RATE]) - 1
-            lines.append(f"**Re-optimising adds {signed_percent(gain)}**: {_terms(kept, best)}.")
+            lines.append(f"**Re-optimising adds {signed_percent(gain)}**: {differences_in_time(kept, best)}.")
     return lines
-
-
-def _terms(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The largest differences between two steps, each per sample of the batch where batches differ."""
-    scale = float(before["batch_size"]) / float(after["batch_size"])
-    old, new = time_pieces(before), time_pieces(after)
-    changes = {kind: new[kind] * scale - old[kind] for kind in old}
-    total = abs(float(before["total_time"]))
-    told = []
-    for kind in sorted(changes, key=lambda each: -abs(changes[each]))[:3]:
-        if abs(changes[kind]) > 5e-4 * total:
-            name = next(each.name for each in TIME_KINDS if each.key == kind)
-            told.append(f"{in_sentence(name)} {format_delta('total_time', changes[kind])}")
-    return ", ".join(told) if told else "no part of the step changes"
 
 
 def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> None:
