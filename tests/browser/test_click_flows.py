@@ -176,7 +176,8 @@ def test_what_one_click_changes_is_one_step_back(page: Page, server: str) -> Non
     def button(key: str) -> Locator:
         return page.locator(f".st-key-{key} button").first
 
-    sentence = page.locator(".ss-head").filter(has_text="feasible executions")
+    # While the page is drawn again the former sentence may stand beside the new one.
+    sentence = page.locator(".ss-head").filter(has_text="feasible executions").first
     page.goto(f"{server}/results?{SMALL}&cell=2x4&results_where=microbatch_size:1&results_page=2")
     expect(page.locator(".st-key-results_filters")).to_contain_text("Tensor parallel 2")
     one_step(button("results_drop_tensor_par").click,
@@ -222,6 +223,7 @@ def test_a_row_of_the_panel_s_table_names_its_cell_everywhere_and_its_mark_stays
     page = visit()
 
     def row(number: int) -> None:
+        settled(page)  # or else it may be the table of the cell before, which goes away
         table = page.locator("[class*=st-key-explore_top]").first
         table.scroll_into_view_if_needed()
         expect(table.locator("canvas").first).to_be_visible()

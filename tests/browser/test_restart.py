@@ -9,6 +9,12 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import free_port, new_context, serving, settled
 
+COUNT_RUNS = """() => {
+  const app = document.querySelector('[data-test-script-state]');
+  window.runs = 0;
+  new MutationObserver(() => { window.runs += app.dataset.testScriptState === 'running'; })
+    .observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+}"""
 QUERY = "model=llama-3.1-8B&system=h100_80g_sxm&procs=8&serving_ttft=500&serving_tpot=50"
 
 
@@ -25,8 +31,10 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(tmp_pat
         settled(page)
     error = page.get_by_text("Connection error")
     expect(error).to_be_visible()
+    page.evaluate(COUNT_RUNS)
     with serving(tmp_path, port):
         expect(error).to_have_count(0)
+        page.wait_for_function("runs > 0")  # by itself, as soon as the server is found again
         settled(page)
         field.fill("")
         field.press("Enter")
