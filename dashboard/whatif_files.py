@@ -25,6 +25,12 @@ _ABOUT: Final = {
 }
 
 
+_BATCHES: Final = {
+    "kept": "up to the scenario's largest at every size",
+    "scaled": "up to the scenario's largest in proportion to the GPUs",
+}
+
+
 def file(board: Board) -> bytes:
     """A zip archive of the studies as far as they are, a CSV file each, and of what they are about."""
     found = tables(board)
@@ -34,7 +40,7 @@ def file(board: Board) -> bytes:
         **export.of_scenario(board.scenario),
         "changed_in_all": {export.heading(board.every[name]): value for name, value in board.around.items()},
         "files": {f"{name}.csv": _account(board, name, len(table)) for name, table in found.items()},
-        "batch_of_sizes": {"kept": "as it is at every size", "scaled": "in proportion to the GPUs"}[board.asked.batch],
+        "batch_of_sizes": _BATCHES[board.asked.batch],
         "same_execution": "the best execution of the scenario (with what is changed in all) kept as it is",
         "columns": [
             *(export.described(which) for which in board.every.values()),

@@ -90,7 +90,10 @@ def blocks_of(model: ModelShapes) -> tuple[str, ...]:
 
 
 def bound(intensity: float, rate: float, bandwidth: float) -> str:
-    """Which limit work of so many operations per byte meets first: "compute" or "memory"."""
+    """Which limit work of so many operations per byte [FLOP/byte] meets first: "compute" or "memory".
+
+    rate: what the processor computes at most [FLOP/s]. bandwidth: of its memory [bytes/s].
+    """
     return "compute" if intensity * bandwidth >= rate else "memory"
 
 
