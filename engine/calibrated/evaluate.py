@@ -17,6 +17,7 @@ from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults
 from engine.calibrated.figures import flow_part, offload_repeats, offload_share, step_part, with_exchange
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, stage_memory
+from engine.calibrated.networks import farthest
 from engine.calibrated.offload import RESERVE, BlockMoves, exposed, moved_shares, tiers
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.step import PipelineLevel, block_level, pipeline_level, straggling, update_level
@@ -202,6 +203,10 @@ def _quantities(
             result[column.name] = pa.array(text, pa.string())
         else:
             result[column.name] = f[column.name]
+    if code == "network_too_small":
+        size = farthest(system)
+        tier = max(place for place, network in enumerate(system.networks) if network.size == size)
+        result |= {"tier": tier, "size": size, "used": f["num_procs"]}
     for tier, (name, memory) in enumerate((("memory_tier1", system.mem1), ("memory_tier2", system.mem2))):
         if code == name:
             result |= excesses(needs[tier, rows] / GIB, memory.capacity_gib)
