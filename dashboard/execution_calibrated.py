@@ -159,12 +159,12 @@ def _rate(value: float, unit: str) -> str:
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     """Who talks to whom, and what that costs."""
-    tiers = exploration.scenario.system.networks
-    groups = innermost_first(row, tiers[0].size, len(tiers) - 1)
+    groups = innermost_first(row, exploration.scenario.system)
     network_boxes(
         exploration, row, mode, groups, traffic_rows(exploration.scenario, row, groups),
-        "Ranks are placed innermost first: tensor, context, data, then pipeline. A collective that spans tiers is "
-        "split into an exchange on each; which network carries what follows from the placement.",
+        "Ranks are placed innermost first: tensor, context, data, then pipeline, and no group over more networks than "
+        "it needs: what is left over of a network stays idle. A collective that spans tiers is split into an exchange "
+        "on each; which network carries what follows from the placement.",
         "A whole bar would show if nothing overlapped, on the slowest stage. DP includes gathers of sharded weights.",
     )  # fmt: skip
 

@@ -87,8 +87,11 @@ def not_represented(thing: Model | System, cost_model: str) -> list[str]:
 def _unread(system: System, cost_model: str) -> list[str]:
     """What a cost model does not read of a system's description."""
     if cost_model == "calibrated":
-        found = ["Efficiencies and latencies of the description are not read; those of a calibration are."]
-        return found + ["Of the networks only the first and the last are read."] * (len(system.networks) > 2)
+        return [
+            "Efficiencies and latencies of the description are not read; those of a calibration are.",
+            "Groups are placed evenly on no more networks than they need: what is left over of a network stays idle, "
+            "and whether one must be filled is not read.",
+        ]
     if system.accelerator is not None and system.accelerator.tdp_w is not None:
         return ["Power, price, clock and multiprocessors are recorded, but enter no time."]
     return []

@@ -85,7 +85,8 @@ def _tiers(plan: AnyPlan) -> tuple[Floats, Floats, float, npt.NDArray[np.int64]]
     """What both tiers need [sites, memory modes] [bytes], the second's capacity [bytes], blocks of a stage [cells]."""
     degrees = plan.cells.pipeline_par
     if isinstance(plan, CalibratedPlan):
-        capacity = plan.space.system.mem2.capacity_gib * GIB
+        # No memory helps where the networks reach no further.
+        capacity = plan.space.system.mem2.capacity_gib * GIB if plan.space.connected else -np.inf
         return plan.layout.first_tier, plan.layout.second_tier, capacity, plan.space.num_blocks // degrees
     blocks = -(-plan.space.model.num_blocks // degrees)
     return plan.first_tier.T, plan.second_tier.T, float(plan.rate.second_capacity), blocks

@@ -143,10 +143,9 @@ class Scenario:
             "model": {item.name: float(getattr(shapes, item.name)) for item in fields(shapes)},
             "flops": token_flops(self.model).model(),
             # As text, because some are infinite or not known.
-            "system": {name: repr(float(value)) for name, value in accelerator_of(self.system).items()},
+            "system": {name: repr(value) for name, value in accelerator_of(self.system).items()},
             "matrix": {name: engine.tflops for name, engine in self.system.matrix.items()},
             "memory": [[tier.capacity_gib, tier.bandwidth_gb_per_s] for tier in memory],
-            "networks": len(self.system.networks),
             # Rows kept before a field was added cannot answer for it.
             "columns": [column.name for column in stored_of(self.cost_model)],
             "calibration": parameters_of(self.used_calibration).model_dump(),

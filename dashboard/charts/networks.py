@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.charts.template import Chart, base, empty, note
 from dashboard.format import format_value, scale_for
 from dashboard.palette import TIME_KINDS, palette
+from engine.calibrated.networks import networks_used, shared_by
+from hardware import System
 
 _UNIT: Final = "total_time"
 _MOST: Final = 600
@@ -18,20 +22,24 @@ LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline"
 
 
 class Group(NamedTuple):
-    """One kind of parallelism of an execution: its degree, network tier, and the GPUs that GPU 0 talks to in it."""
+    """One kind of parallelism of an execution: its degree, network tiers, and the GPUs that GPU 0 talks to in it."""
 
     name: str
     degree: int
-    tier: int
-    """The outermost tier that it needs."""
+    tiers: tuple[int, ...]
+    """The network tiers that it exchanges over, innermost first."""
     partners: tuple[int, ...]
-    inside: int = 1
-    """How many of the group share the innermost network, where the others are reached over `tier`."""
+
+    @property
+    def tier(self) -> int:
+        """The outermost tier that it needs."""
+        return self.tiers[-1]
 
     @property
     def where(self) -> str:
         """Its networks in words: "tier 1", "tiers 0 and 1"."""
-        return f"tiers 0 and {self.tier}" if self.tier and self.inside > 1 else f"tier {self.tier}"
+        *inner, outer = map(str, self.tiers)
+        return f"tiers {', '.join(inner)} and {outer}" if inner else f"tier {outer}"
 
 
 class Traffic(NamedTuple):
@@ -67,19 +75,17 @@ def placement(execution: Mapping[Any, Any]) -> list[Group]:
         if name == "PP" and degree > 1:
             last = (members[-1],) if int(execution["pipeline_interleaving"]) > 1 and degree > 2 else ()
             members = (0, members[1], *last)
-        groups.append(Group(name, degree, tier, members))
+        groups.append(Group(name, degree, (tier,), members))
         stride *= degree
     names = ["TP", "PP", "DP"]
     return sorted(groups, key=lambda group: names.index(group.name))
 
 
-def innermost_first(execution: Mapping[Any, Any], domain: int, outer: int) -> list[Group]:
-    """The placement of the calibrated cost model: tensor parallel ranks are neighbours, then come context, data and, as
-    far apart as can be, pipeline; experts are spread over neighbours whatever else these share.
+def innermost_first(execution: Mapping[Any, Any], system: System) -> list[Group]:
+    """The placement of the calibrated cost model on the networks of a system; see `engine.calibrated.networks`.
 
-    domain: GPUs of the innermost network. outer: tier that everything beyond it goes over. Which part of a group is
-    inside is what `engine.calibrated` assumes: `sharding.data_tiers`, `context_parallel.ring`, `experts.exchange` and
-    `pipeline.message_time`, whose messages stay inside only where all GPUs do.
+    Collectives and exchanges of tokens use every network that sets their ranks apart, rings of context parallel ranks
+    and messages between stages the outermost of them only.
     """
     tensor, context, data, stages, experts, beside = (
         int(execution[name]) for name in (
@@ -87,22 +93,23 @@ def innermost_first(execution: Mapping[Any, Any], domain: int, outer: int) -> li
         )
     )  # fmt: skip
     procs = tensor * context * data * stages
+    sizes = [np.asarray(float(network.size)) for network in system.networks]
+    outermost = {name: (int(tier),) for name, tier in networks_used(system, execution).items()}
 
-    def group(name: str, degree: int, stride: int, inside: int) -> Group:
-        inside = max(1, min(inside, degree))
-        return Group(name, degree, 0 if inside == degree else outer, tuple(range(0, degree * stride, stride)), inside)
+    def over(degree: int, stride: int) -> tuple[int, ...]:
+        shared = [1.0, *map(float, shared_by(np.asarray(float(degree)), float(stride), sizes))]
+        return tuple(tier for tier, (inner, here) in enumerate(pairwise(shared)) if here > inner) or (0,)
 
-    # Context and data parallel ranks exchange gradients together.
-    replicas = group("DP", data * context, tensor, domain // tensor)
     found = [
-        group("TP", tensor, 1, domain),
-        group("CP", context, tensor, context if tensor * context <= domain else 1),
-        Group("DP", data, replicas.tier, tuple(range(0, data * tensor * context, tensor * context)), replicas.inside),
-        group("EP", experts, beside, domain // beside),
+        Group("TP", tensor, over(tensor, 1), tuple(range(tensor))),
+        Group("CP", context, outermost["context"], tuple(range(0, context * tensor, tensor))),
+        # Context and data parallel ranks exchange gradients together.
+        Group("DP", data, over(data * context, tensor), tuple(range(0, data * tensor * context, tensor * context))),
+        Group("EP", experts, over(experts, beside), tuple(range(0, experts * beside, beside))),
     ]
     last = (procs // stages * (stages - 1),) if int(execution["pipeline_interleaving"]) > 1 and stages > 2 else ()
     onward = (0, procs // stages, *last) if stages > 1 else (0,)
-    found.append(Group("PP", stages, 0 if procs <= domain else outer, onward))
+    found.append(Group("PP", stages, outermost["pipeline"], onward))
     return [each for each in found if each.degree > 1 or each.name in ("TP", "PP", "DP")]
 
 

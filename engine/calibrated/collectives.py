@@ -3,16 +3,19 @@
 A group of n ranks occupies r0 ranks of the innermost tier (the scale-up domain), r1 groups of those in the next, and so
 on, r0 r1 ... = n. A reduce-scatter or all-gather runs tier by tier: what reaches tier i is the buffer divided by all
 ranks below, because every rank of the lower tiers carries its own shard over its own link. An all-reduce is both.
+Its latency is that of the domain, and once that of all networks beyond it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from engine.calibrated.inputs import Accelerators, Floats
+from engine.calibrated.networks import shared_by
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
@@ -32,16 +35,16 @@ class Tier(NamedTuple):
 
 
 def network_tiers(ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates) -> tuple[Tier, ...]:
-    """Where the ranks of a group are: in the scale-up domain, across domains of one host, across hosts.
+    """Where the ranks of a group are: in the innermost network, across those of the next one, and so on.
 
     Args:
         ranks: size of the group; stride: distance between neighbouring ranks, which is the size of the groups that
             are placed more tightly (tensor-parallel neighbours first).
-        accelerator: for the sizes of domain and host. rates: sustained rates of the three tiers [bytes/s].
+        accelerator: for the sizes of the networks. rates: sustained rates of all of them [bytes/s].
     """
-    inside = np.clip(accelerator.domain / stride, 1.0, ranks)
-    hosted = np.clip(np.maximum(accelerator.host_size, accelerator.domain) / stride, inside, ranks)
-    return Tier(inside, rates.scale_up), Tier(hosted / inside, rates.host), Tier(ranks / hosted, rates.scale_out)
+    shared = shared_by(ranks, stride, accelerator.network_sizes)
+    below = (np.ones(()), *shared)
+    return tuple(Tier(each / inner, rate) for each, inner, rate in zip(shared, below, rates.networks, strict=False))
 
 
 def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: float) -> Floats:
@@ -54,22 +57,19 @@ def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: fl
     """
     total: Floats = np.zeros(())
     below: Floats = np.ones(())
-    for position, tier in enumerate(tiers):
+    for tier in tiers:
         share = (tier.ranks - 1.0) / tier.ranks
-        if position == 0:
-            hops = 1.0 + SWITCH_HOP * (tier.ranks - 1.0)
-        else:
-            hops = NETWORK_HOPS + np.log2(np.maximum(tier.ranks, 1.0))
-        latency = np.where(tier.ranks > 1.0, passes / 2.0 * p.latency * hops, 0.0)
-        total = total + passes * share * (size / below) / tier.bandwidth + latency
+        total = total + passes * share * (size / below) / tier.bandwidth
         below = below * tier.ranks
-    return total
+    inside = tiers[0].ranks
+    domains = below / inside
+    hops = np.where(inside > 1.0, 1.0 + SWITCH_HOP * (inside - 1.0), 0.0)
+    hops = hops + np.where(domains > 1.0, NETWORK_HOPS + np.log2(domains), 0.0)
+    return total + passes / 2.0 * p.latency * hops
 
 
 def gather_ring_latency(tiers: Sequence[Tier], p: Parameters) -> Floats:
     """Latency of a ring over all ranks that a small layer-wise gather cannot hide in its volume [s]."""
     inner, *outer = tiers
-    hops = SWITCH_HOP * (inner.ranks - 1.0)
-    for tier in outer:
-        hops = hops + tier.ranks - 1.0
-    return hops * p.ring_latency
+    domains = math.prod((tier.ranks for tier in outer), start=np.ones(()))
+    return (SWITCH_HOP * (inner.ranks - 1.0) + domains - 1.0) * p.ring_latency

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.networks import rate_over
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
@@ -15,12 +16,12 @@ def ring(case: Case, rates: Rates, p: Parameters, core_forward: Floats, core_bac
     """Exposed seconds of the ring of one block and microbatch, forward and backward [s].
 
     Each of c - 1 steps passes keys and values of T tokens [2 bytes per element]; gradients come back with twice the
-    volume. The ring stays in the scale-up domain where tensor x context ranks fit in it.
+    volume. All steps take as long as the one over the outermost network that tensor x context ranks need.
     """
     model, layout = case.model, case.layout
     steps = layout.context_par - 1.0
     passed = 2.0 * case.key_value_heads * (model.attn_size + model.value_size) / 2.0 * case.tokens / layout.tensor_par
-    inside = layout.tensor_par * layout.context_par <= case.accelerator.domain
-    time = steps * passed * 2.0 / np.where(inside, rates.scale_up, rates.scale_out)
+    rate = rate_over(layout.tensor_par * layout.context_par, case.accelerator, rates)
+    time = steps * passed * 2.0 / rate
     start = np.where(steps > 0, 2.0 * steps * p.latency, 0.0)
     return np.maximum(time - core_forward, 0.0) + start, np.maximum(2.0 * time - core_backward, 0.0) + start

@@ -79,9 +79,14 @@ def effective_rates(
         ("matrix, 4 bits", "FLOP/s", facts.flops4, rates.matrix4, eight),
         ("matrix in fused attention", "FLOP/s", facts.flops16, attention, ("attention", *matrix[1:])),
         ("memory", "bytes/s", facts.memory_bandwidth, rates.memory, ("memory",)),
-        ("scale-up network", "bytes/s", facts.scale_up_bandwidth, rates.scale_up, ("scale_up",)),
-        ("scale-out network", "bytes/s", facts.scale_out_bandwidth, rates.scale_out, ("scale_out",)),
-    )
+        *(
+            (name, "bytes/s", peak, sustained, (share,))
+            for name, peak, sustained, share in zip(
+                _network_names(len(system.networks)), facts.network_bandwidths, rates.networks,
+                ("scale_up", *["scale_out"] * len(system.networks)), strict=False,
+            )
+        ),
+    )  # fmt: skip
     found = []
     for name, unit, peak, sustained, used in every:
         if peak <= 0:
@@ -90,6 +95,12 @@ def effective_rates(
         basis = _basis(system, chosen, used, provenance)
         found.append(EffectiveRate(name, unit, float(peak), float(sustained), used, provenance, basis))
     return tuple(found)
+
+
+def _network_names(tiers: int) -> list[str]:
+    """What networks are called, innermost first; those between the first and the last by their tier."""
+    between = [f"network tier {tier}" for tier in range(1, tiers - 1)]
+    return ["scale-up network", *between, "scale-out network"][:tiers]
 
 
 def accelerator_error(system: System, calibration: Calibration | None = None) -> FitError | None:

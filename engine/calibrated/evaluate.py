@@ -18,6 +18,7 @@ from engine.calibrated.figures import flow_part, step_part, with_exchange
 from engine.calibrated.flow import block_level, offloaded_flow, pipeline_flow
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.memory import StageMemory, activation_bytes, block_weight_bytes, of_largest, stage_memories
+from engine.calibrated.networks import farthest
 from engine.calibrated.offload import RESERVE, tiers, with_state
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.step import pipeline_level, straggling, update_level
@@ -202,6 +203,10 @@ def _quantities(
             result[column.name] = pa.array(text, pa.string())
         else:
             result[column.name] = f[column.name]
+    if code == "network_too_small":
+        size = farthest(system)
+        tier = max(place for place, network in enumerate(system.networks) if network.size == size)
+        result |= {"tier": tier, "size": size, "used": f["num_procs"]}
     for tier, (name, memory) in enumerate((("memory_tier1", system.mem1), ("memory_tier2", system.mem2))):
         if code == name:
             result |= excesses(needs[tier, rows] / GIB, memory.capacity_gib)

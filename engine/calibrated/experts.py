@@ -4,7 +4,9 @@ Transformer Engine's grouped linear layer launches one cuBLAS product per local 
 each is large enough to fill the processor, so that each ends in a partly filled last wave of its own.
 
 Tokens go to `experts_per_token` experts. An expert rank that holds several of a token's experts receives it once, so
-the exchanged volume counts distinct destinations: n (1 - (1 - 1/n)^k) of n ranks are hit by k draws.
+the exchanged volume counts distinct destinations: n (1 - (1 - 1/n)^k) of n ranks are hit by k draws. All of it passes
+the innermost network; what leaves the domain of its rank is sent once to every domain that it goes to, and so on
+outwards.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from engine.calibrated.elementwise import Traffic, activation
 from engine.calibrated.gemm import Layer, Linear, MatrixUnit
 from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.networks import LARGEST_HOST, shared_by
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
@@ -45,12 +48,18 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     model, layout = case.model, case.layout
     ranks, draws = layout.expert_par, model.experts_per_token
     element = 2.0 * model.hidden * case.split_tokens
-    volume = distinct_destinations(ranks, draws) * (ranks - 1.0) / ranks * element
-    inside = np.clip(case.accelerator.domain / layout.expert_tensor_par, 1.0, ranks)
-    nodes = ranks / inside
-    outside = distinct_destinations(nodes, draws) * (nodes - 1.0) / nodes * element
-    efficiency = np.where(case.accelerator.domain > case.accelerator.host_size, p.exchange_rack, p.exchange_host)
-    time = volume / (rates.scale_up * efficiency) + outside / (rates.scale_out * p.exchange_network)
+
+    def sent(places: Floats) -> Floats:
+        """Bytes that leave one of `places` for others [bytes]."""
+        return distinct_destinations(places, draws) * (places - 1.0) / places * element
+
+    efficiency = np.where(case.accelerator.domain > LARGEST_HOST, p.exchange_rack, p.exchange_host)
+    time = sent(ranks) / (rates.networks[0] * efficiency)
+    # What goes over a network leaves one of those inside it, but not the network itself.
+    sizes = case.accelerator.network_sizes
+    leaving = [sent(ranks / shared) for shared in shared_by(ranks, layout.expert_tensor_par, sizes)]
+    for inner, here, rate in zip(leaving, leaving[1:], rates.networks[1:], strict=False):
+        time = time + (inner - here) / (rate * p.exchange_network)
     time = time + np.where(ranks > 1.0, p.latency, 0.0)
     return time * np.where(case.software.overlap_expert > 0, HIDDEN_EXCHANGE, 1.0)
 

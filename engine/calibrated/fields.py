@@ -17,6 +17,7 @@ import pandas as pd
 
 from engine.calibrated.build import BITS, case_of, model_shapes
 from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
+from engine.calibrated.networks import farthest
 from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.execution import Executions, Malformed, check_fields, mark, parse_columns
@@ -137,6 +138,7 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("expert_par_without_experts", (experts == 0) & ((expert > 1) | (split > 1))),
             ("expert_par_not_dividing_experts", np.bool_(experts > 0) & (max(experts, 1) % expert != 0)),
             ("expert_par_not_dividing_ranks", tensor * context * data % (expert * split) != 0),
+            ("network_too_small", f["num_procs"] > farthest(system)),
             ("pipeline_exceeds_blocks", pipeline > blocks),
             ("stages_not_even", (f["pipeline_interleaving"] > 1) & ~even),
             ("offload_needs_three_blocks", offloads & (blocks // pipeline < 3)),

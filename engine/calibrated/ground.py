@@ -177,7 +177,12 @@ class Ground:
         return np.flatnonzero((rest >= 0) & (other == 0) & (position < modes_of[sites.kind]))
 
     def _fits(self, space: CalibratedSpace) -> _Fitting:
-        capacities = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
+        # In no memory at all nothing fits either.
+        capacities = (
+            (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
+            if space.connected
+            else (0.0, 0.0)
+        )
         found = self._fitting.get(capacities)
         if found is None:
             found = self._fitting[capacities] = self._fit(space, capacities)

@@ -44,16 +44,23 @@ class _Arrays:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """The fields of this group out of a mapping or table that may hold more."""
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: _floats(values[name]) for name in names})
+        return cls(**{name: _arrays(values[name]) for name in names})
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
         """The rows at `index`; numbers stay as they are."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return type(self)(**{name: value[index] if np.ndim(value) else value for name, value in values.items()})
+        return type(self)(**{name: _at(value, index) for name, value in values.items()})
 
 
-def _floats(value: Any) -> Floats:
-    return np.asarray(value, np.float64)
+def _arrays(value: Any) -> Any:
+    """An array, or a tuple of them."""
+    return tuple(map(_arrays, value)) if isinstance(value, tuple) else np.asarray(value, np.float64)
+
+
+def _at(value: Any, index: npt.NDArray[Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_at(each, index) for each in value)
+    return value[index] if np.ndim(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +107,10 @@ class ModelShapes(_Arrays):
 class Accelerators(_Arrays):
     """The accelerator and its networks, datasheet values.
 
-    `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `memory_bandwidth`, `scale_up_bandwidth` and
-    `scale_out_bandwidth` [bytes/s], networks per processor and direction; `capacity` [bytes]; `power` [W];
-    `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `domain` processors share the
-    scale-up network; `host_size` processors one host, whose domains exchange at `host_bandwidth` [bytes/s].
+    `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `memory_bandwidth` [bytes/s]; `capacity` [bytes];
+    `power` [W]; `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `network_sizes`
+    processors that one network of each tier connects, innermost first and none smaller than the one before, and
+    `network_bandwidths` their rates per processor and direction [bytes/s].
     """
 
     flops16: Floats
@@ -115,11 +122,13 @@ class Accelerators(_Arrays):
     generation: Floats
     multiprocessors: Floats
     clock: Floats
-    domain: Floats
-    scale_up_bandwidth: Floats
-    host_size: Floats
-    host_bandwidth: Floats
-    scale_out_bandwidth: Floats
+    network_sizes: tuple[Floats, ...]
+    network_bandwidths: tuple[Floats, ...]
+
+    @property
+    def domain(self) -> Floats:
+        """Processors that share the innermost network."""
+        return self.network_sizes[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.networks import rate_over
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 
@@ -14,11 +15,14 @@ __all__ = ["Passes", "message_time", "messages_time", "passes"]
 
 
 def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
-    """Seconds of one message of activations between neighbouring stages [s]; 0 without a pipeline."""
+    """Seconds of one message of activations between neighbouring stages [s]; 0 without a pipeline.
+
+    Some neighbours are as far apart as any ranks: on either side of what the outermost network in use connects.
+    """
     layout = case.layout
     split = np.where(case.software.split_messages > 0, layout.tensor_par, 1.0)
-    inside = case.processors <= case.accelerator.domain
-    time = 2.0 * case.tokens * case.model.hidden / split / np.where(inside, rates.scale_up, rates.scale_out) + p.latency
+    rate = rate_over(case.processors, case.accelerator, rates)
+    time = 2.0 * case.tokens * case.model.hidden / split / rate + p.latency
     return np.where(layout.pipeline_par > 1, time, 0.0)
 
 

@@ -190,10 +190,12 @@ def _reject(
     """Which (memory mode, site) pairs run; counts what does not."""
     count = mode_counts(space, modes)
     fits: Flags = (count > 0).T[:, sites.kind]
+    # Where the networks reach no further, no memory would help.
+    apart = np.broadcast_to(not space.connected, fits.shape)
     few = without_room_to_offload(space, modes, cells.pipeline_par[sites.cell])
     capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
-    possible = fits & ~few
-    checks = [("offload_needs_three_blocks", few)]
+    possible = fits & ~few & ~apart
+    checks = [("network_too_small", apart), ("offload_needs_three_blocks", few)]
     checks += [(code, needs[tier] > capacity[tier]) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
     for code, failing in checks:
         over = fits & failing

@@ -8,6 +8,7 @@ power sustains a smaller fraction. Exponent fitted over five accelerators of two
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -23,15 +24,14 @@ were cut down, such as the H20). The scaling with power ends here."""
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Sustained rates, arrays [rows]: matrix [FLOP/s] in 16, 8 and 4 bits; memory [bytes/s]; networks [bytes/s]."""
+    """Sustained rates, arrays [rows]: matrix [FLOP/s] in 16, 8 and 4 bits; memory [bytes/s]; networks [bytes/s], the
+    innermost first and none slower than one further out."""
 
     matrix16: Floats
     matrix8: Floats
     matrix4: Floats
     memory: Floats
-    scale_up: Floats
-    host: Floats
-    scale_out: Floats
+    networks: tuple[Floats, ...]
 
     def linear(self, bits: Floats) -> Floats:
         """Matrix rate of the linear layers at 16, 8 or 4 bits [FLOP/s]."""
@@ -59,7 +59,11 @@ def maturity(age_years: Floats, p: Parameters) -> Floats:
 
 
 def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters) -> Rates:
-    """Sustained rates of every row. A precision without a peak runs at the rate of the next wider one."""
+    """Sustained rates of every row. A precision without a peak runs at the rate of the next wider one.
+
+    The innermost network sustains `scale_up` of its rate, all others `scale_out`. Whoever shares a network also shares
+    those further out, so traffic takes one of them where that is faster.
+    """
     generation = accelerator.generation.astype(int)
     fraction = np.array([p.sustained_ampere, p.sustained_hopper, p.sustained_blackwell, p.sustained_other])[generation]
     fraction = np.minimum(fraction * power_factor(accelerator, p), MOST_SUSTAINED) * maturity(age_years, p)
@@ -73,7 +77,11 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
         matrix8,
         matrix4,
         accelerator.memory_bandwidth * p.memory,
-        accelerator.scale_up_bandwidth * p.scale_up,
-        accelerator.host_bandwidth * p.scale_out,
-        accelerator.scale_out_bandwidth * p.scale_out,
+        _networks(accelerator, p),
     )
+
+
+def _networks(accelerator: Accelerators, p: Parameters) -> tuple[Floats, ...]:
+    inner, *outer = accelerator.network_bandwidths
+    sustained = [inner * p.scale_up, *(each * p.scale_out for each in outer)]
+    return tuple(accumulate(reversed(sustained), np.maximum))[::-1]

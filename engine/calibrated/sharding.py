@@ -113,9 +113,11 @@ def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Float
 
 
 def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
-    """Seconds per step to add the gradients of a tied embedding on the first and the last stage [s]."""
+    """Seconds per step to add the gradients of a tied embedding on the first and the last stage [s].
+
+    The two share the networks that connect the whole pipeline, as if they were half of it apart.
+    """
     layout = case.layout
-    distance = case.processors / layout.pipeline_par * (layout.pipeline_par - 1.0)
-    tiers = network_tiers(np.asarray(2.0), np.maximum(distance, 1.0), case.accelerator, rates)
+    tiers = network_tiers(np.asarray(2.0), case.processors / 2.0, case.accelerator, rates)
     time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
     return np.where((case.model.tied_embeddings > 0) & (layout.pipeline_par > 1), time, 0.0)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from engine.calibrated.build import model_shapes
 from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
+from engine.calibrated.networks import farthest
 from engine.calibrated.parameters import parameters, parameters_of
 from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, by_name
@@ -93,8 +94,13 @@ class CalibratedSpace(Space):
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
         )
 
+    @property
+    def connected(self) -> bool:
+        """Whether the networks of the system reach all processors."""
+        return self.num_procs <= farthest(self.system)
+
     def on(self, system: System) -> CalibratedSpace:
-        """The same executions on a system with other rates or capacities of the same generation and tiers."""
+        """The same executions on a system of the same generation with other rates, capacities and networks."""
         other = copy.copy(self)
         other.system = system
         return other

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import accumulate
+from typing import Any
 
 import hardware
 from engine.calibrated.inputs import GENERATIONS
@@ -51,16 +53,14 @@ def fastest_attention(system: System) -> str:
     return "flash2" if generation_of(system) == "ampere" else "native"
 
 
-def accelerator_of(system: System) -> dict[str, float]:
-    """The fields of `engine.calibrated.inputs.Accelerators` for a system.
+def accelerator_of(system: System) -> dict[str, Any]:
+    """The fields of `engine.calibrated.inputs.Accelerators` for a system: numbers, and tuples of them for networks.
 
-    The first network is the scale-up domain, the last the scale-out network. Where multiprocessors or clock are not
-    published, their terms (waves, exponentials) vanish.
+    Where multiprocessors or clock are not published, their terms (waves, exponentials) vanish.
     """
     facts = system.accelerator
     peak = {name: engine.tflops * TERA for name, engine in system.matrix.items()}
     wide = peak.get("bfloat16") or peak.get("float16") or max(peak.values())
-    inner, outer = system.networks[0], system.networks[-1]
     known = facts is not None and facts.multiprocessors is not None and facts.clock_ghz is not None
     return {
         "flops16": wide,
@@ -72,10 +72,7 @@ def accelerator_of(system: System) -> dict[str, float]:
         "generation": float(GENERATIONS.index(generation_of(system))),
         "multiprocessors": float(facts.multiprocessors or 1) if facts is not None and known else 1.0,
         "clock": float(facts.clock_ghz or 1.0) * GIGA if facts is not None and known else math.inf,
-        "domain": float(inner.size),
-        "scale_up_bandwidth": inner.bandwidth_gb_per_s * GIGA,
-        "host_size": float(min(inner.size, 8)),
-        # Without a link to the host, what leaves the domain goes through the network.
-        "host_bandwidth": (system.mem2.bandwidth_gb_per_s or outer.bandwidth_gb_per_s) * GIGA,
-        "scale_out_bandwidth": outer.bandwidth_gb_per_s * GIGA,
+        # A network further out reaches at least what it connects.
+        "network_sizes": tuple(accumulate((float(network.size) for network in system.networks), max)),
+        "network_bandwidths": tuple(network.bandwidth_gb_per_s * GIGA for network in system.networks),
     }

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrated.inputs import Floats
+from engine.calibrated.networks import farthest
 from engine.inference.columns import FIELDS
 from engine.inference.deployments import Deployments
 from engine.inference.figures import Subject
@@ -49,6 +50,7 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
         ("expert_layout", routed & ~(inside | across)),
         ("expert_width_not_divisible", routed & (np.mod(float(model.expert_feedforward), slices) != 0)),
         ("context_too_long", d.prompt + d.output > (np.inf if context is None else context)),
+        ("network_too_small", d.reach > farthest(subject.system)),
     )
     found = np.zeros(len(d), np.int64)
     for code, where in broken:
@@ -83,6 +85,8 @@ def reason_text(
         "tensor_replicas": int(row["tensor_par"]) * int(row["replicas"]),
         "slices": max(int(row["tensor_par"]) // max(int(row["expert_par"]), 1), 1),
         "context": architecture.max_seq if architecture is not None else None,
+        "reach": max(int(row["tensor_par"]), int(row["expert_par"])) * int(row["pipeline_par"]),
+        "connected": farthest(subject.system),
         "ttft": 1e3 * row.get("time_to_first_token", 0.0), "ttft_limit": 1e3 * (ttft_limit or 0.0),
         "tpot": 1e3 * row.get("time_per_output_token", 0.0), "tpot_limit": 1e3 * (tpot_limit or 0.0),
     }  # fmt: skip

@@ -54,6 +54,11 @@ class Deployments:
         return np.maximum(self.tensor_par / self.expert_par, 1.0)
 
     @property
+    def reach(self) -> Floats:
+        """Processors that exchange anything: those of a replica, and of the others that share its experts."""
+        return np.maximum(self.tensor_par, self.expert_par) * self.pipeline_par
+
+    @property
     def expert_replicas(self) -> Floats:
         """Replicas whose tokens meet at the same experts."""
         return np.maximum(self.expert_par / self.tensor_par, 1.0)

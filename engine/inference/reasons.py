@@ -47,6 +47,9 @@ REASONS: Final[tuple[Reason, ...]] = (
             "An expert is {expert_feedforward:,} wide, which TP / EP, {slices:,}, does not divide."),
     _reason("infeasible", "context_too_long", "Longer than the model's context",
             "Prompt and output have {length:,} tokens; the model's context ends at {context:,}."),
+    _reason("infeasible", "network_too_small", "Networks too small",
+            "A replica, with the others that share its experts, takes {reach:,} GPUs, but the networks of the system "
+            "connect {connected:,}."),
     _reason("infeasible", "memory", "Out of HBM",
             "Needs {need} of HBM, but a GPU has {have}: {short} too much."),
     _reason("infeasible", "time_to_first_token", "First token too late",

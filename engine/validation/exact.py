@@ -74,10 +74,9 @@ def _system_numbers(mapped: Mapped) -> dict[str, npt.NDArray[np.float64]]:
         "flops16": facts.flops16,
         "flops8": np.where(facts.flops8 > 0, facts.flops8, facts.flops16),
         "memory": facts.memory_bandwidth,
-        "inner": facts.scale_up_bandwidth,
-        "outer": facts.scale_out_bandwidth,
-        # Calculon has one inner tier: hosts of several domains count as one.
-        "domain": np.maximum(facts.domain, facts.host_size),
+        "inner": facts.network_bandwidths[0],
+        "outer": facts.network_bandwidths[-1],
+        "domain": _domain(mapped),
         "ampere": (facts.generation == GENERATIONS.index("ampere")).astype(np.float64),
     }
 
@@ -104,9 +103,14 @@ def _system(
     return hardware.load_document(document)
 
 
+def _domain(mapped: Mapped) -> npt.NDArray[np.float64]:
+    """Processors of the one inner tier that runs have there: hosts of several domains count as one."""
+    return mapped.case.accelerator.network_sizes[1]
+
+
 def _executions(mapped: Mapped) -> dict[str, Any]:
     layout, software = mapped.case.layout, mapped.case.software
-    domain = np.maximum(mapped.case.accelerator.domain, mapped.case.accelerator.host_size)
+    domain = _domain(mapped)
     t, p, d = (values.astype(np.int64) for values in (layout.tensor_par, layout.pipeline_par, layout.data_par))
     overlap = np.where((software.overlap_tensor > 0) & (t > 1), "ring", "none")
     words = np.array([RECOMPUTE_WORDS.get(name, "none") for name in RECOMPUTES])

@@ -7,15 +7,16 @@ cover, or what cannot be, makes the row unsupported with a reason. Nothing here 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 import hardware
-from engine.calibrated.inputs import RECOMPUTES, Case
+from engine.calibrated.inputs import RECOMPUTES, Accelerators, Case
 from engine.calibrated.systems import accelerator_of, calibrated, generation_of
 from engine.validation.checks import Findings, refuse_impossible
 from engine.validation.reading import Runs
@@ -24,6 +25,10 @@ from engine.validation.software import SOFTWARE_COLUMNS, infer_software
 from engine.validation.words import accelerator_named, bits_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs"]
+
+GIGA = 1e9
+NETWORKS = ("network_sizes", "network_bandwidths")
+"""Fields of an accelerator that have a value for each tier."""
 
 REASONS: dict[str, str] = {
     "": "Predicted.",
@@ -122,9 +127,11 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     ):
         safe[name] = np.where(supported, safe[name], 0.0)
     assumptions = np.array(["; ".join(parts) for parts in found.assumed], object)
-    return Mapped(
-        table, Case.of(safe), found.reason, found.text, assumptions, software["software_rule"].to_numpy(object)
-    )
+    tiered: dict[str, Any] = {
+        field: tuple(values for name, values in safe.items() if name.startswith(field)) for field in NETWORKS
+    }
+    case, rules = Case.of({**safe, **tiered}), software["software_rule"].to_numpy(object)
+    return Mapped(table, case, found.reason, found.text, assumptions, rules)
 
 
 def _refuse_families(table: pd.DataFrame, found: Findings) -> None:
@@ -155,8 +162,12 @@ def _hardware(
         if (each := taken[name]) and each[1]:
             found.assumed[row].append(each[1])
     facts = {name: accelerator_of(system) for name, system in systems.items() if system is not None}
-    empty = dict.fromkeys(next(iter(facts.values())) if facts else accelerator_of(_any_system()), np.nan)
-    values = {field: np.array([facts.get(name, empty)[field] for name in names], np.float64) for field in empty}
+    plain = [field.name for field in fields(Accelerators) if field.name not in NETWORKS]
+    values = {
+        field: np.array([facts[name][field] if name in facts else np.nan for name in names], np.float64)
+        for field in plain
+    }
+    values |= _networks(table, names, systems)
     generation = np.array([generation_of(system) if (system := systems[name]) else "" for name in names], object)
     given = np.array([bool(name) for name in names], bool)
     found.refuse(~given, "missing_field", "Not given: hardware.")
@@ -169,12 +180,33 @@ def _hardware(
                   for name in names], bool),
         "hardware_not_calibrated", [f"No kernel rates were measured for {name[:60]}." for name in names],
     )  # fmt: skip
-    describe_sites(table, values)
     return values, generation
 
 
-def _any_system() -> hardware.System:
-    return hardware.load("a100_80g_sxm")
+def _networks(
+    table: pd.DataFrame, names: Sequence[str], systems: Mapping[str, hardware.System | None]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """The networks of every row, tier by tier under names of their own; not a number without a system.
+
+    Fewer networks than another row has are as if the outermost were there more than once.
+    """
+    known = {name: system for name, system in systems.items() if system is not None}
+    most = max((len(system.networks) for system in known.values()), default=1)
+    sizes, bandwidths = np.full((2, most + 1, len(names)), np.nan)
+    links = np.full(len(names), np.nan)
+    for name, system in known.items():
+        rows = np.array([each == name for each in names], bool)
+        facts, missing = accelerator_of(system), most - len(system.networks)
+        (inner, *outer), (fast, *slow) = (facts[field] for field in NETWORKS)
+        last = facts["network_bandwidths"][-1]
+        # Between them is room for hosts of several domains, which only a row tells of.
+        sizes[:, rows] = np.array([[inner, inner, *outer, *(outer or [inner])[-1:] * missing]]).T
+        bandwidths[:, rows] = np.array([[fast, last, *slow, *[last] * missing]]).T
+        # Without a link to the host, what leaves the domain goes through the network.
+        links[rows] = GIGA * system.mem2.bandwidth_gb_per_s or last
+    describe_sites(table, sizes, bandwidths, links)
+    tiers = dict(zip(NETWORKS, (sizes, bandwidths), strict=True))
+    return {f"{field} {tier}": values for field, found in tiers.items() for tier, values in enumerate(found)}
 
 
 def _model(

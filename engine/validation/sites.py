@@ -9,30 +9,37 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+
+from engine.calibrated.inputs import Floats
+from engine.calibrated.networks import LARGEST_HOST
 
 __all__ = ["describe_sites", "rate_per_processor"]
 
-LARGEST_HOST = 8.0
-"""Processors of the largest usual host; larger scale-up domains are racks."""
 
+def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_links: Floats) -> None:
+    """Networks as the row describes its site, in place.
 
-def describe_sites(table: pd.DataFrame, values: dict[str, npt.NDArray[np.float64]]) -> None:
-    """Networks as the row describes its site, in place."""
+    Args:
+        table: the runs. sizes, bandwidths: processors that a network of each tier connects, and their rates [bytes/s],
+            as the accelerator's datasheet has them [tiers, rows], from the innermost. The second tier is kept free for
+            hosts of several domains: it comes as large as the first.
+        host_links: rates of the links between processor and host [bytes/s] [rows].
+    """
     hosts = table["gpus_per_node"].to_numpy(np.float64)
     for row, (up, out, source) in enumerate(zip(table["scaleup"], table["scaleout"], table["source"], strict=True)):
         if rate := rate_per_processor(str(out), hosts[row]):
-            values["scale_out_bandwidth"][row] = rate
+            bandwidths[-1, row] = rate
         if (size := re.search(r"(\d+)-GPU domain|\bNVL(\d+)", str(up))) and float(size[1] or size[2]) >= 1:
-            values["domain"][row] = float(size[1] or size[2])
-        elif hosts[row] < values["domain"][row] <= LARGEST_HOST:
+            sizes[:2, row] = float(size[1] or size[2])
+        elif hosts[row] < sizes[0, row] <= LARGEST_HOST:
             # A smaller host than usual: switched links end where it ends. Rack-wide domains span hosts.
-            values["domain"][row] = values["host_size"][row] = hosts[row]
+            sizes[:2, row] = hosts[row]
         # Jean Zay: four NVLinks between each pair of GPUs use up all twelve, so hosts hold two groups of four.
         if "x4 per GPU pairs" in str(up) or "BigScience tr11" in str(source):
-            values["domain"][row] = 4.0
-            values["host_size"][row] = 8.0
+            sizes[:2, row] = 4.0, 8.0
+            bandwidths[1, row] = host_links[row]
+    np.maximum.accumulate(sizes, axis=0, out=sizes)
 
 
 def rate_per_processor(text: str, host: float) -> float | None:

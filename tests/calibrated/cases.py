@@ -10,12 +10,12 @@ from engine.calibrated import Case
 
 A100: dict[str, Any] = {
     "flops16": 312e12, "flops8": 0.0, "flops4": 0.0, "memory_bandwidth": 2039e9, "capacity": 80 * 2**30, "power": 400.0,
-    "generation": 0.0, "multiprocessors": 108.0, "clock": 1.41e9, "domain": 8.0, "scale_up_bandwidth": 300e9,
-    "host_size": 8.0, "host_bandwidth": 32e9, "scale_out_bandwidth": 25e9,
+    "generation": 0.0, "multiprocessors": 108.0, "clock": 1.41e9, "network_sizes": (8.0, 65536.0),
+    "network_bandwidths": (300e9, 25e9),
 }  # fmt: skip
 H100: dict[str, Any] = {
     **A100, "flops16": 989e12, "flops8": 1979e12, "memory_bandwidth": 3350e9, "power": 700.0, "generation": 1.0,
-    "multiprocessors": 132.0, "clock": 1.755e9, "scale_up_bandwidth": 450e9, "scale_out_bandwidth": 50e9,
+    "multiprocessors": 132.0, "clock": 1.755e9, "network_bandwidths": (450e9, 50e9),
 }  # fmt: skip
 DENSE: dict[str, Any] = {
     "hidden": 4096.0, "feedforward": 16384.0, "num_blocks": 32.0, "attn_heads": 32.0, "key_value_heads": 32.0,

@@ -45,6 +45,17 @@ def system_of(name: str, *, first: float, second: float, **changes: Any) -> Syst
     return hardware.load_document({**document, **changes}, "small")
 
 
+def system_with(*networks: tuple[int, float]) -> System:
+    """An H100 with networks of these sizes and rates [GB/s], innermost first."""
+    document: dict[str, Any] = hardware.to_document(hardware.load("h100_80g_sxm"))
+    plain = document["networks"][0]
+    document["networks"] = [
+        {**plain, "size": size, "bandwidth_gb_per_s": rate, "must_be_filled": False} for size, rate in networks
+    ]
+    document |= {"assumptions": [], "unverified_fields": [], "name": "machine"}
+    return hardware.load_document(document)
+
+
 def scenario(
     model: Model,
     system: System,

@@ -56,7 +56,8 @@ def test_young_software_sustains_less() -> None:
 @pytest.mark.parametrize("name", hardware.names())
 def test_every_system_has_rates_with_a_provenance(name: str) -> None:
     found = effective_rates(hardware.load(name))
-    assert {"matrix, 16 bits", "memory", "scale-up network", "scale-out network"} <= {rate.name for rate in found}
+    assert {"matrix, 16 bits", "memory", "scale-up network"} <= {rate.name for rate in found}
+    assert sum(rate.name.endswith("network") for rate in found) == len(hardware.load(name).networks)
     for rate in found:
         assert 0 < rate.share < 1
         assert rate.provenance in PROVENANCES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,13 +26,14 @@ from dashboard.whatif_cards import power_bounds
 from dashboard.wording import choices, differences, title
 from engine import Exploration, whatif
 from engine.calibrated import block_level, parameters_of
-from engine.calibrated.collectives import network_tiers
 from engine.columns import ALL_FIELDS, fields_of, headline_of
 from engine.schedule import schedule
+from tests.calibrated.small import system_with
 from tests.dashboard.pages import again, figure, html, run
 
 PAGES = ("explore", "execution", "whatif", "memory", "pareto", "compare", "results", "scenarios", "library")
 GIB = 2.0**30
+HOSTS_OF_8 = system_with((8, 450.0), (65536, 50.0))
 NO_OFFLOAD = {"weight_offload": False, "activations_offload": False, "optimizer_offload": False}
 
 
@@ -130,30 +130,24 @@ def ranked(**degrees: int) -> dict[str, Any]:
 def test_ranks_talk_to_those_that_the_cost_model_places_them_beside() -> None:
     """64 GPUs in hosts of 8: two replicas of four tensor ranks share a host, stages are 32 GPUs apart."""
     row = ranked(tensor_par=4, data_par=8, pipeline_par=2, expert_par=16)
-    groups = {group.name: group for group in innermost_first(row, 8, 1)}
+    groups = {group.name: group for group in innermost_first(row, HOSTS_OF_8)}
     assert groups["TP"].partners == (0, 1, 2, 3)
     assert groups["DP"].partners == (0, 4, 8, 12, 16, 20, 24, 28)
     assert groups["EP"].partners == tuple(range(16))
     assert groups["PP"].partners == (0, 32)
     told = {name: group.where for name, group in groups.items()}
     assert told == {"TP": "tier 0", "DP": "tiers 0 and 1", "EP": "tiers 0 and 1", "PP": "tier 1"}
-    apart = {group.name: group for group in innermost_first(ranked(tensor_par=8, context_par=2, data_par=2), 8, 1)}
+    spread = ranked(tensor_par=8, context_par=2, data_par=2)
+    apart = {group.name: group for group in innermost_first(spread, HOSTS_OF_8)}
     assert apart["CP"].partners == (0, 8)
     assert apart["DP"].partners == (0, 16)
     assert {apart[name].where for name in ("CP", "DP")} == {"tier 1"}
     assert apart["PP"].degree == 1
-    whole = innermost_first(ranked(tensor_par=4, data_par=9, pipeline_par=2), 72, 1)
+    whole = innermost_first(ranked(tensor_par=4, data_par=9, pipeline_par=2), system_with((72, 900.0), (65536, 50.0)))
     assert {group.where for group in whole} == {"tier 0"}
-
-
-@pytest.mark.parametrize(("tensor", "ranks", "domain"), [(1, 64, 8), (4, 16, 8), (16, 4, 8), (2, 4, 8), (4, 32, 72)])
-def test_what_of_a_group_is_inside_is_what_the_cost_model_charges(tensor: int, ranks: int, domain: int) -> None:
-    machine = SimpleNamespace(domain=float(domain), host_size=float(min(domain, 8)))
-    rates = SimpleNamespace(scale_up=1.0, host=1.0, scale_out=1.0)
-    inside = float(network_tiers(np.asarray(float(ranks)), float(tensor), machine, rates)[0].ranks)  # type: ignore[arg-type]
-    groups = {group.name: group for group in innermost_first(ranked(tensor_par=tensor, data_par=ranks), domain, 1)}
-    assert groups["DP"].inside == inside
-    assert (groups["DP"].tier == 0) == (inside == ranks)
+    four = system_with((8, 450.0), (64, 100.0), (1024, 50.0), (65536, 25.0))
+    wide = {group.name: group.where for group in innermost_first(ranked(tensor_par=8, data_par=128), four)}
+    assert wide == {"TP": "tier 0", "DP": "tiers 1 and 2", "PP": "tier 0"}
 
 
 def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> None:
@@ -167,7 +161,7 @@ def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> 
 def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> None:
     found = experts()
     wide = next(row for row in rows(found) if row["expert_par"] > 1)
-    groups = innermost_first(wide, 8, 1)
+    groups = innermost_first(wide, HOSTS_OF_8)
     chart = partners(groups, int(wide["num_procs"]), 8)
     assert f"EP over {wide['expert_par']} GPUs on tier" in chart.alt
     assert "execution_partners" in str([element.proto.id for element in run("execution", found).get("plotly_chart")])
@@ -208,9 +202,8 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
 @BOTH
 def test_links_are_told_for_whom_gpu_0_talks_to(found: Any) -> None:
     scenario = found().scenario
-    tiers = scenario.system.networks
     for row in rows(found(), 40):
-        groups = innermost_first(row, tiers[0].size, len(tiers) - 1)
+        groups = innermost_first(row, scenario.system)
         told = traffic_rows(scenario, row, groups)
         talking = {group.name for group in groups if group.degree > 1 and (group.name != "DP" or row["zero_stage"] < 3)}
         assert talking <= {each.name for each in told} <= {*LOOK, "TP repeated"}

@@ -49,7 +49,13 @@ def everywhere(seed: int) -> Case:
         field.name: np.array([float(getattr(shape, field.name)) for shape in shapes])[of_model]
         for field in fields(ModelShapes)
     }
-    machine = {name: np.array([system[name] for system in systems])[of_system] for name in systems[0]}
+
+    def of_each(values: list[Any]) -> Any:
+        if isinstance(values[0], tuple):  # a system of one network as if it had two that are alike
+            return tuple(of_each([(*value, value[-1])[tier] for value in values]) for tier in range(2))
+        return np.array(values)[of_system]
+
+    machine = {name: of_each([system[name] for system in systems]) for name in systems[0]}
 
     def any_of(*choices: float) -> Any:
         return draw.choice(np.array(choices, np.float64), rows)

@@ -142,9 +142,9 @@ def test_sites_change_the_networks() -> None:
         scaleup="NVLink5 1800GB/s bidir, 72-GPU domain", scaleout="8x100Gb/s IB", gpus_per_node=8
     ).case.accelerator
     assert found.domain[0] == 72
-    assert found.scale_out_bandwidth[0] == pytest.approx(12.5e9)
+    assert found.network_bandwidths[-1][0] == pytest.approx(12.5e9)
     pairs = mapped(scaleup="NVLink x4 per GPU pairs").case.accelerator
-    assert (pairs.domain[0], pairs.host_size[0]) == (4, 8)
+    assert [float(size[0]) for size in pairs.network_sizes[:2]] == [4, 8]
 
 
 def test_latent_attention_windows_and_packed_data() -> None:
