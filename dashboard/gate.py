@@ -1,8 +1,8 @@
 """What stands around all that the server answers: it says where it is, keeps out of other sites' frames, asks nobody.
 
 Streamlit finds out under which addresses this machine is known, from the network and from a host of the outside, when
-it starts on all addresses and whenever a page of a foreign origin wants a session, while everybody waits. Who comes from
-the address that was given, or from one that the configuration names, needs none of that; who does not is refused.
+it starts on all addresses and whenever a page of a foreign origin wants a session, while everybody waits. Who comes
+from the address that was given, or from one that the configuration names, needs none of that; who does not is refused.
 """
 
 from __future__ import annotations
