@@ -12,11 +12,19 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 ROOT = Path(__file__).parent
 
 if get_script_run_ctx(suppress_warning=True) is None:
-    from dashboard import addresses, downloads
+    from starlette.middleware import Middleware
+
+    from dashboard import addresses, downloads, gate
     from dashboard.allocator import few_arenas
 
     few_arenas()
-    app = st.App(__file__, routes=[*downloads.routes(), *addresses.routes()])
+    gate.ask_nobody()
+    app = st.App(
+        __file__,
+        routes=[*downloads.routes(), *addresses.routes()],
+        middleware=[Middleware(gate.Framed)],
+        lifespan=gate.greeting,
+    )
 else:
     from dashboard import frame, login, reconnect, state
 

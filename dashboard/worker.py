@@ -16,7 +16,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dashboard.scratch import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.explore import from_store
 from engine.parallel import WorkerError
@@ -97,8 +97,8 @@ class Worker:
         found = from_store(scenario, store)
         if found is not None:
             return found
-        with tempfile.TemporaryDirectory(prefix="shardscape-") as folder:
-            self._explore(scenario, store, Path(folder), progress, cancel)
+        with scratch_folder() as folder:
+            self._explore(scenario, store, folder, progress, cancel)
         found = from_store(scenario, store)
         assert found is not None
         return found

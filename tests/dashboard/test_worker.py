@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -184,6 +185,37 @@ def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Pa
     with contextlib.suppress(ProcessLookupError):
         os.kill(other, 0)
         assert "Z" in Path(f"/proc/{other}/stat").read_text().split()[2]
+
+
+def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_exploration(
+    tmp_path: Path, store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is left to clean up; folders of servers that live stay, and what is not a server's."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    server = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb"), "4096"], stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2], env={**os.environ, "TMPDIR": str(place)}, text=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    other = int(server.stdout.readline())
+    (left,) = place.iterdir()
+    other_kind = place / "shardscape-of-somebody"
+    other_kind.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+
+    def explored_much_later(batch: int) -> None:
+        for folder in (left, other_kind):
+            os.utime(folder, (0, 0))
+        worker.explore(scenario(batch), store, ignore, never)
+
+    explored_much_later(8)
+    assert set(place.iterdir()) == {left, other_kind}
+    os.kill(other, signal.SIGKILL)
+    server.kill()
+    server.communicate()
+    explored_much_later(9)
+    assert set(place.iterdir()) == {other_kind}
 
 
 def test_without_room_in_the_store_the_result_is_kept_in_memory(
