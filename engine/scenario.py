@@ -146,7 +146,7 @@ class Scenario:
             "system": {name: repr(float(value)) for name, value in accelerator_of(self.system).items()},
             "matrix": {name: engine.tflops for name, engine in self.system.matrix.items()},
             "memory": [[tier.capacity_gib, tier.bandwidth_gb_per_s] for tier in memory],
-            "networks": len(self.system.networks),
+            "networks": [network.size for network in self.system.networks],
             # Rows kept before a field was added cannot answer for it.
             "columns": [column.name for column in stored_of(self.cost_model)],
             "calibration": parameters_of(self.used_calibration).model_dump(),
