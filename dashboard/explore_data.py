@@ -148,8 +148,8 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 @st.cache_data(show_spinner=False, max_entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """See `choice_costs`; the value is of a statistic, which several metrics share."""
-    # Where there are ZeRO stages they say whether the optimizer is sharded.
-    implied = {"optimizer_sharding"} if _exploration.scenario.cost_model == "calibrated" else set()
+    # ZeRO stages say whether the optimizer is sharded, and degrees which networks carry what.
+    implied = {"optimizer_sharding", *_NETWORKS} if _exploration.scenario.cost_model == "calibrated" else set()
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.
@@ -184,6 +184,9 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
     """The values that a field has in executions of the space, whether they run or not."""
     space = exploration.scenario.space
     if field in _NETWORKS:
+        placed = space.further(np.arange(len(space.cells)))
+        if field in placed:
+            return sorted(set(placed[field].tolist()))
         place = _NETWORKS.index(field)
         return sorted({int(tier) for cell in space.cells for tier in space.assignments[cell.kind][:, place]})
     if field in _OF_CELLS:

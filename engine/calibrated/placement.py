@@ -1,8 +1,4 @@
-"""Where ranks are placed, and so which network of the system each kind of parallelism goes over.
-
-Ranks are placed innermost first: tensor, context, data, pipeline. A group reaches as far as the ranks that are placed
-inside it take, times its own; context and data parallel ranks exchange gradients together.
-"""
+"""The three fields of an execution that name networks, as the placement of its ranks decides them."""
 
 from __future__ import annotations
 
@@ -12,34 +8,28 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.calibrated.networks import networks_used
 from hardware import System
 
-__all__ = ["NETWORKS", "networks_of"]
+__all__ = ["networks_of"]
 
 Ints = npt.NDArray[np.int64]
 
-NETWORKS: Final = ("tensor_par_net", "pipeline_par_net", "data_par_net")
-"""The fields that say which network carries what."""
+_GROUPS: Final = {"tensor_par": "tensor", "pipeline_par": "pipeline", "data_par": "data"}
+"""Degrees whose network has a field -> what `engine.calibrated.networks` calls the group."""
 
 
-def networks_of(system: System, degrees: Mapping[str, Any]) -> dict[str, Ints]:
-    """The outermost network that each kind of parallelism goes over, arrays [rows] by name of `NETWORKS`.
+def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
+    """`tensor_par_net`, `pipeline_par_net` and `data_par_net` of executions, arrays of the fields' shape.
 
-    A group of one goes over none and says 0, as Calculon's enumeration does.
+    Each is the outermost network that the group needs. A degree of one needs none and says 0, as Calculon's enumeration
+    does; what reaches further than all networks says the last.
 
     Args:
-        degrees: `tensor_par`, `context_par`, `data_par` and `pipeline_par`, arrays [rows] or plain numbers.
+        fields: as for `engine.calibrated.networks.networks_used`.
     """
-    names = ("tensor_par", "context_par", "data_par", "pipeline_par")
-    tensor, context, data, pipeline = (np.asarray(degrees[name], np.int64) for name in names)
-    reach = {
-        "tensor_par_net": (tensor, tensor),
-        "pipeline_par_net": (pipeline, tensor * context * data * pipeline),
-        "data_par_net": (data, tensor * context * data),
-    }
-    sizes = np.maximum.accumulate(np.array([network.size for network in system.networks], np.int64))
-    outermost = len(sizes) - 1
+    used, last = networks_used(system, fields), len(system.networks) - 1
     return {
-        name: np.where(degree > 1, np.minimum(np.searchsorted(sizes, extent), outermost), 0)
-        for name, (degree, extent) in reach.items()
+        f"{degree}_net": np.where(np.asarray(fields[degree]) > 1, np.minimum(used[group], last), 0)
+        for degree, group in _GROUPS.items()
     }

@@ -189,10 +189,8 @@ class CalibratedSpace(Space):
                     data = self.num_procs // tensor // pipeline // context
                     if data > self.max_batch_size or not allow["data_par"](data):
                         continue
-                    placed = networks_of(
-                        self.system,
-                        {"tensor_par": tensor, "context_par": context, "data_par": data, "pipeline_par": pipeline},
-                    )
+                    degrees = {"tensor_par": tensor, "context_par": context, "data_par": data, "pipeline_par": pipeline}
+                    placed = networks_of(self.system, {**degrees, "expert_par": 1, "expert_tensor_par": 1})
                     if not all(allow[name](int(net)) for name, net in placed.items()):
                         continue
                     ways = self._expert_ways(tensor, context * data)
