@@ -42,8 +42,7 @@ _STATISTICS: Final = (
 
 _LEGEND: Final = (
     '<div class="ss-legend"><span>Each cell is {which} of every hidden choice{unit}.</span>{colours}'
-    '<span>★ best of the scenario</span><span><i class="ss-swatch ss-hatch"></i>does not fit; '
-    "GiB over capacity</span><span>· no execution</span></div>"
+    f"<span>★ best of the scenario</span><span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
 )
 
 
@@ -196,7 +195,7 @@ def _maps(sides: list[Side]) -> None:
 def _why_not(side: Side) -> str:
     """Why a scenario has no best execution, in few words."""
     short = short_of(side.exploration)
-    return f"nothing fits: {short}" if short else "nothing runs"
+    return f"nothing fits: the nearest lacks {short}" if short else "nothing runs"
 
 
 def _legend(metric: Metric, among: list[float], domain: Any) -> str:

@@ -233,23 +233,9 @@ def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> 
 
 
 def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
-    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.cell_map` reads it.
-
-    Where several batch sizes are tried, a pair stands for all of them: the best of their values, the sum of their
-    counts, and the nearest of their obstacles.
-    """
-    cells = exploration.by_cell(metric.ranked_by)
-    if cells.duplicated(["tensor_par", "pipeline_par"]).any():
-        sign = 1.0 if by_name(metric.ranked_by).better == "lower" else -1.0
-        cells["_rank"] = (sign * cells["value"]).fillna(np.inf)
-        cells["_miss"] = cells["shortfall_bytes"].fillna(np.inf)
-        ordered = cells.sort_values(["_rank", "_miss"], kind="stable")
-        pairs = ordered.groupby(["tensor_par", "pipeline_par"], sort=True)
-        merged = pairs.first(skipna=False).reset_index()
-        merged[["total", "feasible"]] = pairs[["total", "feasible"]].sum().to_numpy()
-        cells = merged.drop(columns=["_rank", "_miss"])
-    cells["value"] = values_of(exploration, metric, cells)
-    return cells
+    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.cell_map` reads it."""
+    cells = exploration.by_pair(metric.ranked_by)
+    return cells.assign(value=values_of(exploration, metric, cells))
 
 
 @st.cache_data(show_spinner=False, max_entries=32)
