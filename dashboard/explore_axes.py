@@ -13,7 +13,7 @@ from dashboard import explore_data as data
 from dashboard import state
 from dashboard.altered import altered
 from dashboard.charts.cell_map import shortfall_label
-from dashboard.charts.markup import in_unit
+from dashboard.charts.markup import NOT_FITTING, in_unit
 from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
 from dashboard.controls import given, key_for
@@ -310,7 +310,7 @@ def pair_legend(
     if axes.degrees:
         empty = cells[cells["value"].isna()]
         if (empty["label"] != "").any():
-            parts.append('<i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity')
+            parts.append(NOT_FITTING)
         if (empty["label"] == "").any():
             what = f"has this {in_sentence(FILTERABLE[axes.fields[-1]].label)}"
             what = "meets the filters" if filtered or axes.of_datatypes else what

@@ -315,7 +315,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
 
 def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
     system = exploration.scenario.system
-    cells = exploration.by_cell()
+    cells = exploration.by_pair()
     fitting = cells[cells["feasible"] > 0]
     ways = 0
     for axis, other, short in (("pipeline_par", "tensor_par", "PP"), ("tensor_par", "pipeline_par", "TP")):

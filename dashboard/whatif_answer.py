@@ -233,7 +233,8 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
     else:
         need, (tensor, pipeline) = least
         why = (
-            f"The least demanding needs **{gibibytes(need)}** of HBM, {gibibytes(need - there)} more than the "
+            f"With no more host memory than there is, the least demanding needs **{gibibytes(need)}** of HBM, "
+            f"{gibibytes(need - there)} more than the "
             f"{gibibytes(there)} there are. It is in TP\u00a0{tensor}\u00a0×\u00a0PP\u00a0{pipeline}."
         )
     if found.kept is not None and found.kept["reason_text"]:

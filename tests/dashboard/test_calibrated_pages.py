@@ -19,7 +19,7 @@ from dashboard.charts.networks import LOOK, innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.charts.tornado import Swing
 from dashboard.execution_calibrated import parts_table, step_parts, traffic_rows
-from dashboard.execution_view import execution_json
+from dashboard.execution_files import execution_json
 from dashboard.memory_needs import needs_of
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.whatif_cards import power_bounds

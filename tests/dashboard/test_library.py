@@ -14,7 +14,7 @@ import engine
 import hardware
 import models
 from dashboard.charts.efficiency_curve import efficiency_curve
-from dashboard.execution_view import execution_json
+from dashboard.execution_files import execution_json
 from dashboard.library_edit import copy_of, table_from_text
 from dashboard.library_fields import fields_of, marks_of, value_at
 from dashboard.library_list import items, searched
