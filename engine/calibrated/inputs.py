@@ -6,7 +6,7 @@ model on one system passes scalars for both and arrays for the execution only. T
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeAlias
 
@@ -45,6 +45,12 @@ class _Arrays:
         """The fields of this group out of a mapping or table that may hold more."""
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         return cls(**{name: _arrays(values[name]) for name in names})
+
+    def columns(self) -> Iterator[Floats]:
+        """Every array of the group, those of each network too."""
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            yield from value if isinstance(value, tuple) else (value,)
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
         """The rows at `index`; numbers stay as they are."""
