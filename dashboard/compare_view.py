@@ -113,15 +113,13 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
             continue
         rate = float(best["sample_rate"])
         context, tone = title(best), ""
-        error = accuracy.error_of(side.scenario, best)
-        told = "" if error is None else accuracy.span(1.0 / error.most.high, 1.0 / error.most.low)
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
             context = f"{relative(rate, first['sample_rate'])} against A"
             tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
             if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, best, first):
                 context, tone = f"{context}: tied", ""
-        founded = {"origin": accuracy.label_of(side.scenario), "error": told and f"{told} (90 %)"}
+        founded = accuracy.founded(side.scenario, best, "rate")
         tiles.append(
             markup.Tile(f"{side.letter} · {what}", format_value("sample_rate", rate), context, tone, **founded)
         )

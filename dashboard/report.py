@@ -10,7 +10,7 @@ import datetime
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
 from engine.calibrated import effective_rates
 from engine.columns import choice_label
+from engine.validation.measured import not_measured, told_not_measured
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 
@@ -217,7 +218,7 @@ def assumptions(exploration: Exploration) -> str:
     return (
         f"{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
         "at steady state; failures, data loading and contention between collectives are not in it.</li>"
-        f"{_founded(scenario)}"
+        f"{_founded(scenario, exploration.best)}"
         f"<li>Shardscape {escape(version())}, report of {made}. All {exploration.total:,} executions of the space "
         f"were settled{took}; scenario {exploration.key}.</li>"
     )
@@ -232,12 +233,14 @@ def whole(noun: str, document: dict[str, Any], address: str) -> str:
     )
 
 
-def _founded(scenario: Scenario) -> str:
+def _founded(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     """The label of the figures in words, and the calibration with its errors and the rates that follow from it."""
     label = label_of(scenario)
     said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"
     if scenario.cost_model == "calculon":
         return said
+    unknown = "" if best is None else told_not_measured(not_measured(scenario, best))
+    said += f"<li>The best: {escape(unknown)}</li>" if unknown else ""
     used = scenario.used_calibration
     errors = "; ".join(
         f"{error.described}: {error.mean_absolute_percent:.1f} % mean, {error.rows:,} rows" for error in used.errors

@@ -18,7 +18,7 @@ from engine.validation import Runs, RunsFileError
 from engine.validation.errors import error_statistics, source_family
 from engine.validation.gate import stored_errors
 from engine.validation.ranking import layout_groups
-from engine.validation.selection import reported
+from engine.validation.selection import reported, sources_of
 from engine.validation.uncertainty import Interval, interval
 
 __all__ = [
@@ -32,7 +32,6 @@ MOST_RUNS: Final = 5_000
 MOST_COLUMNS: Final = 300
 EVERY: Final = "all"
 TEXTS: Final = ("hardware", "family", "framework", "dtype", "recompute", "attn", "software_rule")
-SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +197,9 @@ def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
 
 
 def interval_of(row: pd.Series[Any]) -> Interval | None:
-    """How far unseen runs comparable with this one were off; None without a known accelerator."""
+    """How far unseen runs of its kind and of other sources were off; None without a known accelerator or such runs."""
     system = system_named(str(row["hardware"]))
     if system is None:
         return None
-    return interval(
-        generation=generation_of(system), experts=bool(row["moe_experts"] > 0), fully_sharded=bool(row["fsdp"] > 0),
-        share=SHARE,
-    )  # fmt: skip
+    source = str(sources_of(row.to_frame().T)[0])
+    return interval(generation=generation_of(system), experts=bool(row["moe_experts"] > 0), without=source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import streamlit as st
@@ -27,7 +27,7 @@ from dashboard.wording import choices, title
 from engine import whatif
 from engine.whatif import Point, Study
 
-__all__ = ["draw", "power_bounds"]
+__all__ = ["draw"]
 
 AROUND: Final = {"base": "Around the base", "whatif": "Around the what-if"}
 STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
@@ -37,8 +37,6 @@ COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
 """Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
 GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
 REACH: Final = 4.0
-MATTERS: Final = 0.01
-"""Gain or loss from which a parameter counts as bounding anything: where none does, the time goes elsewhere."""
 
 
 class Board:
@@ -95,6 +93,10 @@ class Board:
             drawn[kind] = token, make()
         chart: Chart = drawn[kind][1]
         return chart
+
+    def now(self, name: str) -> float:
+        """The value of a parameter in the what-if."""
+        return self.changes.get(name, whatif.otherwise(self.scenario, self.changes, name))
 
     def values(self, name: str) -> list[float]:
         """The values of a parameter on an axis of the sweep over two."""
@@ -195,20 +197,13 @@ def _tornado(board: Board) -> None:
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
     progress(board.tornado)
     if base > 0:
+        together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
             "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same "
-            f"execution kept. Click a bar to sweep it.{power_bounds(swings)}"
+            f"execution kept. Click a bar to sweep it.{together}"
         )
     elif board.tornado.finished:
         st.caption(_helps(board, told))
-
-
-def power_bounds(swings: Sequence[Swing]) -> str:
-    """Why the matrix peak, which one expects to matter most, hardly does where power bounds what is sustained."""
-    spans = {swing.name: max(map(abs, swing.known)) for swing in swings if swing.known}
-    if spans.get("power", 0.0) < MATTERS or spans.get("matrix", math.inf) > 0.1 * spans["power"]:
-        return ""
-    return " The matrix peak alone matters little: at the same design power a higher one is not sustained."
 
 
 def _helps(board: Board, told: tuple[str, str]) -> str:
@@ -234,7 +229,7 @@ def _sweep(board: Board) -> None:
     stops = [
         Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point)) for point in list(run.found)
     ]
-    ring = (board.changes.get(name, which.value), board.rate) if board.changes else None
+    ring = (board.now(name), board.rate) if board.changes else None
     chart = board.chart(
         run, ring,
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
@@ -291,7 +286,7 @@ def _pick_pair(board: Board, x: str, y: str) -> None:
 
 def _side(board: Board, name: str) -> Side:
     which, values = board.every[name], board.values(name)
-    now = board.changes.get(name, which.value)
+    now = board.now(name)
     nearest = min(values, key=lambda value: abs(math.log(value / now)) if now > 0 and value > 0 else abs(value - now))
     return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
 

@@ -45,8 +45,16 @@ def card(again: Callable[[], None]) -> None:
         for problem in problems:
             st.warning(literal(problem), icon=":material/link_off:")
         way = segments("Input", {"sliders": "Sliders", "exact": "Exact values"}, "whatif_input")
+        parts = [which for which in of_system if which.part_of]
         for which in of_system:
-            _field(scenario, which, changes, way, again)
+            if which in parts[:1]:
+                alone = sum(one.name in changes for one in parts)
+                label = "Peak or power alone" + (f" · {alone} changed" if alone else "")
+                with st.expander(label, expanded=bool(alone), key="whatif_alone"):
+                    for part in parts:
+                        _field(scenario, part, changes, way, again)
+            elif which not in parts:
+                _field(scenario, which, changes, way, again)
         others = [which for which in every if which.about != "system"]
         count = sum(which.name in changes for which in others)
         label = "Model and machine" + (f" · {count} changed" if count else "")
@@ -65,7 +73,7 @@ def _field(
     scenario: Scenario, which: Parameter, changes: Mapping[str, float], way: str, again: Callable[[], None]
 ) -> None:
     """One parameter, as a slider or as a number to type."""
-    value = changes.get(which.name, which.value)
+    value = changes.get(which.name, whatif.otherwise(scenario, changes, which.name))
     key = key_for(f"_whatif_{way}_{which.name}", float(value))
 
     def changed() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.command_exploration import (
-    interval_document,
+    confidence_document,
     scenario_document,
     scenario_line,
     scenario_of,
@@ -91,9 +91,10 @@ def explore(
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
     feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
-    step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, runs; null
-    where no runs tell), top (a list of such), seconds, executions_per_second, from_store. Times are in seconds and
-    sizes in bytes; null stands for an infinite requirement, and for what the cost model does not have.
+    step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
+    few_sources; null where no runs tell), not_measured (what no measured run had of what that rests on), top (a list of
+    such), seconds, executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for an
+    infinite requirement, and for what the cost model does not have.
 
     Exit code 1 when nothing is feasible.
     """
@@ -168,7 +169,7 @@ def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, aga
         "feasible": found.feasible,
         "infeasible_by_reason": found.infeasible_by_reason,
         "best": found.best,
-        "step_time_interval": None if found.best is None else interval_document(found.scenario, found.best),
+        **confidence_document(found.scenario, found.best),
         "top": [] if best is None else best.to_dict("records"),
         "seconds": seconds,
         "executions_per_second": found.total / seconds if seconds > 0 else None,

@@ -60,6 +60,10 @@ def validate(
     calculon_step_time_s [s].
 
     \b
+    Then how many measured times lie within the intervals that figures are shown with: of runs of the package, by models
+    fitted without the run's source and without anything else of that source; of FILE, as they are.
+
+    \b
     Printed errors are those of |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
     the signed error, negative: predicted too fast), share within 10 %, Kendall's tau and regret of the layout predicted
     best (percent) within runs of one workload on one machine, and runs without a prediction.
@@ -81,6 +85,10 @@ def validate(
     table = validation.validate(read, calculon=calculon)
     errors = validation.error_table(read.table, table)
     memory = validation.memory_table(read.table, table)
+    if runs is None:
+        coverage = validation.stored_coverage()
+    else:
+        coverage = validation.coverage_of(validation.map_runs(read), table)
     counts = table.loc[table["status"] != "predicted", "reason"].value_counts()
     unsupported = {str(reason): int(count) for reason, count in counts.items()}
     predicted = int((table["status"] == "predicted").sum())
@@ -92,12 +100,12 @@ def validate(
                 {
                     "runs": None if runs is None else str(runs), "rows": len(table), "predicted": predicted,
                     "unsupported_by_reason": unsupported, "errors": errors.to_dict("records"),
-                    "memory_errors": memory.to_dict("records"),
+                    "memory_errors": memory.to_dict("records"), "coverage": coverage.to_dict("records"),
                 }
             )
         )  # fmt: skip
     else:
-        _print(table, errors, memory, unsupported, predicted, runs)
+        _print(table, errors, memory, coverage, unsupported, predicted, runs)
     if out is not None:
         write(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
     if not predicted:
@@ -154,8 +162,8 @@ def _write_out(table: pd.DataFrame, path: Path) -> None:
 
 
 def _print(
-    table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, unsupported: dict[str, int], predicted: int,
-    runs: Path | None,
+    table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, coverage: pd.DataFrame,
+    unsupported: dict[str, int], predicted: int, runs: Path | None,
 ) -> None:  # fmt: skip
     from engine.validation import REASONS
 
@@ -172,6 +180,11 @@ def _print(
                 write(_error_lines(part, kind))
         write()
         write("Errors in percent of the measured step time; bias is signed, negative means predicted too fast.")
+    if len(coverage):
+        write()
+        write(_coverage_lines(coverage))
+        unseen = " by fits without their source" if runs is None else ""
+        write(f"Percent of measured times in intervals said to hold as many{unseen}; then every source counted once.")
     if len(memory):
         write()
         lines = [
@@ -192,6 +205,19 @@ def _error_lines(part: pd.DataFrame, kind: str) -> str:
         for row in part.to_dict("records")
     ]
     return text_table([kind, *(title for _, title, _ in columns)], rows)
+
+
+def _coverage_lines(coverage: pd.DataFrame) -> str:
+    from engine.validation.uncertainty import SHARES
+
+    names = [f"{kind}_{100 * share:.0f}" for kind in ("covered", "sources") for share in SHARES]
+    headers = [f"{share:.0%}" for share in SHARES] + [f"{share:.0%} by source" for share in SHARES]
+    rows = [
+        [row["name"], *(f"{row[name]:,}" for name in ("runs", "sources", "none")),
+         *(_decimal(row[name], 0) for name in names)]
+        for row in coverage.to_dict("records")
+    ]  # fmt: skip
+    return text_table(["in intervals", "runs", "sources", "no interval", *headers], rows)
 
 
 def _decimal(value: Any, decimals: int) -> str:

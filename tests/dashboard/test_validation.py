@@ -136,7 +136,7 @@ def test_worst_runs_come_first_and_a_chosen_run_shows_its_parts(expected: tuple[
     assert bars[0] == pytest.approx(predictions["measured_step_time_s"].iloc[position])
     assert bars[1] == pytest.approx(parts["step"])
     assert sum(bars[2:]) == pytest.approx(parts["step"], rel=0.01)  # parts too small to draw are left out
-    assert "comparable unseen runs" in " ".join(caption.value for caption in chosen.caption)
+    assert "measured runs of" in " ".join(caption.value for caption in chosen.caption)
 
 
 @pytest.mark.parametrize("field", FIELDS)
