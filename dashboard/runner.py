@@ -187,7 +187,9 @@ class Runner:
             return None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            return Store(path)
+            store = Store(path)
+            self.warnings += store.losses
+            return store
         except (StoreError, OSError) as problem:
             reason = str(problem) if isinstance(problem, StoreError) else f"{path}: {problem.strerror or problem}."
             self.warnings.append(f"Results are kept in memory only and are lost when the server stops. {reason}")

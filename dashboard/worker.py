@@ -30,7 +30,7 @@ from dashboard.scratch import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.explore import from_store
 from engine.parallel import WorkerError
-from engine.store import Record, Store, Writer
+from engine.store import Record, Store, StoreError, Writer
 
 __all__ = ["Refused", "Worker", "serve"]
 
@@ -100,7 +100,8 @@ class Worker:
         with scratch_folder() as folder:
             self._explore(scenario, store, folder, progress, cancel)
         found = from_store(scenario, store)
-        assert found is not None
+        if found is None:
+            raise StoreError("It was removed from the store before it could be read.")
         return found
 
     def _explore(

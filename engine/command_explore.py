@@ -57,7 +57,8 @@ def explore(
     cost_model: CostModelOption = None,
     calibration: CalibrationOption = None,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="FILE", help="Result store (.duckdb), made if it is missing.")
+        Path | None,
+        typer.Option("--store", metavar="FILE", readable=False, help="Result store (.duckdb), made if it is missing."),
     ] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best executions to show.")] = 10,
     by: Annotated[str, typer.Option(metavar="METRIC", help="Headline figure they are best by.")] = "sample_rate",
@@ -100,6 +101,7 @@ def explore(
     """
     import engine
     from engine.columns import UnknownColumn, headline_of
+    from engine.store import Store
 
     scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
     metrics = [column.name for column in headline_of(scenario.cost_model)]
@@ -107,11 +109,16 @@ def explore(
         raise UnknownColumn(f"--by cannot be {by!r}; it is one of {', '.join(metrics)}.")
     if export is not None:
         _check_export(export)
+    opened = None
+    if store is not None:
+        opened = Store(store)
+        for sentence in opened.losses:
+            write(sentence, stream=sys.stderr)
     line = ProgressLine(sys.stderr)
     start = time.perf_counter()
     with _Interruptible() as cancel:
         try:
-            found = engine.explore_scenario(scenario, store=store, progress=line, cancel=cancel)
+            found = engine.explore_scenario(scenario, store=opened, progress=line, cancel=cancel)
         except engine.ExplorationCancelled:
             line.clear()
             write("Interrupted; nothing was stored.", stream=sys.stderr)

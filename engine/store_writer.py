@@ -70,7 +70,7 @@ class Writer:
             self._pending_rows += table.num_rows
             self._rows += table.num_rows
             if self._shards is None and self._rows > ROWS_IN_DATABASE:
-                self._shards = ShardWriter(self._database.folder, self._key)
+                self._shards = ShardWriter(self._database.files, self._key)
             if self._shards is not None:
                 self._write_groups(self._shards)
 
@@ -121,7 +121,9 @@ class Writer:
             self._write_groups(self._shards, all_rows=True)
             record["shards"] = store_shards.to_json(self._shards.publish())
         with self._database.transaction() as cursor:
-            if self._shards is None:
+            if self._shards is not None:
+                self._database.files.strike(cursor, self._shards.names())  # from now on the record has them
+            else:
                 cursor.execute(columns.ddl(f"rows_{self._key}", self._cost_model))
                 if self._pending:
                     cursor.register("appended", pa.concat_tables(self._pending))
@@ -132,6 +134,7 @@ class Writer:
                 cursor.execute("INSERT INTO reduction VALUES ($key, $name, $rows, $content)", content)
             places = ", ".join(f"${name}" for name in record)
             cursor.execute(f"INSERT INTO exploration ({', '.join(record)}) VALUES ({places})", record)
+        self._database.contents.add(self._key, record["created_at"].isoformat(), json.loads(self._scenario))
 
     @contextlib.contextmanager
     def _giving_up_on_failure(self) -> Iterator[None]:
