@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import sys
 import uuid
 from contextlib import suppress
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["validate"]
-
-LARGEST_FILE: Final = 50_000_000
-"""Largest file of runs that is read [bytes]; a run takes some 500 to 1,000."""
 
 KINDS: Final = ("set", "source and hardware")
 """Parts of the error table that are printed; JSON has all."""
@@ -79,8 +75,6 @@ def validate(
 
     if out is not None:
         _check_out(out)
-    if runs is not None:
-        _check_runs(runs)
     read = validation.library_runs() if runs is None else validation.read_runs(runs)
     table = validation.validate(read, calculon=calculon)
     errors = validation.error_table(read.table, table)
@@ -110,23 +104,6 @@ def validate(
         write(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
     if not predicted:
         raise typer.Exit(ExitCode.NOTHING)
-
-
-def _check_runs(path: Path) -> None:
-    """Refuses what reading would wait for, or fill the memory with."""
-    from engine.validation import RunsFileError
-
-    try:
-        found = os.stat(path)
-    except OSError:
-        raise RunsFileError(f"{path} does not exist or may not be read; give a CSV file of measured runs.") from None
-    if not stat.S_ISREG(found.st_mode):
-        what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a file"
-        raise RunsFileError(f"{path} is {what}; give a CSV file of measured runs.")
-    if found.st_size > LARGEST_FILE:
-        raise RunsFileError(
-            f"{path} has {found.st_size / 1e6:,.0f} MB; runs are read from files of up to {LARGEST_FILE / 1e6:,.0f} MB."
-        )
 
 
 def _check_out(path: Path) -> None:

@@ -8,6 +8,7 @@ while 2.5, "2" and True are no whole numbers, and say so.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -20,8 +21,8 @@ import pandas as pd
 from models.documents import shown
 
 __all__ = [
-    "MISSING", "Fault", "absent", "column_names", "convert", "distinct", "flag", "objects", "quoted", "to_flag",
-    "to_whole", "to_word", "whole_number",
+    "MISSING", "Fault", "absent", "column_names", "convert", "distinct", "flag", "number_in", "objects", "quoted",
+    "to_flag", "to_whole", "to_word", "whole_number",
 ]  # fmt: skip
 
 Codes = npt.NDArray[np.intp]
@@ -30,6 +31,7 @@ Bools = npt.NDArray[np.bool_]
 MISSING: Final = "missing_value"
 """Code of what is wrong with a row that has no value."""
 
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _EXACT: Final = "biuf"
 """Kinds of NumPy arrays that are told apart value by value without going through Python, up to 64 bits."""
 
@@ -61,6 +63,11 @@ def whole_number(value: Any) -> int | None:
     if isinstance(value, Fraction):
         return value.numerator if value.denominator == 1 else None
     return None
+
+
+def number_in(text: str) -> Decimal | None:
+    """The number that a text is, to the last digit; None where it is none to people, whatever Python takes for one."""
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def flag(value: Any) -> bool | None:

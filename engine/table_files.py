@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from engine.columns import ALL_FIELDS, FIELDS, OUTCOME, Column, by_name, fields_of, statistics_of
-from engine.field_values import distinct, flag, quoted, whole_number
+from engine.field_values import distinct, flag, number_in, quoted, whole_number
 from models.documents import shown
 
 __all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWriteError", "read_executions"]
@@ -154,7 +154,7 @@ def _from_text(column: Column, text: str) -> Any:
         return None
     if column.dtype == "str":
         return text
-    exact = Decimal(text) if _NUMBER.fullmatch(text) else None
+    exact = number_in(text)
     if column.dtype == "bool":
         known = {"true": True, "false": False}.get(text.lower(), flag(exact))
         return text if known is None else known
@@ -162,9 +162,6 @@ def _from_text(column: Column, text: str) -> Any:
         return None if text.lower() == "nan" else text
     number = whole_number(exact)
     return exact if number is None else number
-
-
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 
 
 def _series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> pd.Series[Any]:

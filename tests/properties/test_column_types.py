@@ -15,7 +15,9 @@ import pytest
 import engine
 from engine.columns import FIELDS, by_name
 from engine.table_files import ResultWriter, TableFileError, read_executions
+from engine.validation import runs_of
 from tests.properties.column_types import columns, is_empty, meaning
+from tests.validation.runs import table as runs_table
 
 MALFORMED = {"missing_value", "not_an_integer", "not_a_boolean", "not_a_word", "out_of_range"}
 SEEN = ["status", "reason", "reason_text", "total_time", "proc_mem_tier1_cap_req"]
@@ -208,3 +210,23 @@ def test_rows_keep_their_labels(plain: dict[str, Any], index: Any) -> None:
     found = _evaluated(table, "calibrated")
     assert found.index.equals(table.index)
     assert (found["status"] == "ok").all()
+
+
+def test_columns_of_any_type_are_runs_or_faults() -> None:
+    """Runs come as text, so text that is a number is one there; anything else is what it is elsewhere."""
+    for field, kind in (("tp", "int64"), ("fsdp", "bool")):
+        for name, cells, series in columns(2, "none"):
+            runs = runs_of(runs_table(*[{}] * len(cells)).assign(**{field: series}))
+            for cell, value, fault in zip(cells, runs.table[field], runs.faults, strict=True):
+                told = (name, field, type(cell), value, fault)
+                means = meaning(kind, cell)
+                if isinstance(cell, str) and cell.strip() == "2" and kind == "int64":
+                    means = 2
+                if means is not None and (kind == "bool" or 1 <= means <= 10**9):
+                    assert (value, fault) == (means, ""), told
+                elif (isinstance(cell, str) and cell.strip() in ("", "none")) or is_empty(cell):
+                    assert (value != value, fault) == (True, ""), told
+                elif cell != "true":
+                    assert value != value, told
+                    assert field in fault, told
+                assert len(fault) < 200, told
