@@ -160,10 +160,10 @@ def test_ranks_talk_to_those_that_the_cost_model_places_them_beside() -> None:
 
 def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> None:
     page = run("execution", dense())
-    page.button(key="execution_why_optim_step_time").click()
+    page.button(key="execution_why_bw_time").click()
     page = again(page, dense())
-    assert page.session_state["_url"]["execution_figure"] == "optim_step_time"
-    assert any(each.value.startswith("optim_step_time = optimizer") for each in page.code)
+    assert page.session_state["_url"]["execution_figure"] == "bw_time"
+    assert any(each.value.startswith("bw_time = linear + attention") for each in page.code)
 
 
 def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> None:
