@@ -6,6 +6,7 @@ opens the file meanwhile: closing what was opened would give DuckDB's lock away 
 """
 
 import contextlib
+import ctypes
 import os
 import re
 import tempfile
@@ -146,6 +147,11 @@ class Database:
             with contextlib.suppress(duckdb.Error):  # a failing last checkpoint leaves a log that opening replays
                 self._connection.close()
             self._lock.release()
+
+    def never_close(self) -> None:
+        """In a forked process: keep the connection to the end, for closing it would write the log into the file, which
+        is for the process that has the lock. Interpreters close all that nothing refers to when they end."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:

@@ -20,6 +20,9 @@ class _Database(Protocol):
     def give_back(self) -> None:
         """One user less; the last closes it."""
 
+    def never_close(self) -> None:
+        """In a forked process: leave it to the process that opened it."""
+
 
 class _OpenStores(ModuleType):
     def __init__(self) -> None:
@@ -27,7 +30,6 @@ class _OpenStores(ModuleType):
         self.databases: dict[Path, Any] = {}
         self.lock = threading.Lock()
         self.returned: deque[_Database] = deque()
-        self.inherited: list[Any] = []
 
 
 _open: Any = sys.modules.setdefault(_NAME, _OpenStores())
@@ -62,11 +64,9 @@ def _take_back() -> None:
 
 
 def _after_fork() -> None:
-    """In a forked process: nothing is open, and nothing is closed that belongs to the process before.
-
-    Closing a connection writes what is in the log into the file, which is for who has the lock.
-    """
-    _open.inherited += _open.databases.values()
+    """In a forked process: nothing is open, and nothing is closed that belongs to the process before."""
+    for database in _open.databases.values():
+        database.never_close()
     _open.databases, _open.lock, _open.returned = {}, threading.Lock(), deque()
 
 

@@ -26,7 +26,8 @@ from engine.store import Store, StoreError
 for line in sys.stdin:
     read_only, path = line.rstrip().split(" ", 1)
     try:
-        with Store(path, read_only=read_only == "True") as store: print(len(store.records()), flush=True)
+        with Store(path, read_only=read_only == "True") as store: number = len(store.records())
+        print(number, flush=True)
     except StoreError as error: print(type(error).__name__, error, flush=True)
 """
 EXPLORES = """
@@ -35,8 +36,11 @@ import engine
 from engine.store import StoreError
 path, odd = sys.argv[1], int(sys.argv[2])
 stored, kept = [], []
-for number in range(6):
-    batch = 2 * (2 * number + odd + 1)
+print("ready", flush=True)
+input()
+until = time.monotonic() + 60
+while len(stored) < 9 and time.monotonic() < until:
+    batch = 2 * (2 * len(stored) + odd + 1)
     try:
         kept.append(engine.explore("megatron-126M", "a100_80g", num_procs=2, max_batch_size=batch, datatype="float16",
                                    store=path))
@@ -44,7 +48,8 @@ for number in range(6):
         stored.append(kept[-1].key)
     except StoreError as error:
         assert "is held by process" in str(error), error
-    if number % 3 == 2:
+        time.sleep(0.005)
+    if len(stored) % 3 == 0:
         kept.clear()
         time.sleep(0.02)
 print(json.dumps(stored))
@@ -102,17 +107,26 @@ def test_two_processes_that_explore_into_one_store_lose_nothing(tmp_path: Path) 
     path = tmp_path / "results.duckdb"
     command = [sys.executable, "-W", "error", "-c", EXPLORES, str(path)]
     both = [
-        subprocess.Popen([*command, odd], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, odd], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for odd in ("0", "1")
     ]
     stored: set[str] = set()
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     for process in both:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         stored.update(json.loads(out))
     with Store(path) as store:
         assert {record.key for record in store.records()} == stored
-        assert len(stored) >= 6
+        assert len(stored) == 18
         assert all(store.rows(record.key).count() == record.feasible for record in store.records())
         assert store.losses == []
 
@@ -156,6 +170,32 @@ def test_a_forked_process_neither_uses_nor_frees_what_it_inherited(
     assert other_process(store_path).startswith("StoreLockedError")
     put(opened_store, "more", make_rows(INSIDE))
     assert opened_store.rows("more").count() == INSIDE
+
+
+FORKS = """
+import os, sys
+from pathlib import Path
+from engine.store import Store
+from tests.engine.store_rows import make_rows, put
+path = Path(sys.argv[1])
+log = path.with_name(path.name + ".wal")
+with Store(path) as store:
+    put(store, "before", make_rows(1000))
+    size = log.stat().st_size
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)  # which ends an interpreter, and closes all that it had open
+    assert os.waitpid(child, 0)[1] == 0
+    assert log.stat().st_size == size
+    put(store, "after", make_rows(1000))
+"""
+
+
+def test_a_forked_process_that_ends_leaves_the_store_to_the_one_before(store_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS, str(store_path)], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with Store(store_path) as store:
+        assert {record.key for record in store.records()} == {"before", "after"}
 
 
 def test_what_a_killed_process_left_of_its_lock_holds_nothing_up(store_path: Path) -> None:
