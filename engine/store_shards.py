@@ -69,6 +69,17 @@ class ShardWriter:
         except (OSError, pa.ArrowException) as error:
             raise explain(error, self._path()) from error
 
+    def take(self, path: Path, rows: int) -> None:
+        """Append a whole shard that `write_shard` has written elsewhere, and which is there no more afterwards."""
+        if self._writer is not None:
+            self._close_shard()
+        try:
+            shutil.move(path, self._path())
+            flush_to_disk(self._path())
+            self._shards.append(Shard(self._path().name, self._path().stat().st_size, rows))
+        except OSError as error:
+            raise explain(error, self._path()) from error
+
     def publish(self) -> list[Shard]:
         """Put everything on disk, then give the folder its final name; return what it holds."""
         try:
@@ -101,6 +112,11 @@ class ShardWriter:
         flush_to_disk(path)
         self._shards.append(Shard(path.name, path.stat().st_size, self._rows))
         self._rows = 0
+
+
+def write_shard(path: Path, rows: pa.Table) -> None:
+    """Write rows to a file as a `ShardWriter` does, for one that takes it, perhaps in another process."""
+    pq.write_table(rows, path, row_group_size=ROWS_PER_GROUP, **_OPTIONS)
 
 
 def remove_shards(folder: Path) -> None:
