@@ -238,7 +238,8 @@ class _Relay(Store):
     def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
         """Passes on everything else, and ends the exploration."""
         if self._begun or sum(table.num_rows for table in self._pending) > ROWS_IN_DATABASE:
-            self._write()
+            if self._pending:
+                self._write()
             while self._shards:
                 self._pass_on()
         elif self._pending:

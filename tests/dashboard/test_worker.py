@@ -13,14 +13,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import dashboard.worker as under_test
 from dashboard.runner import Runner
 from dashboard.settings import Settings, settings_from
-from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _take
+from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
 from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.parallel import WorkerError
 from engine.store import Store, StoreWriteError
+from tests.engine.store_rows import make_rows
 
 
 def scenario(batch: int = 8) -> Scenario:
@@ -185,6 +188,26 @@ def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Pa
     with contextlib.suppress(ProcessLookupError):
         os.kill(other, 0)
         assert "Z" in Path(f"/proc/{other}/stat").read_text().split()[2]
+
+
+@pytest.mark.parametrize("sizes", [[10, 10], [10, 3], [4, 4, 4], [5], [6], []])
+def test_every_row_is_passed_on_in_its_order(
+    sizes: list[int], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However rows fall into files: as many as one takes, some that are left, or too few for any."""
+    monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(under_test, "ROWS_IN_DATABASE", 5)
+    rows, total, at = make_rows(sum(sizes)), sum(sizes), 0
+    told: list[tuple[str, object]] = []
+    relay = _Relay(lambda what, content: told.append((what, content)), tmp_path)
+    with contextlib.suppress(_Told), relay.writer("key", {}, total=total, engine_version="1"):
+        for size in sizes:
+            relay.append(rows.slice(at, size))
+            at += size
+        relay.complete(reductions={}, infeasible_by_reason={}, timings={})
+    _take(iter(told), store, tmp_path, ignore, never)
+    assert store.rows("key").table(["id"])["id"].equals(rows["id"])
+    assert list(tmp_path.glob("*.parquet")) + list(tmp_path.glob("*.arrow")) == []
 
 
 def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_exploration(
