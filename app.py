@@ -27,13 +27,15 @@ if get_script_run_ctx(suppress_warning=True) is None:
     )
 else:
     from dashboard import frame, login, reconnect, state
+    from dashboard.turns import turns
 
     st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
     login.require()
     page = st.navigation(frame.pages(), position="top")
     state.begin(page.url_path)
     reconnect.known_again()
-    above = frame.open_page(ROOT / "static", page)
-    page.run()
-    frame.close_page(above)
+    with turns.turn():
+        above = frame.open_page(ROOT / "static", page)
+        page.run()
+        frame.close_page(above)
     login.signed_in()

@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import stat
 import zlib
 from collections.abc import Iterable
@@ -89,18 +90,26 @@ class ShardWriter:
         """Append one row group."""
         try:
             if self._writer is None:
-                self._files.claim([self._name(self._begun)])
-                self._begun += 1
-                try:
-                    self._file = _SumOfWhatIsWritten(self._path(), "xb")
-                except FileExistsError:  # somebody else's, so not to be removed
-                    self._files.disclaim([self._name(self._begun - 1)])
-                    raise
+                self._claim()
+                self._file = _SumOfWhatIsWritten(self._path(), "xb")
                 self._writer = pq.ParquetWriter(self._file, rows.schema, **_OPTIONS)
             self._writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
             self._rows += rows.num_rows
             if self._rows >= ROWS_PER_SHARD:
                 self._close_shard()
+        except (OSError, pa.ArrowException) as error:
+            raise explain(error, self._path()) from error
+
+    def take(self, path: Path, rows: int, checksum: int) -> None:
+        """Append a whole shard that `write_shard` has written elsewhere, and which is there no more afterwards."""
+        try:
+            if self._writer is not None:
+                self._close_shard()
+            self._claim()
+            shutil.move(path, self._path())
+            flush_to_disk(self._path())
+            size = self._path().stat().st_size
+            self._shards.append(Shard(self._name(self._begun - 1), size, rows, checksum))
         except (OSError, pa.ArrowException) as error:
             raise explain(error, self._path()) from error
 
@@ -127,6 +136,14 @@ class ShardWriter:
         with contextlib.suppress(StoreError):
             self._files.remove([f"{self._folder}/", *self.names()])
 
+    def _claim(self) -> None:
+        """Record the name of the next shard before it is made; a file of somebody else is not to be removed."""
+        name = self._name(self._begun)
+        if os.path.lexists(self._files.folder / name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._files.folder / name))
+        self._files.claim([name])
+        self._begun += 1
+
     def names(self) -> list[str]:
         """What has been begun, by name in the folder of the store."""
         return [self._name(number) for number in range(self._begun)]
@@ -148,6 +165,16 @@ class ShardWriter:
         self._shards.append(Shard(self._name(self._begun - 1), bytes_written, self._rows, self._file.checksum))
         self._writer = self._file = None
         self._rows = 0
+
+
+def write_shard(path: Path, rows: pa.Table) -> int:
+    """Write rows to a new file as a `ShardWriter` does, for one that takes it, perhaps in another process.
+
+    Returns the checksum of what was written.
+    """
+    with _SumOfWhatIsWritten(path, "xb") as file:
+        pq.write_table(rows, file, row_group_size=ROWS_PER_GROUP, **_OPTIONS)
+        return file.checksum
 
 
 def to_json(shards: Iterable[Shard]) -> str:

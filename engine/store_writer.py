@@ -4,9 +4,11 @@ import contextlib
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from engine import columns, store_shards
 from engine.store_catalogue import Record, records_of
@@ -73,6 +75,21 @@ class Writer:
                 self._shards = ShardWriter(self._database.files, self._key)
             if self._shards is not None:
                 self._write_groups(self._shards)
+
+    def take(self, shard: Path, rows: int, checksum: int) -> None:
+        """Add feasible executions that `store_shards.write_shard` has written to a file, which is taken away.
+
+        rows, checksum: how many they are, and what `write_shard` has returned.
+        """
+        self._check_unfinished()
+        with self._giving_up_on_failure():
+            if not pq.read_schema(shard).equals(self._schema):
+                raise StoreError(f"The shard {shard} to store does not have the columns of the register.")
+            if self._shards is None:
+                self._shards = ShardWriter(self._database.files, self._key)
+            self._write_groups(self._shards, all_rows=True)
+            self._shards.take(shard, rows, checksum)
+            self._rows += rows
 
     def complete(
         self,
