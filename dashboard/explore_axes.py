@@ -300,7 +300,7 @@ def pair_legend(
     """The caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
-    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", "★ best of all"]
+    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
     if not numbered(cells):
         parts.append("the cells are too small for numbers: hover one, or choose As table under View")
     if axes.of_datatypes:

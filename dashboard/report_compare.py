@@ -13,7 +13,8 @@ from dashboard.charts.difference import aligned_steps
 from dashboard.charts.markup import figure_strip, legend, map_legend
 from dashboard.charts.memory_bars import aligned_memory
 from dashboard.charts.template import Chart
-from dashboard.compare_tables import best_table, differing, sides_of
+from dashboard.compare_scenarios import Member, told
+from dashboard.compare_tables import Side, best_table, differing, sides_of
 from dashboard.comparison import LETTERS, Comparison
 from dashboard.derived import metrics
 from dashboard.explore_data import cells_of
@@ -24,7 +25,6 @@ from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.report import assumptions, drawn, page, sentence, subjects, whole
 from dashboard.report_parts import Figure, key_figures
 from dashboard.scenarios_data import name_of
-from dashboard.wording import title
 from engine import Exploration
 from engine.columns import Column
 
@@ -37,7 +37,10 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     explorations: of its scenarios, in their order. address: link to the comparison, printed as text.
     """
     sides = sides_of(LETTERS[: len(explorations)], explorations)
-    names = {side.letter: name_of(side.scenario) for side in sides}
+    first = sides[0].scenario
+    words = {side.letter: told(Member(side.letter, "", side.scenario, comparison.changes.get(side.letter, {})), first)
+             for side in sides}  # fmt: skip
+    names = {letter: name for letter, (name, _) in words.items()}
     metric = {side.letter: metrics(side.scenario)["sample_rate"] for side in sides}
     tables = {side.letter: cells_of(side.exploration, metric[side.letter]) for side in sides}
     every = pd.concat(tables.values(), ignore_index=True)
@@ -65,10 +68,9 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
         ))  # fmt: skip
     sections, data = drawn(figures)
     heads = "".join(
-        f"<section><h2>{side.letter}: {escape(names[side.letter])}</h2><p>{escape(sentence(side.scenario))}</p>"
-        f"{figure_strip(key_figures(side.exploration, side.best))}"
-        f"<p>{escape(title(side.best) if side.best is not None else how_far(side.exploration).replace('**', ''))}</p>"
-        "</section>"
+        f"<section><h2>{side.letter}: {escape(names[side.letter])}</h2>"
+        f'<p class="muted">{escape(words[side.letter][1])}</p><p>{escape(sentence(side.scenario))}</p>'
+        f"{figure_strip(key_figures(side.exploration, side.best))}{_how_far(side)}</section>"
         for side in sides
     )
     rest = "".join(
@@ -76,13 +78,18 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
         f"<h3>Assumptions and versions</h3><ul>{assumptions(side.exploration)}</ul>"
         for side in sides
     )
-    name = " against ".join(dict.fromkeys(names.values()))
+    name = " against ".join(dict.fromkeys(name_of(side.scenario) for side in sides))
     body = (
         f"<h1>{escape(name)}</h1>{heads}<h2>What differs</h2>{_table(differing(sides))}"
         f"<h2>Best executions</h2>{_table(best_table(sides))}<h2>Figures</h2>{sections}{rest}"
         f"{whole('comparison', comparison.to_document(), address)}"
     )
     return page(name, body, data).encode("utf-8", "replace")
+
+
+def _how_far(side: Side) -> str:
+    """How far a scenario in which nothing runs is from running; nothing for others."""
+    return "" if side.best is not None else f"<p>{escape(how_far(side.exploration).replace('**', ''))}</p>"
 
 
 def _map(

@@ -13,6 +13,7 @@ import hardware
 from dashboard import state
 from dashboard.charts.markup import head
 from dashboard.controls import given, key_for, segments, whole, whole_field
+from dashboard.library import called
 from dashboard.server import user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
@@ -111,8 +112,8 @@ def _save(scenario: Scenario, changes: Mapping[str, float]) -> None:
     to_system = whatif.system_changes(scenario, changes)
     with st.popover("Save as system", icon=":material/bookmark:", disabled=not changes, width="stretch"):
         key = "_whatif_name"
-        origin = scenario.system.derived_from or scenario.system.name
-        st.text_input("Name", f"{origin} (what-if)"[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
+        origin = called(scenario.system.derived_from or scenario.system.name, System)
+        st.text_input("Name", _suggested(scenario), key=key, max_chars=LONGEST_TITLE)
         st.caption(
             f"A copy of {literal(origin)} that remembers what was changed in it."
             if to_system
@@ -132,8 +133,14 @@ def _save(scenario: Scenario, changes: Mapping[str, float]) -> None:
             )  # fmt: skip
 
 
+def _suggested(scenario: Scenario) -> str:
+    """A name for the changed system, of that of the original without its remark in brackets."""
+    origin = called(scenario.system.derived_from or scenario.system.name, System).partition(" (")[0]
+    return f"{origin} (what-if)"[:LONGEST_TITLE]
+
+
 def _system(scenario: Scenario, changes: Mapping[str, float], key: str) -> System:
-    name = str(st.session_state.get(key) or f"{scenario.system.name} (what-if)")
+    name = str(st.session_state.get(key) or _suggested(scenario))
     return hardware.edited(scenario.system, whatif.system_changes(scenario, changes), name=name, title=name)
 
 
