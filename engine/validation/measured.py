@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from engine.scenario import Scenario
 
 __all__ = [
-    "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "things", "told_not_measured",
+    "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "precision_words", "things",
+    "told_not_measured",
 ]  # fmt: skip
 
 OFFLOADS = {
@@ -33,6 +34,7 @@ OFFLOADS = {
     "optimizer_offload": "offloading the optimizer",
 }  # fmt: skip
 NOTHING = ""
+PRODUCTS = "-bit matrix products"
 Words = npt.NDArray[np.str_]
 
 
@@ -46,6 +48,11 @@ def kind_words(experts: bool) -> str:
     return "mixtures of experts" if experts else "dense models"
 
 
+def precision_words(bits: int, generation: str) -> str:
+    """Matrix products in a precision on a generation, in words."""
+    return f"{bits}{PRODUCTS} on {generation_words(generation)}"
+
+
 def things(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
     """What the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
 
@@ -53,7 +60,7 @@ def things(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Word
     """
     layout, software, model = case.layout, case.software, case.model
     generation = _words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
-    bits = np.char.mod("%.0f-bit matrix products", _full(layout.linear_bits, rows))
+    bits = np.char.mod("%.0f" + PRODUCTS, _full(layout.linear_bits, rows))
     experts = np.where(_full(model.experts, rows) > 0, kind_words(True), kind_words(False))
     switches = {
         "latent": (model.latent, "latent attention"),
