@@ -123,7 +123,8 @@ def popover(
     """
     label, error = label_of(scenario), error_of(scenario, execution)
     told = label if error is None else f"{label}, {span(error.most.low, error.most.high)}"
-    with st.popover(told, icon=":material/straighten:", type="tertiary", key=key, help="How sure these figures are"):
+    with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
+                    help="How sure these figures are"):  # fmt: skip
         st.markdown(f"**{label.capitalize()}.** {EXPLAINED[label]}")
         if error is None:
             return
