@@ -139,7 +139,8 @@ def popover(
     """
     label, error = label_of(scenario, execution), error_of(scenario, execution)
     told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
-    with st.popover(told, icon=":material/straighten:", type="tertiary", key=key, help="How sure these figures are"):
+    with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
+                    help="How sure these figures are"):  # fmt: skip
         unknown = told_not_measured(not_measured(scenario, execution))
         st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
         if error is None:

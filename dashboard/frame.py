@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import sentence, state
 from dashboard.addresses import START
-from dashboard.charts.markup import stylesheet
+from dashboard.charts.markup import page_head, stylesheet
 from dashboard.server import runner
 from dashboard.text import literal
 
@@ -79,6 +79,9 @@ def open_page(static: Path, page: Any) -> Above:
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
     st.html(stylesheet())
     entry = _BY_PATH.get(page.url_path)
+    with st.container(key="unseen"):
+        st.html(_behaviour(), unsafe_allow_javascript=True)
+        st.html(page_head(entry.title if entry is not None else "Shardscape"))
     place = sentence.show() if entry is None or entry.about_scenario else None
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()
@@ -105,6 +108,12 @@ def _tell(place: DeltaGenerator, told: tuple[str, ...]) -> tuple[str, ...]:
     if found and found != told:
         place.warning("\n\n".join(literal(problem) for problem in found), icon=":material/link_off:")
     return found
+
+
+@cache
+def _behaviour() -> str:
+    """The script of the pages as an element."""
+    return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8')}</script>"
 
 
 @cache

@@ -32,7 +32,7 @@ __all__ = ["render"]
 
 _KINDS: Final = {"models": "Models", "systems": "Systems"}
 _ANY: Final = re.compile(r".{0,255}", re.DOTALL)
-EDITING: Final = "library_editing"
+EDITING: Final = "library_edit"
 
 
 def render() -> None:
@@ -63,7 +63,7 @@ def render() -> None:
         else:
             st.info(f"None of the {len(found):,} {kind} contains these words.", icon=":material/search_off:")
     with right.container(border=True, gap="small", key="library_sheet"):
-        if st.session_state.get(EDITING) == (kind, chosen.name):
+        if state.url_value(EDITING, "", _ANY) == chosen.name:
             editor(chosen.thing, done=_stop_editing)
         else:
             _sheet(chosen, kind)
@@ -83,7 +83,7 @@ def _chosen(found: Sequence[Item], name: str, in_use: str) -> Item:
 
 
 def _stop_editing() -> None:
-    st.session_state.pop(EDITING, None)
+    state.set_url_value(EDITING, None)
 
 
 def _sheet(item: Item, kind: str) -> None:
@@ -122,7 +122,7 @@ def _actions(item: Item, kind: str) -> None:
             else:
                 st.switch_page(frame.path("explore"))
         st.button("Edit a copy" if not item.own else "Edit", icon=":material/edit:", key="library_edit",
-                  on_click=_edit, args=(kind, item.name))  # fmt: skip
+                  on_click=_edit, args=(item.name,))  # fmt: skip
         with st.popover("File", icon=":material/download:"):
             _downloads(thing)
         if item.own:
@@ -133,11 +133,10 @@ def _actions(item: Item, kind: str) -> None:
         st.caption(MORE_THAN_CALCULON)
 
 
-def _edit(kind: str, name: str) -> None:
+def _edit(name: str) -> None:
     for key in [key for key in st.session_state if str(key).startswith("library_value_")]:
         del st.session_state[key]
-    st.session_state[EDITING] = (kind, name)
-    state.set_url_value("library_item", name)
+    state.set_url_values({"library_item": name, EDITING: name})
 
 
 def _delete(thing: Model | System) -> None:

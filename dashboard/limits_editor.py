@@ -69,7 +69,7 @@ _MOST_PILLS: Final = 16
 
 def opener(words: str) -> None:
     """Draws the words of the sentence that open the editor."""
-    if st.button(words, type="tertiary", key="sentence_limits", help="What each choice may be."):
+    if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="What each choice may be."):
         _dialog()
 
 

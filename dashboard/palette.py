@@ -17,6 +17,9 @@ from engine.columns import EXTENSION_STATISTICS
 
 Mode = Literal["light", "dark"]
 
+LEGIBLE: Final = 4.5
+"""The contrast that text has at least (WCAG 2.2, 1.4.3)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Palette:
@@ -38,8 +41,6 @@ class Palette:
     """Ten stops from worst to best; the best is farthest from the background."""
     diverging: tuple[str, ...]
     """Ten stops from worse to better around no change."""
-    label_turn: float
-    """Position on the sequential ramp above which a label takes the background colour."""
 
     @property
     def worse(self) -> str:
@@ -57,7 +58,15 @@ class Palette:
 
     def label_on_ramp(self, position: float) -> str:
         """Return the text colour that is legible on `ramp(position)`."""
-        return self.background if position > self.label_turn else self.text
+        return self.ink_on(self.ramp(position))
+
+    def ink_on(self, fill: str) -> str:
+        """Return the text colour that is legible on a fill: the page's own, or black or white where neither is."""
+        for inks in ((self.background, self.text), ("#000000", "#FFFFFF")):
+            ink = max(inks, key=lambda each: contrast(each, fill))
+            if contrast(ink, fill) >= LEGIBLE:
+                break
+        return ink
 
     def diverge(self, position: float) -> str:
         """Return the diverging colour at `position` in -1 (much worse) to 1 (much better)."""
@@ -100,7 +109,6 @@ LIGHT: Final = Palette(
     diverging=(
         "#8C3A0B", "#B95E1D", "#DB8A47", "#EFBB8B", "#F8E4D0", "#DCEBEC", "#A9D0D3", "#6AAFB7", "#33859A", "#1C5A78",
     ),
-    label_turn=0.535,
 )  # fmt: skip
 
 DARK: Final = Palette(
@@ -117,16 +125,12 @@ DARK: Final = Palette(
     diverging=(
         "#F3A76B", "#D98245", "#B1622F", "#7D4726", "#43301F", "#1F333B", "#245463", "#2E7C8C", "#4BA5B3", "#86CDD6",
     ),
-    label_turn=0.405,
 )  # fmt: skip
 
 
 def palette(mode: str) -> Palette:
     """Return the palette of "light" or "dark"; anything else counts as light."""
     return DARK if mode == "dark" else LIGHT
-
-
-LabelRule = Literal["dark ink", "white", "background", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,6 @@ class Kind:
     light: str | None
     """Colour in light mode; None is drawn hatched."""
     dark: str | None
-    label_rule: LabelRule = "dark ink"
 
     def colour(self, colours: Palette) -> str | None:
         """Return the colour in the given mode, None where the kind is hatched."""
@@ -147,37 +150,37 @@ class Kind:
 
     def label(self, colours: Palette) -> str:
         """Return the colour of text on this kind's colour."""
-        rules = {"dark ink": "#10151C", "white": "#FFFFFF", "background": colours.background, "text": colours.text}
-        return rules[self.label_rule]
+        fill = self.colour(colours)
+        return colours.text if fill is None else colours.ink_on(fill)
 
 
 TIME_KINDS: Final[tuple[Kind, ...]] = (
     Kind("forward", "Forward", ("fw_time",), "#57B3F5", "#6DBEFB"),
-    Kind("backward", "Backward", ("bw_time",), "#05499C", "#3A66C4", "white"),
-    Kind("optimizer", "Optimizer step", ("optim_step_time",), "#9B61D1", "#9380E9", "background"),
-    Kind("recompute", "Recompute", ("recompute_time",), "#417F6F", "#53AF95", "background"),
-    Kind("bubble", "Pipeline bubble", ("bubble_time",), None, None, "text"),
+    Kind("backward", "Backward", ("bw_time",), "#05499C", "#3A66C4"),
+    Kind("optimizer", "Optimizer step", ("optim_step_time",), "#9B61D1", "#9380E9"),
+    Kind("recompute", "Recompute", ("recompute_time",), "#417F6F", "#53AF95"),
+    Kind("bubble", "Pipeline bubble", ("bubble_time",), None, None),
     Kind("tensor", "TP comm., exposed", ("tp_comm_exposed_time", "recomm_exposed_time"), "#F0C466", "#F0BC3B"),
     Kind("pipeline", "PP comm., exposed", ("pp_comm_exposed_time",), "#E07B14", "#E87832"),
-    Kind("data", "DP comm., exposed", ("dp_comm_exposed_time",), "#9F2506", "#C25239", "white"),
+    Kind("data", "DP comm., exposed", ("dp_comm_exposed_time",), "#9F2506", "#C25239"),
     Kind("offload", "Offload, exposed", ("fw_offload_exposed_time", "bw_offload_exposed_time"), "#D091A3", "#9A678A"),
-    Kind("context", "CP comm., exposed", ("cp_comm_exposed_time",), "#663857", "#802653", "white"),
-    Kind("expert", "EP comm., exposed", ("ep_comm_exposed_time",), "#4C1C04", "#FAEFBB", "background"),
-    Kind("overhead", "Host and stragglers", ("overhead_time",), None, None, "text"),
+    Kind("context", "CP comm., exposed", ("cp_comm_exposed_time",), "#663857", "#802653"),
+    Kind("expert", "EP comm., exposed", ("ep_comm_exposed_time",), "#4C1C04", "#FAEFBB"),
+    Kind("overhead", "Host and stragglers", ("overhead_time",), None, None),
 )
 """The parts of a step, in the order of the waterfall; together they sum to the step time. The last three are parts of
 the calibrated cost model only."""
 
 MEMORY_KINDS: Final[tuple[Kind, ...]] = (
-    Kind("weights", "Weights", ("weight_space",), "#383D48", "#D4DFEC", "background"),
-    Kind("optimizer", "Optimizer state", ("optimizer_space",), "#9B61D1", "#9380E9", "background"),
-    Kind("weight_gradients", "Weight gradients", ("weight_grad_space",), "#05499C", "#3A66C4", "white"),
+    Kind("weights", "Weights", ("weight_space",), "#383D48", "#D4DFEC"),
+    Kind("optimizer", "Optimizer state", ("optimizer_space",), "#9B61D1", "#9380E9"),
+    Kind("weight_gradients", "Weight gradients", ("weight_grad_space",), "#05499C", "#3A66C4"),
     Kind("activations", "Activations", ("act_space",), "#57B3F5", "#6DBEFB"),
-    Kind("checkpoints", "Checkpoints", ("act_checkpoint_size",), "#417F6F", "#53AF95", "background"),
-    Kind("activation_gradients", "Activation gradients", ("act_grad_space",), "#BEDEF2", "#2B4668", "text"),
-    Kind("logits", "Logits", ("logit_space",), "#CC4B0A", "#CC4B0A", "white"),
+    Kind("checkpoints", "Checkpoints", ("act_checkpoint_size",), "#417F6F", "#53AF95"),
+    Kind("activation_gradients", "Activation gradients", ("act_grad_space",), "#BEDEF2", "#2B4668"),
+    Kind("logits", "Logits", ("logit_space",), "#CC4B0A", "#CC4B0A"),
     Kind("temporaries", "Temporaries", ("temporary_space",), "#D091A3", "#9A678A"),
-    Kind("reserve", "Reserve", ("reserve_space",), "#CCC499", "#66594D", "text"),
+    Kind("reserve", "Reserve", ("reserve_space",), "#CCC499", "#66594D"),
 )
 """The parts of a GPU's memory, in the order of the stack. The last three are the calibrated cost model's alone."""
 

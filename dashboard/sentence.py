@@ -34,28 +34,29 @@ def show() -> DeltaGenerator:
     bar = st.container(horizontal=True, gap="xsmall", key="bar", vertical_alignment="center")
     with bar.container(horizontal=True, gap="xxsmall", key="sentence", vertical_alignment="center"):
         _word("Train")
-        with _slot(model.title or model.name, "Model: what is trained."):
+        with _slot("Model", model.title or model.name, "What is trained."):
             _choose("model", "Model", usable_models(), model.name, lambda name: _title(model_of(name)))
             st.caption(_model_line(model))
         _word("on")
-        with _slot(f"{scenario.num_procs:,}", by_name("num_procs").description):
+        with _slot("GPUs", f"{scenario.num_procs:,}", by_name("num_procs").description):
             _number("procs", "GPUs", PROCESSORS, scenario.num_procs)
         _word("×")
-        with _slot(_short(system), "System: which GPUs, and how they are connected."):
+        with _slot("System", _short(system), "Which GPUs, and how they are connected."):
             _choose("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
             st.caption(_system_line(system))
         _word("in")
-        with _slot(choice_label("datatype", scenario.datatype), by_name("datatype").description):
+        with _slot("Datatype", choice_label("datatype", scenario.datatype), by_name("datatype").description):
             options = {name: choice_label("datatype", name) for name in cost_model.datatypes_of(scenario)}
             _choose("type", "Datatype", list(options), scenario.datatype, lambda name: options.get(name, name))
         _word("with a batch of")
-        with _slot(f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens", by_name("batch_size").description):
+        batch = f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens"
+        with _slot("Batch", batch, by_name("batch_size").description):
             _number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _word("·")
         limits_editor.opener(limits_editor.describe(scenario.limits))
         _word("·")
-        with _slot(cost_model.in_words(scenario), "Cost model: what times and memory are computed with."):
+        with _slot("Cost model", cost_model.in_words(scenario), "What times and memory are computed with."):
             cost_model.slot(scenario)
     with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content",
                        wrap=False):  # fmt: skip
@@ -80,8 +81,9 @@ def _word(text: str) -> None:
     st.markdown(text, width="content")
 
 
-def _slot(text: str, tooltip: str) -> DeltaGenerator:
-    return st.popover(f":blue[**{literal(text)}**]", type="tertiary", help=tooltip)
+def _slot(name: str, text: str, tooltip: str) -> DeltaGenerator:
+    """A word of the sentence. name: what it says, which is heard and not seen."""
+    return st.popover(f":gray[{name}:] :blue[**{literal(text)}**]", type="tertiary", help=tooltip)
 
 
 def _short(system: hardware.System) -> str:

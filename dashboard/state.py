@@ -39,6 +39,8 @@ _SHARED: Final = (*links.NAMES, "cell", "id")
 _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"
 _PAGE: Final = "_url_page"
+_ASKED: Final = "_url_asked"
+"""Which parameters each page has asked for: where it is shown, its URL alone says what they are."""
 _PROBLEMS: Final = "_url_problems"
 _HELD: Final = "_url_held"
 """Whether the browser is not yet told what is written, see `one_step`."""
@@ -58,11 +60,14 @@ def begin(page: str) -> None:
     first = _COPY not in session
     switched = not first and session[_PAGE] != page
     copy: dict[str, str] = {} if first else session[_COPY]
-    if switched and not any(name in shown for name in _SHARED):
-        _write({name: copy[name] for name in _SHARED if name in copy})
-    elif first or shown != session[_WRITTEN]:  # a link was opened, or the browser went back
+    own = session.setdefault(_ASKED, {}).setdefault(page, set())
+    back = _went_back()
+    if switched and not back and not any(name in shown for name in _SHARED):
+        _write({name: copy[name] for name in (*_SHARED, *sorted(own)) if name in copy})
+    elif first or switched or shown != session[_WRITTEN]:  # a link was opened, or the browser went back
         session.pop(_PROBLEMS, None)  # pages say again what is wrong with what the link says now
-        gone = set() if first else {*_SHARED, *session[_WRITTEN]}  # what other pages remember was not in the URL
+        # What other pages remember was not in the URL; what this one asks for is not there if it was not set then.
+        gone = set() if first else {*_SHARED, *(own if back else ()), *(() if back and switched else session[_WRITTEN])}
         copy = {**{name: value for name, value in copy.items() if name not in gone}, **shown}
     session[_COPY], session[_PAGE] = copy, page
     session[_WRITTEN] = {name: str(st.query_params[name]) for name in st.query_params}
@@ -190,6 +195,7 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
     in a link counts as the default, and the page says so.
     """
     text = _copy().get(name)
+    st.session_state.setdefault(_ASKED, {}).setdefault(page(), set()).add(name)
     if text is None:
         _content(name)
         return default
@@ -287,6 +293,12 @@ def watcher() -> str:
     if context is not None and runtime.exists():
         return context.session_id
     return str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
+
+
+def _went_back() -> bool:
+    """Whether the browser asked for this run by going back or forward: its URL is then all there is."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return context is not None and context.is_history_navigation
 
 
 def _reading() -> links.Reading:

@@ -89,7 +89,7 @@ def cell_map(
         on_best = colours.label_on_ramp(ramp.position(values[best]))
         # In the upper right corner, clear of the value.
         notes.append(noted("★", colours, x=x[best] + 0.44, y=y[best] + 0.46, colour=on_best, xanchor="right",
-                           yanchor="top", font_size=9, borderpad=0))  # fmt: skip
+                           yanchor="top", borderpad=0))  # fmt: skip
     places = {(row[0], row[1]): (x[index], y[index]) for index, row in enumerate(custom)}
     if base_cell in places:
         frames.append(_frame(places[base_cell], colours.text, 1.6, 0.475, dash="dot"))
@@ -147,7 +147,7 @@ def _bars(
         }
     ]
     # Labels are traces of their own, one per colour: text of bars would fade on a selection whatever the settings.
-    inks = [colours.muted if place is None else colours.label_on_ramp(place) for place in places]
+    inks = [colours.text if place is None else colours.label_on_ramp(place) for place in places]
     for ink in dict.fromkeys(inks):
         mine = [index for index, other in enumerate(inks) if other == ink]
         traces.append(

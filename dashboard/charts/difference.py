@@ -7,7 +7,7 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.surface import MOST_LABELS, ink_on
+from dashboard.charts.surface import MOST_LABELS
 from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading
 from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.format import SPACE, column_of, format_value, scale_for, signed_percent
@@ -72,7 +72,7 @@ def difference_map(
     if len(cells) <= MOST_LABELS:
         notes = []
         for index, label in enumerate(labels):
-            ink = colours.muted if hatched[index] else ink_on(fills[index], colours)
+            ink = colours.text if hatched[index] else colours.ink_on(fills[index])
             notes.append(noted(label, colours, x=x[index], y=y[index], colour=ink))
         figure.update_layout(annotations=notes)
     figure.update_xaxes(

@@ -67,7 +67,7 @@ def _told(tile: Tile) -> tuple[str, ...]:
 
 
 def _origin(origin: str) -> str:
-    return f'<span class="ss-origin">{escape(origin)}</span>' if origin else ""
+    return f' <span class="ss-origin">{escape(origin)}</span>' if origin else ""
 
 
 def _error(error: str) -> str:
@@ -206,7 +206,7 @@ _MEANING: Final[Mapping[str, str]] = {
 def chips(facts: Iterable[tuple[str, str]]) -> str:
     """Return key and value pairs as one line of chips, each with what it means."""
     items = "".join(
-        f'<span class="ss-chip"{_title(key)}>{escape(key)}<b>{escape(value)}</b></span>' for key, value in facts
+        f'<span class="ss-chip"{_title(key)}>{escape(key)} <b>{escape(value)}</b></span>' for key, value in facts
     )
     return f'<div class="ss-chips">{items}</div>'
 
@@ -218,9 +218,14 @@ def _title(key: str) -> str:
     return f' title="{escape(meaning)}"' if meaning else ""
 
 
+def page_head(title: str) -> str:
+    """Return the heading of a page for those who hear it; others see it marked in the navigation."""
+    return f'<h1 class="ss-heard">{escape(title)}</h1>'
+
+
 def head(title: str, scope: str = "") -> str:
     """Return the head of a card: a question without its mark, and the scope of the answer."""
-    return f'<div class="ss-head">{escape(title)}{f"<span>{escape(scope)}</span>" if scope else ""}</div>'
+    return f'<div class="ss-head"><h2>{escape(title)}</h2>{f" <span>{escape(scope)}</span>" if scope else ""}</div>'
 
 
 def meanings(pairs: Iterable[tuple[str, str]]) -> str:

@@ -129,7 +129,7 @@ def _label_size(cells: pd.DataFrame, height: int) -> int:
     width = _WIDTH / columns / max(1, cells["x"].nunique())
     if len(cells) > _MOST_LABELS or width < _LEAST_CELL[0] or height / rows / cells["y"].nunique() < _LEAST_CELL[1]:
         return 0
-    return 12 if width >= _ROOMY else 10
+    return 12 if width >= _ROOMY else 11
 
 
 def _best_of(panel: _Panel, metric: Column, scale: Scale) -> str:
@@ -211,7 +211,7 @@ def _draw(
         if math.isnan(row["value"]):
             hatched.append(bool(row["label"]))
             colour.append(colours.muted if row["label"] else colours.panel)
-            ink.append(colours.muted)
+            ink.append(colours.text)
         else:
             position = ramp.position(row["value"])
             hatched.append(False)
@@ -245,7 +245,7 @@ def _draw(
             }
         )  # fmt: skip
     return traces, [
-        noted("★", colours, x=place[0] + 0.44, y=place[1] + 0.46, colour=shade, font_size=9, borderpad=0,
+        noted("★", colours, x=place[0] + 0.44, y=place[1] + 0.46, colour=shade, borderpad=0,
               xanchor="right", yanchor="top", xref=on["xaxis"], yref=on["yaxis"])
         for row, place, shade in zip(rows, places, ink, strict=True)
         if row["at"] == star

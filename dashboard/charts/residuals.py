@@ -158,8 +158,7 @@ def _medians(
         )  # fmt: skip
         middle = math.log10(ends[0] * ends[1]) / 2 if logarithmic else sum(ends) / 2
         notes.append(
-            noted(f"{signed_percent(median)}<br>{count(len(index))}", colours, x=middle, y=top * 1.28, yanchor="top",
-                  font_size=10)
+            noted(f"{signed_percent(median)}<br>{count(len(index))}", colours, x=middle, y=top * 1.28, yanchor="top")
         )  # fmt: skip
     figure.update_layout(annotations=notes)
     return found

@@ -25,7 +25,7 @@ _MEMORY: Final = {kind.key: kind for kind in MEMORY_KINDS}
 _TIME: Final = {kind.key: kind for kind in TIME_KINDS}
 
 MEMORY: Final[tuple[Kind, ...]] = tuple(
-    Kind(name, by_name(name).label, (name,), look.light, look.dark, look.label_rule)
+    Kind(name, by_name(name).label, (name,), look.light, look.dark)
     for name, look in zip(
         MEMORY_PARTS,
         (_MEMORY["weights"], _MEMORY["checkpoints"], _MEMORY["activations"], _MEMORY["reserve"]),

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import TICK_SIZE, Chart, base, empty, noted, tick_texts, unfading
+from dashboard.charts.template import Chart, base, empty, noted, tick_texts, unfading
 from dashboard.format import Scale, count, counted, format_value, percent, scale_for
 from dashboard.palette import Palette, palette
 
@@ -94,7 +94,7 @@ def _bars(
         notes.append(noted(text, colours, x=index, y=height, yanchor="top" if inside else "bottom",
                            colour=ink if inside else colours.text))  # fmt: skip
         if roomy:
-            notes.append(noted(size.name, colours, x=index, y=0, yanchor="bottom", colour=ink, font_size=TICK_SIZE - 1))
+            notes.append(noted(size.name, colours, x=index, y=0, yanchor="bottom", colour=ink))
     figure.update_layout(annotations=notes)
     figure.update_xaxes(
         tickvals=list(range(len(slots))), ticktext=[_short(procs) for procs in slots],

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.template import TICK_SIZE, Chart, base, empty, unfading
 from dashboard.format import SPACE, format_value, plain, signed_percent
-from dashboard.palette import Palette, contrast, palette
+from dashboard.palette import Palette, palette
 
 HEIGHT: Final = 330
 MOST_LABELS: Final = 130
@@ -97,7 +97,7 @@ def _cells(
             **unfading(),
         )
     )  # fmt: skip
-    inks = [ink_on(fill, colours) for fill in fills]
+    inks = [colours.ink_on(fill) for fill in fills]
     for ink in dict.fromkeys(inks):
         mine = [index for index, other in enumerate(inks) if other == ink]
         figure.add_trace(
@@ -169,11 +169,6 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
     start = list(side.values).index(side.at_base) % every if side.at_base in side.values else 0
     shown = range(start, len(side.values), every)
     return {"tickvals": list(shown), "ticktext": [plain(side.values[index]) for index in shown]}
-
-
-def ink_on(fill: str, colours: Palette) -> str:
-    """Return the colour of text that is easier to read on a fill."""
-    return max((colours.text, colours.background), key=lambda ink: contrast(ink, fill))
 
 
 def _label(gain: float) -> str:

@@ -71,7 +71,7 @@ def _house(colours: Palette, height: int) -> dict[str, Any]:
             "font": {"size": TICK_SIZE},
             "title": {"text": ""},
         },
-        "uniformtext": {"minsize": 9, "mode": "hide"},
+        "uniformtext": {"minsize": TICK_SIZE, "mode": "hide"},
         "xaxis": axis_style(colours, 10),
         "yaxis": {**axis_style(colours, 12), "ticklabelstandoff": 3},
     }

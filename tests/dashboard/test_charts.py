@@ -283,8 +283,11 @@ def test_kinds_cover_the_step_and_the_memory_with_distinct_colours() -> None:
     for colours in PALETTES:
         used = [kind.colour(colours) for kind in CATEGORICAL]
         assert len(set(used)) == 10
-        for kind in CATEGORICAL:
-            assert contrast(kind.colour(colours) or "", kind.label(colours)) >= 4
+        for kind in (*TIME_KINDS, *MEMORY_KINDS):
+            assert contrast(kind.colour(colours) or colours.panel, kind.label(colours)) >= 4.5, kind.name
+        for share in range(101):
+            for fill in (colours.ramp(share / 100), colours.diverge(share / 50 - 1)):
+                assert contrast(fill, colours.ink_on(fill)) >= 4.5, fill
         assert contrast(colours.muted, colours.background) >= 4.5
         assert contrast(colours.worse, colours.background) >= 4.5
         assert contrast(colours.better, colours.background) >= 4.5

@@ -147,7 +147,7 @@ def test_the_panel_describes_the_selected_cell() -> None:
     row = cells[(cells["tensor_par"] == 4) & (cells["pipeline_par"] == 2)].iloc[0]
     text = html(app)
     assert "TP 4 × PP 2 × DP 2" in text
-    assert f"feasible<b>{count(row['feasible'])}</b>" in text
+    assert f"feasible <b>{count(row['feasible'])}</b>" in text
     best = expected().evaluate_ids([row["id"]]).iloc[0]
     assert f"<b>{format_value('total_time', best['total_time'])}</b>" in text
     table = app.dataframe[0].value
@@ -170,7 +170,7 @@ def test_a_cell_in_which_nothing_fits_says_why_and_what_helps() -> None:
     app = opened(**SMALL, limits=BARE, cell="1x1")
     text = html(app)
     assert "What would make it fit" in text
-    assert "feasible<b>0</b>" in text
+    assert "feasible <b>0</b>" in text
     assert any("needs" in part.value and "too much" in part.value for part in app.markdown)
     button = next(one for one in app.button if (one.key or "").startswith("remedy_"))
     assert "instead of" in button.label or "Allow" in button.label

@@ -72,7 +72,7 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
     assert "Recompute none or full" in labels
     assert "HBM needed ≤ 20 GiB" in labels
     here = [*LEAN_CONDITIONS, *(Condition(n, "=", best[n]) for n in ("tensor_par", "pipeline_par"))]
-    assert f"executions<b>{count(found.rows.count(here))}</b>" in text
+    assert f"executions <b>{count(found.rows.count(here))}</b>" in text
     fastest = found.rows.top(60, where=here)["total_time"].to_pylist()
     assert app.dataframe[0].value["total_time"].tolist() == pytest.approx([1000 * s for s in fastest], rel=1e-12)
     rails = {row["text"] for row in figure(app, "explore_choices")["layout"]["annotations"]}

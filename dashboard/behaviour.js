@@ -1,0 +1,71 @@
+// The one script of the pages, run once per browser window. Without it they lose comfort, not function.
+(() => {
+  if (window.shardscape) return;
+  window.shardscape = true;
+
+  // One click is one step of Back. Streamlit adds an entry to the browser's history whenever the address changes, and
+  // one click changes it several times: another page first, then its scenario, then what that page remembers.
+  let acted = false;
+  for (const kind of ["pointerdown", "click", "keydown", "change"]) {
+    addEventListener(kind, () => { acted = true; }, true);
+  }
+  addEventListener("popstate", () => { acted = false; }, true);
+  const push = history.pushState.bind(history);
+  history.pushState = (state, title, address) => {
+    if (acted) push(state, title, address);
+    else history.replaceState(state, title, address);
+    acted = false;
+  };
+
+  // The keyboard follows what opens: into a menu, round in it, and back to its button when it closes.
+  const visible = (each) => each.getClientRects().length > 0;
+  const within = (menu, what) => [...menu.querySelectorAll(what)]
+    .filter((each) => each.tabIndex >= 0 && !each.disabled && visible(each));
+  const reachable = (menu) => within(menu, "a[href], button, input, select, textarea, [tabindex]");
+  const start = (menu) => within(menu, "input, select, textarea")[0]
+    || reachable(menu).find((each) => !each.ariaLabel?.startsWith("Help")) || menu;
+  const buttons = () => [...document.querySelectorAll("[data-testid=stPopoverButton]")].filter(visible);
+  const named = (button) => button.textContent.split(":")[0];
+  let menu = null, opener = null, name = "", following = false, tabbed = 0;
+
+  const opened = (found) => {
+    menu = found;
+    opener = buttons().find((each) => each.getAttribute("aria-expanded") === "true") || null;
+    if (opener === null) return;
+    name = named(opener);
+    const words = [...opener.querySelectorAll("p")].map((each) => each.textContent).join(" ");
+    menu.setAttribute("aria-label", words); // it was the label's markup
+    menu.tabIndex = -1;
+    menu.focus({preventScroll: true});
+  };
+  const closed = () => {
+    menu = null;
+    const active = document.activeElement;
+    if (active !== null && active !== document.body) return;
+    // The button may have been drawn anew, with another value behind its name.
+    const again = opener !== null && opener.isConnected ? opener : buttons().find((each) => named(each) === name);
+    if (again) again.focus({preventScroll: true});
+  };
+  new MutationObserver(() => {
+    if (menu !== null && !menu.isConnected) closed();
+    const found = document.querySelector("[data-testid=stPopoverBody]");
+    if (menu === null && found !== null && visible(found)) opened(found);
+    // Fields are drawn one by one. Whoever opened it with the pointer goes on with the pointer.
+    if (menu !== null && following && document.activeElement !== start(menu)) start(menu).focus({preventScroll: true});
+  }).observe(document.body, {childList: true, subtree: true});
+
+  const kept = () => {
+    // A list that a field has opened lies outside the menu.
+    if (menu === null || tabbed === 0 || document.activeElement.closest("[data-st-overlay-root]")) return;
+    (reachable(menu).at(tabbed > 0 ? 0 : -1) || menu).focus();
+  };
+  addEventListener("pointerdown", () => { following = false; tabbed = 0; }, true);
+  addEventListener("keydown", (event) => {
+    following = menu === null;
+    tabbed = event.key !== "Tab" ? 0 : event.shiftKey ? -1 : 1;
+    document.documentElement.classList.toggle("ss-quiet", event.key === "Escape");
+    setTimeout(kept); // at the end of the page the focus is nowhere, or comes again at its start
+  }, true);
+  addEventListener("focusin", kept, true);
+  addEventListener("pointermove", () => document.documentElement.classList.remove("ss-quiet"), true);
+})();

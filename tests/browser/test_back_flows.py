@@ -1,0 +1,85 @@
+"""Back in a real browser: whatever was clicked, one click is one step, and what was shown before is shown again."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SMALL, settled
+
+FILTERED = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&results_where=weight_offload:off&cell=4x2"
+STEPS = 9
+LONGEST = 60
+"""After how many seconds a walk goes no further."""
+
+SHOWN = """() => {
+  const texts = (what) => [...document.querySelectorAll(what)].filter(each => each.checkVisibility())
+    .map(each => each.innerText.replace(/\\s+/g, ' ').trim());
+  return {
+    page: texts('[data-testid=stTopNavLink][aria-current]'),
+    sentence: texts('.st-key-sentence'),
+    tiles: texts('.st-key-whatif_card ~ * .ss-tile, .ss-strip'),
+    heads: texts('.ss-head, .ss-facts, .ss-chips'),
+    chosen: texts('[data-testid=stMain] [role=radio][aria-checked=true]'),
+    switches: [...document.querySelectorAll('[data-testid=stMain] [role=switch]')].map(each => each.checked),
+  };
+}"""
+"""What somebody sees of a page that any click may have changed."""
+CLICKABLE = """() => {
+  const never = new RegExp('^([a-z_]+ )?(save|share|delete|download|duplicate|fit|keep|log|stop|explore again|' +
+    'open a file|csv|parquet|excel|report)', 'i');
+  const kinds = 'header a[href], [data-testid=stPageLink] a[href], [role=radio]:not([aria-checked=true]), ' +
+    '[data-testid=stButton] button:not([disabled])';
+  document.querySelectorAll('[data-walk]').forEach(each => each.removeAttribute('data-walk'));
+  return [...document.querySelectorAll(kinds)].filter(each => each.checkVisibility() && each.getClientRects().length)
+    .filter(each => !each.closest('.st-key-sentence_limits'))
+    .filter(each => !(each.tagName == 'A' && new URL(each.href).pathname == location.pathname))
+    .map((each, place) => {
+      each.setAttribute('data-walk', place);
+      return each.innerText.replace(/\\s+/g, ' ').trim();
+    }).map((name, place) => [place, name]).filter(([_, name]) => !never.test(name));
+}"""
+"""Links, alternatives and buttons that are there, but for those that make files, keep something or open a dialog."""
+
+
+def shown(page: Page) -> dict[str, Any]:
+    """What the page shows once nothing changes any more."""
+    before: dict[str, Any] = {}
+    for _ in range(60):
+        settled(page)
+        now: dict[str, Any] = {"address": page.url, **page.evaluate(SHOWN)}
+        if now == before and now["heads"]:
+            return now
+        before = now
+        page.wait_for_timeout(150)
+    return before
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_walk_of_clicks_is_taken_back_click_by_click(page: Page, server: str, seed: int) -> None:
+    chance = random.Random(seed)
+    page.goto(f"{server}/?{FILTERED}")
+    expect(page.get_by_text("What each choice costs")).to_be_visible()  # the first page is drawn in stages
+    seen, clicked, end = [shown(page)], [], time.monotonic() + LONGEST
+    while len(clicked) < STEPS and time.monotonic() < end:
+        length = page.evaluate("history.length")
+        found = page.evaluate(CLICKABLE)
+        # Every other step goes to another page: there are more buttons than links.
+        links = [each for each in found if page.locator(f"a[data-walk='{each[0]}']").count()]
+        place, name = chance.choice(links if len(clicked) % 2 and links else found)
+        page.locator(f"[data-walk='{place}']").first.click()
+        now = shown(page)
+        if now["address"] == seen[-1]["address"]:
+            continue
+        clicked.append(f"{name} -> {now['address']}")
+        assert page.evaluate("history.length") == length + 1, clicked
+        seen.append(now)
+    assert len(clicked) > 2
+    for place in range(len(seen) - 2, -1, -1):
+        page.go_back()
+        expect(page).to_have_url(seen[place]["address"])
+        assert shown(page) == seen[place], f"back from: {clicked[place]}"

@@ -1,0 +1,138 @@
+"""Every page in a real browser, as people meet it who hear it, magnify it or have it on a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from dashboard.frame import PAGES, Entry
+from tests.browser.conftest import SMALL, settled
+
+LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
+LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
+TALL = 5000
+"""So high that whole pages are drawn [px]."""
+MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
+NAMED = {"button", "checkbox", "combobox", "heading", "link", "radio", "slider", "spinbutton", "switch", "textbox"}
+SENTENCE = ("Model:", "GPUs:", "System:", "Datatype:", "Batch:", "Limits:", "Cost model:")
+
+
+@pytest.fixture(scope="module")
+def wide(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
+    """Opens pages one after the other, high enough to be drawn whole."""
+    opened = warm.new_page()
+
+    def visit(name: str) -> Page:
+        opened.emulate_media(media="screen", color_scheme="light")
+        opened.set_viewport_size({"width": 1280, "height": TALL})
+        opened.goto(f"{server}/{name}?{LINK}")
+        expect(opened.get_by_role("heading", level=2).first).to_be_visible()
+        settled(opened)
+        return opened
+
+    yield visit
+    opened.close()
+
+
+def looks(page: Page) -> dict[str, list[str]]:
+    """What is wrong with the looks of a page once it is drawn; charts follow the window's width a little later."""
+    found: dict[str, list[str]] = {}
+    for _ in range(40):
+        settled(page)
+        found = page.evaluate(LOOKS)
+        if not found:
+            break
+        page.wait_for_timeout(100)
+    return found
+
+
+def heard(page: Page) -> list[dict[str, Any]]:
+    """The accessibility tree: role, name and level of what is in it."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    return [
+        {"role": node.get("role", {}).get("value"), "name": node.get("name", {}).get("value", "").strip(),
+         "level": next((one["value"]["value"] for one in node.get("properties", ()) if one["name"] == "level"), None)}
+        for node in nodes if not node.get("ignored")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.name)
+def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], Page], entry: Entry) -> None:
+    page = wide("" if entry is PAGES[0] else entry.name)
+    assert looks(page) == {}, "1280 wide"
+    nodes = heard(page)
+    assert [node["name"] for node in nodes if node["role"] == "heading" and node["level"] == 1] == [entry.title]
+    assert [node for node in nodes if MARKUP.search(node["name"])] == []
+    assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
+    for first in SENTENCE if entry.about_scenario else ():
+        expect(page.get_by_role("button", name=re.compile(f"^{first}"))).to_have_count(1)
+    page.emulate_media(color_scheme="dark")
+    assert looks(page) == {}, "in the dark"
+    page.set_viewport_size({"width": 390, "height": TALL})
+    assert looks(page) == {}, "390 wide"
+
+
+def test_on_a_phone_the_answer_stands_before_what_changes_it(wide: Callable[[str], Page]) -> None:
+    page = wide("whatif")
+    page.set_viewport_size({"width": 390, "height": 844})
+    answer, sliders = page.locator(".ss-strip"), page.locator(".st-key-whatif_card")
+    first, second = answer.bounding_box(), sliders.bounding_box()
+    assert first is not None
+    assert second is not None
+    assert first["y"] + first["height"] <= min(second["y"], 844)
+    page.locator(".st-key-whatif_model").scroll_into_view_if_needed()
+    expect(answer).to_be_in_viewport()
+
+
+def test_printed_nothing_is_over_the_sentence(wide: Callable[[str], Page]) -> None:
+    page = wide("memory")
+    page.emulate_media(media="print")
+    logo, sentence = (page.locator(each).bounding_box() for each in ("header img", ".st-key-sentence"))
+    assert logo is not None
+    assert sentence is not None
+    assert logo["y"] + logo["height"] <= sentence["y"]
+
+
+def test_the_keyboard_follows_into_menus_and_back(wide: Callable[[str], Page]) -> None:
+    page = wide("")
+    focus = """() => {
+      const active = document.activeElement;
+      return [active.closest('[role=dialog]')?.getAttribute('aria-label') || '', active.innerText];
+    }"""
+    buttons = page.get_by_test_id("stPopoverButton").locator("visible=true")
+    for place in range(buttons.count()):
+        button = buttons.nth(place)
+        name = " ".join(button.locator("p").all_inner_texts()[0].split())
+        button.focus()
+        page.keyboard.press("Enter")
+        menu = page.get_by_role("dialog", name=name, exact=True)
+        expect(menu).to_be_visible()
+        expect(menu.locator(":focus").or_(page.locator("[role=dialog]:focus"))).to_have_count(1)
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        assert page.evaluate(focus)[0], f"left {name}"
+        page.keyboard.press("Escape")
+        expect(menu).to_have_count(0)
+        expect(button).to_be_focused()
+        expect(page.locator("[role=tooltip]").locator("visible=true")).to_have_count(0)
+    button = page.get_by_role("button", name=re.compile("GPUs: 16"))
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("spinbutton", name="GPUs")).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("8\n")
+    page.wait_for_url("**procs=8**")
+    settled(page)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name=re.compile("GPUs: 8"))).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("[role=tooltip]").locator("visible=true").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("[role=tooltip]").locator("visible=true")).to_have_count(0)
