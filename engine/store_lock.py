@@ -27,7 +27,7 @@ except ImportError:  # no such locks on Windows, where DuckDB's own cannot be lo
 SUFFIX: Final = ".lock"
 
 _MARK: Final = "Held by Shardscape"
-_CONTENT: Final = re.compile(rf"{_MARK}(?:, process (\d+) on (\S*))?\n(?:making (\S+)\n)?")
+_CONTENT: Final = re.compile(rf"{_MARK}(?:, process (\d+) on (\S*))?\n(?:making (.+)\n)?")
 _HELD_ELSEWHERE: Final = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 _held: set["StoreLock"] = set()
 

@@ -273,12 +273,14 @@ def _visible_damage(path: Path, shard: Shard, verified: Verified) -> str | None:
         if known == state:
             return sentence
         with path.open("rb") as file:
-            ends = file.read(len(_MAGIC)), os.pread(file.fileno(), len(_MAGIC), max(0, state[0] - len(_MAGIC)))
+            head = file.read(len(_MAGIC))
+            file.seek(max(0, state[0] - len(_MAGIC)))
+            tail = file.read()
     except FileNotFoundError:
         return f"The shard {path} is missing"
     except OSError as error:
         return f"The shard {path} cannot be read ({error.strerror})"
-    return None if ends == (_MAGIC, _MAGIC) else f"The shard {path} is not the Parquet file that was written"
+    return None if head == tail == _MAGIC else f"The shard {path} is not the Parquet file that was written"
 
 
 def _state(path: Path) -> tuple[int, ...]:

@@ -210,7 +210,7 @@ def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_while_the_store_is_made(tmp_path, when):
-    path = tmp_path / "results.duckdb"
+    path = tmp_path / "my results.duckdb"
     process, reports = start(die_at, path, "key1", "os", "link", when)
     finish(process, reports)
     assert process.exitcode == -signal.SIGKILL
