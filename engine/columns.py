@@ -4,7 +4,6 @@ Table definitions, labels, units, tooltips, exports and help derive from here, s
 Names and order are those of Calculon's execution files and statistics, which makes its files readable beside ours.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from engine.columns_fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
 from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, OF_LAYERS, SHARE_ROWS, STATISTIC_ROWS
+from models.documents import near_matches, shown
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
 """Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""
@@ -202,9 +202,9 @@ def by_name(name: str) -> Column:
     """
     column = _BY_NAME.get(name) if isinstance(name, str) else None
     if column is None:
-        near = difflib.get_close_matches(str(name), _BY_NAME, n=3)
+        near = near_matches(name, tuple(_BY_NAME)) if isinstance(name, str) else []
         hint = f"did you mean {' or '.join(near)}?" if near else "engine.columns lists every column."
-        raise UnknownColumn(f"There is no column {str(name)!r}: {hint}")
+        raise UnknownColumn(f"There is no column {shown(name)}: {hint}")
     return column
 
 

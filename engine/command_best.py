@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from engine.command_output import (
     MaxBatchOption,
     ModelArgument,
     ProcsOption,
+    ProgressLine,
     SystemArgument,
     as_json,
     executions_table,
@@ -55,13 +57,17 @@ def best(
     sources, runs, few_sources; null where no runs tell), not_measured (what no measured run had of what the best rests
     on), top (best first: id, fields and statistics), seconds.
 
-    Exit code 1 when nothing is feasible.
+    Progress is shown where errors go, if that is a terminal. Exit code 1 when nothing is feasible.
     """
     import engine
 
     scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
     start = time.perf_counter()
-    found = engine.best_of(scenario, k=top)
+    line = ProgressLine(sys.stderr)
+    try:
+        found = engine.best_of(scenario, k=top, progress=line)
+    finally:
+        line.clear()
     seconds = time.perf_counter() - start
     ids = found.top["id"].to_numpy()
     table = scenario.evaluate(scenario.space.table(ids))

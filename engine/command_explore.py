@@ -38,6 +38,7 @@ from engine.command_output import (
     rate,
     write,
 )
+from models.documents import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +107,7 @@ def explore(
     scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
     metrics = [column.name for column in headline_of(scenario.cost_model)]
     if by not in metrics:
-        raise UnknownColumn(f"--by cannot be {by!r}; it is one of {', '.join(metrics)}.")
+        raise UnknownColumn(f"--by cannot be {shown(by)}; it is one of {', '.join(metrics)}.")
     if export is not None:
         _check_export(export)
     opened = None

@@ -21,6 +21,7 @@ from engine.command_output import (
     unit_of,
     write,
 )
+from models.documents import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +103,7 @@ def inference(
 
     if by not in [column.name for column in HEADLINE if column.better]:
         names = ", ".join(column.name for column in HEADLINE if column.better)
-        raise WorkloadError(f"--by cannot be {by!r}; it is one of {names}.")
+        raise WorkloadError(f"--by cannot be {shown(by)}; it is one of {names}.")
     if export is not None:
         _check_export(export)
     limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.columns import ALL_FIELDS
 from engine.limits import OPTIONS, LimitError
+from models.documents import shown
 
 __all__ = ["parse_limits"]
 
@@ -25,9 +26,9 @@ def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> di
     for text in texts:
         name, equals, values = (part.strip() for part in text.partition("="))
         if not equals or not name or not values:
-            raise LimitError(f"The limit {text!r} is not understood; write field=a,b,.. or field=lo..hi.")
+            raise LimitError(f"The limit {shown(text)} is not understood; write field=a,b,.. or field=lo..hi.")
         if name in limits:
-            raise LimitError(f"There are two limits on {name}; give all its values in one.")
+            raise LimitError(f"There are two limits on {shown(name)[1:-1]}; give all its values in one.")
         if name in whole and ".." in values:
             limits[name] = _range(name, values)
         else:
@@ -39,14 +40,16 @@ def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> di
 def _range(name: str, text: str) -> dict[str, int]:
     ends = text.split("..")
     if len(ends) != 2 or not any(end.strip() for end in ends):
-        raise LimitError(f"The limit {name}={text} is not a range; write {name}=lo..hi, and leave out at most one end.")
+        raise LimitError(
+            f"The limit {name}={shown(text)[1:-1]} is not a range; write {name}=lo..hi, and leave out at most one end."
+        )
     return {end: _whole(name, part.strip()) for end, part in zip(("min", "max"), ends, strict=True) if part.strip()}
 
 
 def _value(name: str, text: str, whole: Collection[str]) -> Any:
     if name in _BOOLEAN:
         if text.lower() not in _FLAGS:
-            raise LimitError(f"{name} cannot be {text!r}; it is {', '.join(_FLAGS)}.")
+            raise LimitError(f"{name} cannot be {shown(text)}; it is {', '.join(_FLAGS)}.")
         return _FLAGS[text.lower()]
     return _whole(name, text) if name in whole else text
 
@@ -54,5 +57,5 @@ def _value(name: str, text: str, whole: Collection[str]) -> Any:
 def _whole(name: str, text: str) -> int:
     # int() alone would take "1_0" and refuse thousands of digits with a message of its own.
     if not text.isdecimal() or len(text) > 18:
-        raise LimitError(f"{name} cannot be {text[:40]!r}; it is a whole number.")
+        raise LimitError(f"{name} cannot be {shown(text)}; it is a whole number.")
     return int(text)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -62,6 +64,9 @@ MODEL and SYSTEM are library names or paths of JSON files, in our format or Calc
 {EXIT_CODES}"""
 
 
+LONGEST_WORD: Final = 1_024
+"""Characters without a space from which a sentence shows the beginning only."""
+
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a file or device that takes no more fails with."""
 
@@ -70,10 +75,13 @@ class Reporting(TyperGroup):
     """The group of all commands: whatever goes wrong in one becomes one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command."""
+        """Runs the command; from here on Ctrl-C is an exception, so that a command can put away what it began."""
+        before: Any = None
         try:
+            before = _set_interrupt(signal.default_int_handler)
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            _set_interrupt(before)
             self._stop("Interrupted.", ExitCode.INTERRUPTED)
         except BrokenPipeError:
             raise  # `shardscape models list | head`: Typer ends quietly
@@ -82,11 +90,23 @@ class Reporting(TyperGroup):
             if type(error).__module__.split(".")[0] in ("typer", "click") or os.environ.get("SHARDSCAPE_TRACEBACK"):
                 raise
             self._stop(*_told(error))
+        finally:
+            _set_interrupt(before)
 
     @staticmethod
     def _stop(sentence: str, code: ExitCode) -> NoReturn:
-        write(sentence, stream=sys.stderr)
+        # Paths are told whole; whatever is longer than one can be was no path.
+        write(re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", sentence), stream=sys.stderr)
         raise typer.Exit(code)
+
+
+def _set_interrupt(handler: Any) -> Any:
+    """Sets what Ctrl-C does, unless it is not for this process or thread; what it did before, None where not set."""
+    if handler is None or signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
+        return None
+    with suppress(ValueError):  # only the main thread may, and only it is interrupted
+        return signal.signal(signal.SIGINT, handler)
+    return None
 
 
 def _told(error: BaseException) -> tuple[str, ExitCode]:

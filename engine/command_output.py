@@ -269,13 +269,12 @@ class ProgressLine:
         if not self._shown:
             return
         share = progress.done / progress.total if progress.total else 1.0
-        filled = round(24 * share)
         left = f"{progress.seconds_left:.1f} s left" if math.isfinite(progress.seconds_left) else "starting"
-        text = (
-            f"[{'#' * filled}{'.' * (24 - filled)}] {share:4.0%}  {progress.done:,} of {progress.total:,}  "
-            f"{rate(progress.rate)}  {left}"
-        )
-        self._stream.write(f"\r\x1b[K{text[: _width() - 1]}")
+        text = f"{share:4.0%}  {progress.done:,} of {progress.total:,}  {rate(progress.rate)}  {left}"
+        wide = min(24, _width() - len(text) - 4)  # figures first: a narrow terminal has a short bar, or none
+        filled = round(wide * share)
+        bar = f"[{'#' * filled}{'.' * (wide - filled)}] " if wide > 1 else ""
+        self._stream.write(f"\r\x1b[K{(bar + text)[: _width() - 1]}")
         self._stream.flush()
 
     def clear(self) -> None:

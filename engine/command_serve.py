@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -39,7 +40,8 @@ def application_folder() -> Path:
 
 def server_command(folder: Path, *, port: int | None, address: str | None, browser: bool) -> list[str]:
     """The command that serves the dashboard; what is not given comes from its `.streamlit/config.toml`."""
-    command = [sys.executable, "-m", "streamlit", "run", str(folder / "app.py")]
+    # -P: a folder called dashboard where the command was typed is not ours.
+    command = [sys.executable, "-P", "-m", "dashboard", "run", str(folder / "app.py")]
     if port is not None:
         command.append(f"--server.port={port}")
     if address is not None:
@@ -83,4 +85,6 @@ def serve(
                 write(sentence, stream=sys.stderr)
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
     sys.stdout.flush()
+    # Ctrl-C waits until the new program can answer it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.execv(command[0], command)

@@ -24,7 +24,7 @@ from engine.steps import chunks_of
 from engine.store import Store, StoreError, StoreLossWarning
 from hardware import Calibration
 
-__all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"]
+__all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "Watch", "explore", "explore_scenario"]
 
 SITES_PER_PLAN = 4096
 """(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of a plan to some tens of MiB."""
@@ -34,6 +34,10 @@ LARGEST_EXPLORATION = 2_000_000_000
 
 LARGEST_IN_MEMORY = 20_000_000
 """Feasible executions that are kept in memory without a store: some 3 GiB."""
+
+
+BETWEEN_TOLD = 0.1
+"""Seconds between two reports of progress."""
 
 
 class ExplorationCancelled(Exception):  # noqa: N818 - not an error of anyone's
@@ -65,6 +69,24 @@ class Progress:
 
 
 Cancel = Callable[[], bool] | threading.Event
+
+
+class Watch:
+    """Tells a caller how far something is, and stops it where the caller asks for that."""
+
+    def __init__(self, total: int, progress: Callable[[Progress], None] | None, cancel: Cancel | None) -> None:
+        self._total, self._progress = total, progress
+        self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
+        self._start, self._told = time.perf_counter(), 0.0
+
+    def tell(self, done: int, feasible: int, *, last: bool = False) -> None:
+        """Says so where `BETWEEN_TOLD` has gone by. Raises `ExplorationCancelled` on request."""
+        if self._stop is not None and self._stop():
+            raise ExplorationCancelled("The exploration was stopped.")
+        seconds = time.perf_counter() - self._start
+        if self._progress is not None and (last or seconds - self._told > BETWEEN_TOLD):
+            self._told = seconds
+            self._progress(Progress(done, self._total, feasible, seconds))
 
 
 def explore(
@@ -236,20 +258,12 @@ def _run(
 ) -> Reductions:
     """Rejects, evaluates and reduces the whole space, handing rows on as they come."""
     space = scenario.space
-    clock = _Clock()
     reductions = Reductions.empty(space)
-    stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
+    watch = Watch(space.total, progress, cancel)
     feasible = rejected = 0
-    told = 0.0
 
     def tell(*, last: bool = False) -> None:
-        nonlocal told
-        if stop is not None and stop():
-            raise ExplorationCancelled("The exploration was stopped.")
-        seconds = clock.seconds()
-        if progress is not None and (last or seconds - told > 0.1):
-            told = seconds
-            progress(Progress(feasible + rejected, space.total, feasible, seconds))
+        watch.tell(feasible + rejected, feasible, last=last)
 
     tell()
     count = workers_for(space, workers)

@@ -31,6 +31,10 @@ Bools = npt.NDArray[np.bool_]
 MISSING: Final = "missing_value"
 """Code of what is wrong with a row that has no value."""
 
+_PLAIN: Final = (
+    bool, np.bool_, float, np.floating, complex, np.complexfloating, Decimal, Fraction, np.datetime64, np.timedelta64,
+)  # fmt: skip
+"""Types whose values are shown as they print themselves."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _EXACT: Final = "biuf"
 """Kinds of NumPy arrays that are told apart value by value without going through Python, up to 64 bits."""
@@ -109,7 +113,7 @@ def to_word(words: Sequence[str]) -> Callable[[Any], tuple[int, str]]:
 
 def quoted(value: Any) -> str:
     """A value as a sentence about it shows it: short, on one line, numbers without their type."""
-    if isinstance(value, bool | np.bool_ | float | np.floating | complex | np.complexfloating | Decimal | Fraction):
+    if isinstance(value, _PLAIN):
         return str(value)[:60]
     return shown(value.item() if isinstance(value, np.generic) else value)
 

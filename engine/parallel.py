@@ -28,6 +28,7 @@ from engine.reductions import Reductions
 from engine.scenario import Scenario
 from engine.space import Space
 from engine.steps import chunks_of
+from models.documents import shown
 
 __all__ = ["WorkerError", "reduce_slabs", "workers_for"]
 
@@ -47,7 +48,7 @@ def workers_for(space: Space, workers: int | None) -> int:
     if workers is None:
         return _cores() if space.total >= PARALLEL_FROM else 1
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ValueError(f"workers is {workers!r}; it must be a whole number of at least 1.")
+        raise ValueError(f"workers is {shown(workers)}; it must be a whole number of at least 1.")
     return workers
 
 

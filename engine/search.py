@@ -9,7 +9,7 @@ exploration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,14 @@ from engine.calibrated.ground import Ground
 from engine.calibrated.space import CalibratedSpace
 from engine.cost_models import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
 from engine.exploration import first_row
-from engine.explore import slabs
+from engine.explore import Cancel, Progress, Watch, slabs
 from engine.inputs import ModelLike, SystemLike
 from engine.plan import Group, fitting
 from engine.scenario import Scenario
 from engine.space import Space
 from engine.steps import ROWS_PER_CHUNK
 from hardware import Calibration
+from models.documents import shown
 
 __all__ = ["SITES_OF_A_GROUND", "Optimum", "Search", "best", "best_of"]
 
@@ -41,11 +42,14 @@ FIRST_LOOK = 48
 """Rows evaluated before bounds are compared with anything."""
 
 SITES_OF_A_GROUND = 65_536
-"""Sites of a calibrated space whose bounds are compared before anything but the first look is evaluated."""
+"""Sites of a calibrated space that are kept together for searches with other rates."""
+
+SITES_SEARCHED_TOGETHER = 8_192
+"""Sites of a calibrated space that one search looks at together: a second's work. What was found among them rules out
+most of the others, so that such a search takes about as long as one of everything at once."""
 
 GROUND_CHUNK = 8_192
 """Bounds of a calibrated space followed up at a time, best first."""
-
 
 class Optimum(dict[str, Any]):
     """The best execution: `id`, the 23 fields, outcome and all statistics. Empty when nothing is feasible.
@@ -89,6 +93,8 @@ def best(
     by_cell: bool = False,
     cost_model: str | None = None,
     calibration: Calibration | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Cancel | None = None,
 ) -> Optimum:
     """The execution with the highest sample rate, proven; equal to `explore(...).best`.
 
@@ -96,30 +102,44 @@ def best(
         model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration: as for `engine.explore`.
         k: how many of the best executions to find.
         by_cell: whether to find the best of every cell too.
+        progress: called now and then; executions proven no better count as done.
+        cancel: an event, or a function that says whether to stop.
 
-    Raises what `engine.explore` raises for its input, and ValueError for a `k` below 1.
+    Raises what `engine.explore` raises for its input, `engine.ExplorationCancelled` on `cancel`, and ValueError for a
+    `k` below 1.
     """
     scenario = Scenario.of(
         model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
         cost_model=cost_model, calibration=calibration,
     )  # fmt: skip
-    return best_of(scenario, k=k, by_cell=by_cell)
+    return best_of(scenario, k=k, by_cell=by_cell, progress=progress, cancel=cancel)
 
 
-def best_of(scenario: Scenario, *, k: int = 1, by_cell: bool = False) -> Optimum:
+def best_of(
+    scenario: Scenario,
+    *,
+    k: int = 1,
+    by_cell: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Cancel | None = None,
+) -> Optimum:
     """The proven optimum of a scenario; see `best`."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k is {k!r}; it must be a whole number of at least 1.")
+        raise ValueError(f"k is {shown(k)}; it must be a whole number of at least 1.")
     space = scenario.space
-    search = Search(space, k, by_cell)
-    if isinstance(space, CalibratedSpace) and not by_cell:
-        for numbers in slabs(space, SITES_OF_A_GROUND):
+    search, watch = Search(space, k, by_cell), Watch(space.total, progress, cancel)
+    in_ground = isinstance(space, CalibratedSpace) and not by_cell
+    watch.tell(0, 0)
+    for numbers in slabs(space, SITES_SEARCHED_TOGETHER if in_ground else None):
+        if in_ground:
+            assert isinstance(space, CalibratedSpace)
             search.look_over(Ground(space, numbers), space)
-    else:
-        for numbers in slabs(space):
+        else:
             plan = prepare(space, numbers, rows=False)
             search.feasible += plan.feasible
             search.look(plan, candidates(plan))
+        last = numbers.stop == len(space.cells)
+        watch.tell(space.total if last else int(space.first_ids[numbers.stop]), search.feasible, last=last)
     top, cells = search.result()
     found: dict[str, Any] = {}
     if len(top):

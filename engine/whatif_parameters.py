@@ -13,7 +13,7 @@ from engine.calibrated import calibrated
 from engine.execution import LARGEST
 from engine.scenario import Scenario
 from models import Model
-from models.documents import did_you_mean
+from models.documents import did_you_mean, shown
 
 __all__ = ["ChangeError", "Parameter", "changed", "otherwise", "parameter", "parameters", "system_changes"]
 
@@ -221,7 +221,7 @@ def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str
 
 def _checked(which: Parameter, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ChangeError(f"{which.label} is {value!r}; it must be a number in {which.unit}.")
+        raise ChangeError(f"{which.label} is {shown(value)}; it must be a number in {which.unit}.")
     if which.can_be_off and value == 0:
         return 0.0
     slack = 1e-9  # so that a bound that was computed, written down and read again is accepted

@@ -18,8 +18,8 @@ CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
 
 DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
 TOP_LEVEL = {
-    "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static", "README.md",
-    "LICENSE",
+    "pyproject.toml", "app.py", "shardscape.py", "dashboard", "engine", "hardware", "models", "tests", "static",
+    "README.md", "LICENSE",
 }  # fmt: skip
 
 
@@ -132,10 +132,10 @@ def imported(package: str) -> set[str]:
 
 def test_the_installed_packages_import_only_the_agreed_dependencies():
     """A package that only happens to be there, brought by another one, may be gone with its next version."""
-    ours = ("engine", "models", "hardware", "dashboard", "app.py")
+    ours = ("engine", "models", "hardware", "dashboard", "app.py", "shardscape.py")
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
-    allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
+    allowed = {*DEPENDENCIES, *ours, "shardscape", *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
     optional = {_name(each) for each in PROJECT["project"]["optional-dependencies"]["measure"]}
     assert found <= allowed | optional
     for path in tracked():
@@ -149,7 +149,7 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
 )
 def test_imports_go_one_way(package, allowed):
     """Models and hardware know nothing of the engine, and the engine nothing of the dashboard."""
-    ours = {"engine", "models", "hardware", "dashboard", "tests", "app"}
+    ours = {"engine", "models", "hardware", "dashboard", "tests", "app", "shardscape"}
     assert imported(package) & ours <= {package, *allowed}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.measure.samples import Device, MeasureError
+from models.documents import shown
 
 __all__ = ["described", "pytorch"]
 
@@ -40,7 +41,7 @@ def described(torch: Any, wanted: str = "auto") -> Device:
     Raises `MeasureError` for an accelerator that is not there.
     """
     if wanted not in ("auto", "cuda", "cpu"):
-        raise MeasureError(f"There is no device {wanted!r} to measure; it is auto, cuda (also for ROCm) or cpu.")
+        raise MeasureError(f"There is no device {shown(wanted)} to measure; it is auto, cuda (also for ROCm) or cpu.")
     there = bool(torch.cuda.is_available())
     if wanted == "cuda" and not there:
         raise MeasureError(

@@ -131,7 +131,7 @@ def _as_written(series: pd.Series) -> npt.NDArray[np.object_]:
 
 
 def _digits(value: object) -> str:
-    number = whole_number(value)
+    number = whole_number(value) if isinstance(value, int | np.integer) else None
     return str(number) if number is not None and abs(number) < 1e18 else ""
 
 
@@ -247,8 +247,9 @@ def _measure(name: str, text: str) -> float:
 
 def _truth(name: str, text: str) -> float:
     word = text.lower()
-    if word in ("true", "1", "1.0", "yes"):
+    number = number_in(word)
+    if word in ("true", "yes") or number == 1:
         return 1.0
-    if word in ("false", "0", "0.0", "no"):
+    if word in ("false", "no") or number == 0:
         return 0.0
     raise ValueError(f"{name} is {text[:40]!r}; it must be True or False")

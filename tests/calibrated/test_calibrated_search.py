@@ -74,6 +74,7 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
         mock.patch.object(search, "GROUND_CHUNK", random.choice((5, 60, 8192))),
         mock.patch.object(search, "SITES_OF_A_GROUND", random.choice((9, 40, 65536))) as sites,
         mock.patch("engine.whatif_space.SITES_OF_A_GROUND", sites),
+        mock.patch.object(search, "SITES_SEARCHED_TOGETHER", sites),
         mock.patch.object(ground, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
         mock.patch.object(ground, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
         mock.patch.object(ground, "FIRST_BOUNDS", random.choice((1, 7, 64))),

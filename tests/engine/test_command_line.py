@@ -446,9 +446,9 @@ def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_
     assert code == 0
     ((program, command),) = started
     assert program == sys.executable
-    assert command[1:4] == ["-m", "streamlit", "run"]
-    assert command[4] == str(command_serve.application_folder() / "app.py")
-    assert command[5:] == ["--server.port=8600", "--server.address=127.0.0.1"]
+    assert command[1:5] == ["-P", "-m", "dashboard", "run"]
+    assert command[5] == str(command_serve.application_folder() / "app.py")
+    assert command[6:] == ["--server.port=8600", "--server.address=127.0.0.1"]
     assert os.environ.pop(command_serve.STORE_VARIABLE) == str(store.resolve())
     assert store.exists()
 

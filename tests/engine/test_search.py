@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from random import Random
 from typing import Any
 from unittest import mock
@@ -85,3 +86,33 @@ def test_the_optimum_is_whole() -> None:
 def test_impossible_numbers_of_results_are_refused(k: Any) -> None:
     with pytest.raises(ValueError, match=r"^k is .*; it must be a whole number of at least 1\.$"):
         engine.best("megatron-126M", "a100_80g", **SMALL, k=k)
+
+
+@pytest.mark.parametrize("cost_model", engine.COST_MODELS)
+@pytest.mark.parametrize("function", [engine.best, engine.explore])
+def test_progress_is_told_to_the_end_and_a_caller_may_stop(function: Any, cost_model: str) -> None:
+    asked: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16", "cost_model": cost_model}
+    told: list[engine.Progress] = []
+    with (
+        mock.patch.object(EXPLORE, "SITES_PER_PLAN", 16),
+        mock.patch.object(search, "SITES_SEARCHED_TOGETHER", 16),
+        mock.patch.object(EXPLORE, "BETWEEN_TOLD", 0.0),
+    ):
+        found = function("gpt3-13B", "a100_80g", **asked, progress=told.append)
+        stop = threading.Event()
+        seen: list[int] = []
+
+        def stopping(progress: engine.Progress) -> None:
+            seen.append(progress.done)
+            if progress.done > found.total / 4:
+                stop.set()
+
+        with pytest.raises(engine.ExplorationCancelled):
+            function("gpt3-13B", "a100_80g", **asked, progress=stopping, cancel=stop)
+        with pytest.raises(engine.ExplorationCancelled):
+            function("gpt3-13B", "a100_80g", **asked, cancel=lambda: True)
+    done = [each.done for each in told]
+    assert done == sorted(done)
+    assert len(done) > 5
+    assert (done[-1], told[-1].total, told[-1].feasible) == (found.total, found.total, found.feasible)
+    assert seen[-1] < 0.75 * found.total

@@ -1,0 +1,97 @@
+"""Ctrl-C at any moment, from the loading of modules on: exit code 130, at most a sentence, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULE, FUNCTION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"][
+    "shardscape"
+].split(":")
+# What an installed script does, with a sign that Python has begun it: what comes earlier is not ours.
+SCRIPT = f"import os, sys; from {MODULE} import {FUNCTION}; os.write(3, b'.'); sys.exit({FUNCTION}())"
+BEST = (
+    "best", "deepseek-v3", "h800_80g_sxm", "--procs", "2048", "--max-batch", "15360", "--datatype", "float8",
+    "--limit", "context_par=1,2,4,8", "--limit", "launch=eager,fused,compiled,graphs",
+    "--limit", "attention_kernel=unfused,flash1,flash2,native", "--limit", "expert_overlap=on,off",
+    "--limit", "gradient_datatype=float32,bfloat16", "--limit", "pipeline_overlap=on,off",
+)  # fmt: skip
+"""Six thousand million executions, which takes half a minute."""
+
+
+def begun(arguments: tuple[str, ...], stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    """A command, once Python has begun it."""
+    ready, sign = os.pipe()
+
+    def prepare() -> None:
+        os.dup2(sign, 3)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # whatever the tests were started by ignores
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True,
+        preexec_fn=prepare, close_fds=False, cwd=ROOT,
+    )  # fmt: skip
+    os.close(sign)
+    os.read(ready, 1)
+    os.close(ready)
+    return process
+
+
+def interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str | None]:
+    """Interrupts a command: exit code, output, errors; it has to end soon."""
+    process.send_signal(signal.SIGINT)
+    sent = time.perf_counter()
+    out, err = process.communicate(timeout=60)
+    assert time.perf_counter() - sent < 10
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("after", [0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0])
+def test_an_interrupt_while_loading_or_searching_is_quiet(after: float) -> None:
+    process = begun(BEST)
+    time.sleep(after)
+    code, out, err = interrupted(process)
+    assert (code, out) == (130, ""), err
+    assert err in ("", "Interrupted.\n")
+
+
+def test_a_search_shows_how_far_it_is_on_a_terminal_and_stops() -> None:
+    screen, terminal = pty.openpty()
+    process = begun(BEST, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    deadline = time.monotonic() + 60
+    while b"s left" not in shown and process.poll() is None and time.monotonic() < deadline:
+        shown += os.read(screen, 4096)
+    code, out, _ = interrupted(process)
+    assert re.search(rb"\[#*\.*\] +\d+%  [\d,]+ of 6,338,069,760  [\d.]+ [GM] executions/s  [\d.]+ s left", shown)
+    shown += os.read(screen, 4096)
+    os.close(screen)
+    assert (code, out) == (130, "")
+    assert shown.endswith(b"\r\x1b[KInterrupted.\r\n")
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_server_is_interrupted_without_a_traceback(running: bool) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = begun(("serve", "--port", str(port), "--no-browser"))
+    assert process.stdout is not None
+    time.sleep(0 if running else 1.2)
+    while running and "URL" not in process.stdout.readline():
+        assert process.poll() is None
+    code, out, err = interrupted(process)
+    assert (code, err) == (130, "")
+    assert "Traceback" not in out
