@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dashboard.settings import Settings
-from dashboard.worker import Worker
+from dashboard.worker import FAR_BEHIND, Worker
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
 from engine.explore import from_store
 from engine.parallel import WorkerError
@@ -225,7 +225,7 @@ class Runner:
     def _other_processes(self) -> tuple[Worker, ...]:
         """Processes to explore in, of which that for large spaces starts when there is one; none where none can be
         started."""
-        workers = Worker(), Worker()
+        workers = Worker(), Worker(FAR_BEHIND)
         try:
             workers[0].start()
         except (OSError, WorkerError) as problem:

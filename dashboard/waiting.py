@@ -13,7 +13,7 @@ from dashboard.format import count, counted, format_value
 from dashboard.runner import Job, QueueFull, Runner
 from dashboard.server import runner
 from dashboard.text import literal
-from dashboard.turns import Rank, turns
+from dashboard.turns import turns
 from engine import Exploration, Progress, Scenario
 from engine.calibrated import model_shapes
 
@@ -37,14 +37,15 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         st.warning(literal(str(problem)), icon=":material/hourglass_empty:")
         st.button("Try again", icon=":material/refresh:")
         st.stop()
-    if not job.shown:
-        with turns.aside(Rank.EXPLORED):
-            job.wait(PATIENCE)
+    with turns.aside():
+        job.wait(PATIENCE)
     if not job.ended:
         ahead = server.position(job)
         st.fragment(_watch, run_every=min(SLOWEST_POLL, POLL * (1 + ahead / 2)))(job.key, watcher)
         st.stop()
-    job.shown = True
+    if not job.shown:
+        turns.after_others()
+        job.shown = True
     if job.state == "done" and job.exploration is not None:
         if job.exploration.total == 0:
             _nothing(scenario)

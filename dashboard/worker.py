@@ -44,12 +44,14 @@ FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
 BEHIND: Final = 5
 """How far the process stands back behind the server where both want a core: to a quarter of it."""
+FAR_BEHIND: Final = 15
+"""How far one stands back that explores large spaces: behind the other, too."""
 
 _START: Final = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
 from dashboard.worker import serve
-serve()
+serve(pickle.load(sys.stdin.buffer))
 """
 _STOP: Final = "stop"
 """File that asks the process to stop."""
@@ -67,7 +69,9 @@ class Worker:
     """A process that explores one scenario after the other. It is started when it is first needed, and again after a
     death."""
 
-    def __init__(self) -> None:
+    def __init__(self, behind: int = BEHIND) -> None:
+        """behind: how far it stands back, as `nice` counts."""
+        self._behind = behind
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -84,6 +88,7 @@ class Worker:
                 [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
             _send(self._process, sys.path)
+            _send(self._process, self._behind)
 
     def close(self) -> None:
         """Ends the process at once, whatever it is doing."""
@@ -285,10 +290,10 @@ class _Told(Exception):  # noqa: N818 - not an error
     """Everything has been passed on."""
 
 
-def serve() -> None:
-    """In the process: explores what it is told to until the server is gone, when pages leave it time."""
+def serve(behind: int) -> None:
+    """In the process: explores what it is told to until the server is gone. behind: see `Worker`."""
     if hasattr(os, "nice"):
-        os.nice(BEHIND)
+        os.nice(behind)
     source = sys.stdin.buffer
     with os.fdopen(os.dup(1), "wb") as sink:
         os.dup2(2, 1)  # whatever a library prints must not get among the messages

@@ -1,101 +1,88 @@
-"""Pages take turns: those that only read pass those that explore, and nobody can hold the others up for good."""
+"""Pages that only read do not wait; those that explored draw when few are at work, and nobody waits for good."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from dashboard import turns as under_test
-from dashboard.turns import Rank, Turns
+from dashboard.turns import Turns
+
+
+class Page(threading.Thread):
+    """A page that is computed until it is told to end."""
+
+    def __init__(self, turns: Turns, *, explored: bool) -> None:
+        super().__init__(daemon=True)
+        self._turns, self._explored = turns, explored
+        self.drawing, self.end = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        with contextlib.suppress(ValueError), self._turns.turn(), self._turns.turn():  # a part of it within it
+            if self._explored:
+                self._turns.after_others()
+            self.drawing.set()
+            self.end.wait(20)
+            raise ValueError("A fault gives the place back, too.")
 
 
 @contextmanager
-def working(*works: Callable[[], None]) -> Iterator[list[threading.Thread]]:
-    """Threads at work, which have ended afterwards."""
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    yield threads
-    for thread in threads:
-        thread.join(20)
-        assert not thread.is_alive()
+def pages(turns: Turns, *kinds: bool) -> Iterator[list[Page]]:
+    """Pages at work, begun one after the other; ended afterwards. kinds: whether each has explored."""
+    made = [Page(turns, explored=explored) for explored in kinds]
+    for page in made:
+        page.start()
+        page.drawing.wait(0.05 if page._explored else 20)
+    yield made
+    for page in made:
+        page.end.set()
+        page.join(20)
+        assert not page.is_alive()
 
 
-def waiting(turns: Turns, number: int) -> None:
-    """Waits until so many threads wait for a turn."""
-    for _ in range(2000):
-        if len(turns._waiting) == number:
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError(f"{len(turns._waiting)} wait where {number} should.")
+def test_who_reads_does_not_wait_and_who_explored_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(2)
+    with pages(turns, False, False, False, True, False) as (one, two, three, explored, late):
+        assert late.drawing.is_set()
+        assert not explored.drawing.is_set()
+        for page in (one, two):
+            page.end.set()
+            page.join(20)
+        assert not explored.drawing.wait(0.05)  # two are left
+        three.end.set()
+        assert explored.drawing.wait(20)
+    assert turns._working == 0
 
 
-def test_who_reads_comes_before_who_has_explored() -> None:
-    turns, came = Turns(1), list[str]()
-    explored = threading.Event()
-
-    def explores(name: str) -> Callable[[], None]:
-        def work() -> None:
-            with turns.turn():
-                with turns.aside(Rank.EXPLORED):
-                    explored.wait(20)
-                came.append(name)
-
-        return work
-
-    def reads() -> None:
-        with turns.turn(), turns.turn():  # a part of a page within the page
-            came.append("reads")
-
-    with working(explores("explores"), explores("explores")):
-        with working(reads):
-            pass
-        assert came == ["reads"]  # nobody waits for what is being explored
-        with turns.turn():
-            explored.set()
-            waiting(turns, 2)
-            with working(reads) as (reader,):
-                waiting(turns, 3)
-                turns.leave()
-                reader.join(20)
-    assert came == ["reads", "reads", "explores", "explores"]
+def test_those_that_wait_come_one_by_one() -> None:
+    turns = Turns(1)
+    with pages(turns, False, True, True, True) as (reads, *explored):
+        reads.end.set()
+        for left in range(3):
+            drawing = [page for page in explored if page.drawing.wait(0.2) and not page.end.is_set()]
+            assert len(drawing) == 1, left
+            drawing[0].end.set()
+            drawing[0].join(20)
 
 
-def test_only_so_many_work_at_a_time_and_a_fault_gives_the_place_back() -> None:
-    turns, at_once, most = Turns(2), [0], [0]
-    lock = threading.Lock()
-
-    def fail() -> None:
-        with lock:
-            at_once[0] += 1
-            most[0] = max(most[0], at_once[0])
-        threading.Event().wait(0.01)
-        with lock:
-            at_once[0] -= 1
-        raise ValueError("a fault")
-
-    def work() -> None:
-        with contextlib.suppress(ValueError), turns.turn():
-            fail()
-
-    with working(*[work] * 12):
-        pass
-    assert most == [2]
-    assert turns._free == 2
+def test_a_page_that_waits_for_something_holds_up_nobody() -> None:
+    turns = Turns(1)
+    with turns.turn():
+        with turns.aside(), pages(turns, True) as (explored,):
+            assert explored.drawing.is_set()
+        with pages(turns, True) as (explored,):
+            assert not explored.drawing.is_set()
+            turns.leave()
+            assert explored.drawing.wait(20)
+    assert turns._working == 0
 
 
 def test_a_page_that_does_not_end_holds_up_nobody_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "LONGEST", 0.05)
-    turns, came = Turns(1), threading.Event()
-
-    def work() -> None:
-        with turns.turn():
-            came.set()
-
-    with turns.turn(), working(work):
-        assert came.wait(20)
-    assert turns._free == 1
+    monkeypatch.setattr(under_test, "LONGEST", 0.1)
+    turns = Turns(1)
+    with turns.turn(), pages(turns, True) as (explored,):
+        assert explored.drawing.wait(20)
