@@ -56,7 +56,7 @@
 
   const kept = () => {
     // A list that a field has opened lies outside the menu.
-    if (menu === null || tabbed === 0 || document.activeElement.closest("[data-st-overlay-root]")) return;
+    if (menu === null || tabbed === 0 || document.activeElement?.closest("[data-st-overlay-root]")) return;
     (reachable(menu).at(tabbed > 0 ? 0 : -1) || menu).focus();
   };
   addEventListener("pointerdown", () => { following = false; tabbed = 0; }, true);

@@ -70,8 +70,6 @@ section .ss-legend { margin-top: 8px; }
 .wide { overflow-x: auto; } .ss-rows th, .ss-rows td { padding: 3px 8px; }
 pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
   background: light-dark(#F4F6F8, #1A2029); border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
-@media (max-width: 1040px), print { .ss-strip { flex-wrap: wrap; height: auto; }
-  .ss-tile { flex: 1 1 30%; padding-bottom: 10px; } .ss-tile:nth-child(3n + 1) { border-left: 0; } }
 @media print { :root { color-scheme: light; } body { padding: 0; font-size: 12px; } pre { max-height: none; }
   .ss-swatch { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .wide { overflow: visible; } .ss-rows { font-size: 9px; line-height: 14px; }
