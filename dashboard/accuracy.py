@@ -102,12 +102,12 @@ def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["tim
 
 def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
     """What stands beside a time that rests on something never measured, in few words; empty where nothing does."""
-    short = dict.fromkeys(words.split()[0] if words in OFFLOADS.values() else words
+    short = dict.fromkeys("offload" if words in OFFLOADS.values() else words
                           for words in not_measured(scenario, execution))  # fmt: skip
     if not short:
         return ""
-    first = "offloading" if "offloading" in short else next(iter(short))
-    return f"{first}{f' +{len(short) - 1}' if len(short) > 1 else ''}: never measured"
+    first = "offload" if "offload" in short else next(iter(short))
+    return f"never measured: {first}{f' +{len(short) - 1}' if len(short) > 1 else ''}"
 
 
 def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:

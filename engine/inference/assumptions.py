@@ -30,7 +30,7 @@ class Assumptions:
     the 34 us of training include what its hosts add."""
     graph_kernel_start: float = 2e-6
     """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host; chosen
-    looking at published single-user output of Llama 3.1 405B."""
+    looking at recalled single-user output of Llama 3.1 405B."""
     step_host: float = 0.5e-3
     """Scheduling and sampling per step that no framework hides [s]; assumed."""
     four_bits: float = 4.25

@@ -18,12 +18,12 @@ from engine.validation.measured import OFFLOADS, generation_words, kind_words, t
 from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs
 from engine.validation.refit import ratios_without_pairs
-from engine.validation.selection import defective, headline, one_machine, sources_of
+from engine.validation.selection import defective, headline, one_machine, sets_of, sources_of
 from engine.validation.uncertainty import UNSEEN, coverage_table, kinds_of
 
 __all__ = [
     "TOLERANCE", "accept", "current_predictions", "differences", "stored_coverage", "stored_errors",
-    "stored_predictions",
+    "stored_left_out_errors", "stored_memory_errors", "stored_predictions",
 ]  # fmt: skip
 
 TOLERANCE = 1e-4
@@ -48,6 +48,16 @@ def stored_predictions() -> pd.DataFrame:
 def stored_errors() -> pd.DataFrame:
     """The accepted table of errors, for reports that should not wait for Calculon."""
     return pd.read_csv(_file("errors.csv"))
+
+
+def stored_memory_errors() -> pd.DataFrame:
+    """The accepted table of errors of memory."""
+    return pd.read_csv(_file("memory_errors.csv"))
+
+
+def stored_left_out_errors() -> pd.DataFrame:
+    """The accepted mean errors of sets of runs by fits without the source of each run: `name`, `rows`, `mean` [%]."""
+    return pd.read_csv(_file("left_out_errors.csv"))
 
 
 def current_predictions() -> pd.DataFrame:
@@ -122,6 +132,12 @@ def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
     kinds["ratio"] = own
     kinds.insert(0, "id", mapped.table["id"])
     kinds[scored & pooled].to_csv(_file("residuals.csv"), index=False, float_format="%.5g")
+
+    told = []
+    for name, rows in sets_of(mapped.table, ~defective(mapped.table)).items():
+        error = 100.0 * np.abs(1.0 / own[rows & headline(mapped.table) & np.isfinite(own)] - 1.0)
+        told.append({"name": name, "rows": len(error), "mean": error.mean(), "median": np.median(error)})
+    pd.DataFrame(told).to_csv(_file("left_out_errors.csv"), index=False, float_format="%.4g")
 
     def without(source: str) -> pd.DataFrame:
         return kinds.assign(ratio=pairs[source])[scored & pooled & (kinds["source"] != source)]

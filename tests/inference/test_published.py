@@ -1,7 +1,8 @@
 """How modelled figures compare with published serving figures; nothing was fitted on them.
 
 Sources: TensorRT-LLM's performance document at commit 138f96d (December 2023; static batches, FP8 weights and cache on
-H100, 16 bits on A100), and single-user output of Llama 3.1 405B on 8 H200. The three rows with grouped-query attention
+H100, 16 bits on A100); and single-user output of Llama 3.1 405B on 8 H200, recalled from a post of the maker and not
+read in it, which `recalled` in the column `source` says. The three rows with grouped-query attention
 and 2,048 output tokens are modelled 56 to 99 % too fast; NVIDIA announced faster kernels for such queries afterwards.
 """
 

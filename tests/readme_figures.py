@@ -1,0 +1,284 @@
+"""The figures of the README that a computation gives, each with the sentence it stands in.
+
+`python -m tests.readme_figures` puts what is computed now into the README. A sentence has `{}` where a figure is; line
+breaks do not matter. What comes of timings is measured by `python -m tests.benchmarks` instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import engine
+from engine import validation
+from engine.calibrated import library_calibration
+from engine.validation.gate import stored_errors, stored_left_out_errors, stored_memory_errors
+from engine.validation.selection import headline
+
+README = Path(__file__).parent.parent / "README.md"
+FIGURE = r"([+−]?\d(?:[\d,]*\d)?(?:\.\d+)?)"
+
+
+class Stated(NamedTuple):
+    """A sentence of the README with `{}` for each figure, and what these are."""
+
+    sentence: str
+    figures: Callable[[], list[str]]
+
+
+@cache
+def figures_of(stated: Stated) -> list[str]:
+    """The figures of a sentence, computed once."""
+    return stated.figures()
+
+
+def found_in(readme: str, sentence: str) -> re.Match[str] | None:
+    """Where a sentence is in the README, with its figures as groups."""
+    words = [re.escape(word).replace(r"\{\}", FIGURE) for word in sentence.split()]
+    return re.search(r"\s+".join(words), readme)
+
+
+def outdated(readme: str) -> Iterator[tuple[str, str, str]]:
+    """Sentences that are missing or have other figures than computed now: (sentence, as it is, as it should be)."""
+    for stated in STATED:
+        place = found_in(readme, stated.sentence)
+        should = stated.sentence.format(*figures_of(stated))
+        if place is None or " ".join(place[0].split()) != " ".join(should.split()):
+            yield stated.sentence, "missing" if place is None else " ".join(place[0].split()), should
+
+
+def updated(readme: str) -> str:
+    """The README with the figures of now; sentences that it does not have are left to be written."""
+    for stated in STATED:
+        place = found_in(readme, stated.sentence)
+        if place is not None:
+            for number, figure in reversed(list(enumerate(figures_of(stated), 1))):
+                readme = readme[: place.start(number)] + figure + readme[place.end(number) :]
+    return readme
+
+
+def one(value: float) -> str:
+    """With one decimal."""
+    return f"{value:.1f}"
+
+
+def whole(value: float) -> str:
+    """Without decimals, thousands apart."""
+    return f"{value:,.0f}"
+
+
+def signed(value: float) -> str:
+    """With one decimal and its sign, as the README writes it."""
+    text = f"{abs(value):.1f}"
+    return text if text == "0.0" else ("−" if value < 0 else "+") + text
+
+
+@cache
+def errors() -> pd.DataFrame:
+    """The table of errors by name."""
+    return stored_errors().drop_duplicates("name").set_index("name")
+
+
+@cache
+def predicted() -> pd.DataFrame:
+    """Headline rows with a prediction: `error` in percent, and what the runs are."""
+    runs = validation.library_runs().table
+    table = validation.validate()
+    rows = runs.assign(error=100 * table["error"])
+    keep = headline(runs) & np.isfinite(table["error"])
+    return rows[keep]
+
+
+def of_set(name: str, *, tau: bool = True, theirs: bool = True, rows: bool = False) -> list[str]:
+    """The row of a set in the table of errors."""
+    row = errors().loc[name]
+    found = [whole(row["rows"]), one(row["mean"]), one(row["median"]), one(row["p90"]), signed(row["bias"]),
+             whole(row["within_10"])]  # fmt: skip
+    found += [f"{row['tau']:.2f}"] if tau else []
+    found += [one(row["calculon_mean"])] if theirs else []
+    found += [whole(row["calculon_rows"])] if rows else []
+    return found + ([one(row["same_rows_mean"])] if theirs else [])
+
+
+def unseen(column: str) -> list[str]:
+    """Mean errors on halves or sources that the fit did not see: dense, experts, one node, many nodes."""
+    names = ("published runs, dense", "published runs, mixtures of experts", "vTrain single node", "vTrain multi node")
+    if column == "halves":
+        stated = {each.described.split(":")[0]: each.mean_absolute_percent for each in library_calibration().errors}
+    else:
+        stated = stored_left_out_errors().set_index("name")["mean"].to_dict()
+    return [one(stated[name]) for name in names]
+
+
+def unsupported() -> list[str]:
+    """Runs, those not predicted, and why."""
+    table = validation.validate()
+    counts = table.loc[table["status"] != "predicted", "reason"].value_counts()
+    named = [int(counts[name]) for name in ("missing_field", "not_a_transformer", "hardware_not_calibrated")]
+    return [whole(each) for each in (len(table), counts.sum(), *named, counts.sum() - sum(named))]
+
+
+def bad(name: str) -> list[str]:
+    """Runs and mean error of a source on an accelerator."""
+    row = errors().loc[name]
+    return [whole(row["rows"]), whole(row["mean"])]
+
+
+def gpt_oss() -> list[str]:
+    """Runs of GPT-OSS, their mean error, the range of the fast ones and the largest of the slow ones."""
+    error = predicted().loc[predicted()["model"].str.contains("GPT-OSS|GPT_OSS", case=False), "error"]
+    fast = -error[error < 0]
+    return [whole(len(error)), whole(error.abs().mean()), whole(fast.min()), whole(fast.max()), whole(error.max())]
+
+
+def bridge() -> pd.DataFrame:
+    """Megatron-Bridge's runs on B200."""
+    rows = predicted()
+    return rows[rows["source"].str.startswith("Megatron-Bridge") & (rows["hardware"] == "B200")]
+
+
+def tensor_two() -> list[str]:
+    """vTrain's multi-node runs with tensor parallelism 2: number, mean error, range of how much too fast."""
+    rows = predicted()
+    error = rows.loc[rows["source"].str.startswith("vTrain multi") & (rows["tp"] == 2), "error"]
+    return [whole(len(error)), whole(error.abs().mean()), whole((-error).min()), whole((-error).max())]
+
+
+def memory() -> list[str]:
+    """Errors of memory by source, with numbers of runs."""
+    table = stored_memory_errors().set_index("name")
+    names = ("SimuMax B200 release v1.2", "torchtitan benchmarks", "BigScience tr11 prequel",
+             "chenyaofo DeepSpeed ZeRO gist")  # fmt: skip
+    forms = (one, one, one, whole)
+    return [text for name, form in zip(names, forms, strict=True)
+            for text in (form(table.loc[name, "mean"]), whole(table.loc[name, "rows"]))]  # fmt: skip
+
+
+def coverage() -> list[str]:
+    """Share of left-out runs in 80 % intervals, how many, the range over kinds, and by source."""
+    table = validation.stored_coverage()
+    kinds, first = table["covered_80"][1:-1], table.iloc[0]
+    values = (first["covered_80"], first["runs"], kinds.min(), kinds.max(), first["sources_80"])
+    return [whole(value) for value in values]
+
+
+@cache
+def explored() -> engine.Exploration:
+    """The example of the README."""
+    return engine.explore(
+        "gpt3-175B", "h100_80g_nvl8", num_procs=512, max_batch_size=512, datatype="float16", cost_model="calculon"
+    )
+
+
+def best_row(rank: int) -> list[str]:
+    """Of one of the best three: id, the degrees, and figures as the command prints them."""
+    from engine.columns import by_name
+    from engine.command_output import quantity
+
+    row = explored().top(3).iloc[rank]
+    names = ("id", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving", "sample_rate",
+             "total_time", "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")  # fmt: skip
+    return [quantity(by_name(name), row[name]) for name in names]
+
+
+def serving(kind: str) -> list[str]:
+    """Modelled against what others say of serving: see `tests/inference/test_published.py`."""
+    from tests.inference.test_published import compared, grouped_long
+
+    table = _compared(compared)
+    long = grouped_long(table)
+    throughput = table[(table["kind"] == "throughput") & ~long]["error"].abs() * 100
+    if kind == "throughput":
+        return [whole(len(throughput)), whole(throughput.median()), whole(throughput.max())]
+    if kind == "long":
+        error = 100 * table[long & (table["kind"] == "throughput")]["error"]
+        return [whole(len(error)), whole(error.min()), whole(error.max())]
+    if kind == "single_user":
+        rows = table[table["kind"] == kind]
+        said, modelled = rows["value"], rows["value"] * (1 + rows["error"])
+        return [*map(one, said), whole(len(rows)), *map(one, modelled)]
+    rows = table[(table["kind"] == "first_token") & (table["prompt"] == int(kind))]
+    error = 100 * rows["error"].abs()
+    return [whole(len(rows)), whole(error.min()), whole(error.max())]
+
+
+@cache
+def _compared(compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    return compute()
+
+
+def reasons() -> list[str]:
+    """Counts of the example by reason, most first."""
+    return [whole(number) for number in sorted(explored().infeasible_by_reason.values(), reverse=True)]
+
+
+BEST = "{} {} {} {} {} {} %s {} {} {} ... {} {}"
+
+STATED: tuple[Stated, ...] = (
+    Stated("512 H100s: {} executions, each one either", lambda: [whole(explored().total)]),
+    Stated("{} executions, {} of them feasible", lambda: [whole(explored().total), whole(explored().feasible)]),
+    Stated("Network tier too small {} Out of HBM {} Out of host memory {}", reasons),
+    Stated(BEST % "on on", lambda: best_row(0)),
+    Stated(BEST % "on off", lambda: best_row(1)),
+    Stated(BEST % "off on", lambda: best_row(2)),
+    Stated("120k tokens: {}, {}, {} tokens/s | {} | {}, {}, {} |", lambda: serving("single_user")),
+    Stated("output per GPU | {} | median error {} %, at most {} % |", lambda: serving("throughput")),
+    Stated("outputs of 2,048 tokens | {} | {} to {} % too fast", lambda: serving("long")),
+    Stated("first token of prompts of 2,048 tokens | {} | {} to {} % |", lambda: serving("2048")),
+    Stated("first token of prompts of 128 tokens | {} | {} to {} % too fast", lambda: serving("128")),
+    Stated("| published, dense | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
+           lambda: of_set("published runs, dense", rows=True)),
+    Stated("| published, mixtures of experts | {} | {} | {} | {} | {} | {} % |",
+           lambda: of_set("published runs, mixtures of experts", tau=False, theirs=False)),
+    Stated("| vTrain, one A100 node | {} | {} | {} | {} | {} | {} % | {} | {} | {} |",
+           lambda: of_set("vTrain single node")),
+    Stated("| vTrain, 512 A100s | {} | {} | {} | {} | {} | {} % | {} | {} | {} |", lambda: of_set("vTrain multi node")),
+    Stated("defective | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
+           lambda: of_set("all rows", rows=True)),
+    Stated("mean errors are {} (dense), {} (experts), {} (one node) and {} (512 A100s)", lambda: unseen("halves")),
+    Stated("on sources that it did not see {}, {}, {} and {};", lambda: unseen("sources")),
+    Stated("Of {} runs in the package {} are not predicted: a field is missing ({}), the model is not a transformer "
+           "({}), the accelerator has no measured kernel rates ({}), and {} for other reasons", unsupported),
+    Stated("Hugging Face models, A800 | {} | {} |", lambda: bad("chenyaofo DeepSpeed ZeRO gist, A800-80GB-SXM")),
+    Stated("| Megatron-Bridge on B200 | {} | {} | mostly too slow; one mixture of experts by {} |",
+           lambda: [*bad("Megatron-Bridge perf summary, B200"), whole(bridge()["error"].max())]),
+    Stated("| MT-NLG, A100 | {} | {} |", lambda: bad("MT-NLG, A100-80GB-SXM")),
+    Stated("HBM2e; A100 | {}; {} | {}; {} |",
+           lambda: both("torchtitan benchmarks, H100-96GB-HBM2e-500W", "torchtitan benchmarks, A100-80GB-SXM")),
+    Stated("on B300; GB300 | {}; {} | {}; {} |",
+           lambda: both("Megatron-Bridge perf summary, B300", "Megatron-Bridge perf summary, GB300-NVL72")),
+    Stated("| GPT-OSS-120B, all accelerators | {} | {} | six too fast by {} to {}, one too slow by {} |", gpt_oss),
+    Stated("with tensor parallel 2 | {} | {} | too fast by {} to {} |", tensor_two),
+    Stated("off by {} (SimuMax, {} runs), {} (torchtitan, {}), {} (BigScience, {}) and {} (DeepSpeed ZeRO, {} runs",
+           memory),
+    Stated("Tau of {} means", lambda: [f"{errors().loc['published runs, dense', 'tau']:.2f}"]),
+    Stated("torchtitan's is {}.", lambda: [f"{errors().loc['torchtitan benchmarks', 'tau']:.2f}"]),
+    Stated("80 % intervals hold {} % of {} runs, between {} and {} % of each kind. Every source counted once it is "
+           "{} %", coverage),
+    Stated("which has no part in them, they hold {} %",
+           lambda: [whole(validation.stored_coverage()["covered_80"].iloc[-1])]),
+)  # fmt: skip
+
+
+def both(first: str, second: str) -> list[str]:
+    """Runs of two sources, then their mean errors."""
+    (runs, error), (more, other) = bad(first), bad(second)
+    return [runs, more, error, other]
+
+
+def main() -> None:
+    """Rewrite the README and say what changed."""
+    readme = README.read_text(encoding="utf-8")
+    for _, now, should in outdated(readme):
+        print(f"{now}\n  -> {should}")
+    README.write_text(updated(readme), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
