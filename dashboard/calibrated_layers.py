@@ -33,10 +33,10 @@ def case_of_row(scenario: Scenario, row: dict[str, Any]) -> Case:
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def _operations(_scenario: Scenario, key: str, row: dict[str, Any], experts: bool) -> tuple[pd.DataFrame, Limits]:
+def _operations(_scenario: Scenario, key: str, row: dict[str, Any], kind: str) -> tuple[pd.DataFrame, Limits]:
     case, values = case_of_row(_scenario, row), parameters_of(_scenario.used_calibration)
     most = limits(case, values)
-    return summarised(block_operations(case, values, experts=experts), most), most
+    return summarised(block_operations(case, values, kind), most), most
 
 
 def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
@@ -47,8 +47,9 @@ def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         number = counted(microbatches(row), "microbatch")
         st.html(markup.head("Operations of one block", f"on one GPU, for one of {number}"))
         kinds = blocks_of(model_shapes(scenario.model))
-        kind = segments("Block", BLOCKS, "execution_block") if len(kinds) > 1 else kinds[0]
-        found, most = _operations(scenario, scenario.key, row, kind == "experts")
+        choices = {each: BLOCKS[each] for each in kinds}
+        kind = segments("Block", choices, "execution_block") if len(kinds) > 1 else kinds[0]
+        found, most = _operations(scenario, scenario.key, row, kind)
         _table(found)
         st.caption(
             "Without what the backward pass computes again and without waiting for kernel launches. Communication "

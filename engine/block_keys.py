@@ -15,6 +15,8 @@ Bools = npt.NDArray[np.bool_]
 FULL, ATTENTION_ONLY, NONE = range(3)
 ALL_REDUCE, P2P_RS_AG, RS_AG = range(3)
 NO_OVERLAP, RING, PIPE = range(3)
+SMALL_TABLE = 4
+"""Numbers that packed keys may span per row for a table to tell them apart."""
 
 
 @dataclass(slots=True)
@@ -47,5 +49,16 @@ def pack(*parts: Ints | Bools) -> Ints:
 
 def distinct(*parts: Ints | Bools) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """(position of the first row of each distinct combination, which combination each row is)."""
-    _, first, inverse = np.unique(pack(*parts), return_index=True, return_inverse=True)
+    keys = pack(*parts)
+    most = int(keys.max(initial=0)) + 1
+    if most <= SMALL_TABLE * len(keys):
+        # A table of all that keys may be is filled several times sooner than keys are sorted.
+        rows = np.arange(len(keys))
+        seen = np.full(most, -1)
+        seen[keys[::-1]] = rows[::-1]
+        present = np.flatnonzero(seen >= 0)
+        number = np.empty(most, np.intp)
+        number[present] = np.arange(len(present))
+        return seen[present], number[keys]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return first, inverse

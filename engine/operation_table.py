@@ -38,9 +38,9 @@ def operation_table(
         calibration: the library's where left out.
 
     Returns:
-        `block`, which kind of block: "experts" or "dense", for both where the model has both; the columns of
-        `engine.calibrated.operations.block_operations`, which add up to the block, without what the backward pass
-        computes again and without waiting for the host; and those of `engine.calibrated.operation_columns`.
+        `block`, the kind of block, for every kind of `engine.calibrated.operations.BLOCKS` that the model has; the
+        columns of `engine.calibrated.operations.block_operations`, which add up to the block, without what the backward
+        pass computes again and without waiting for the host; and those of `engine.calibrated.operation_columns`.
 
     Raises:
         LayerError: the execution is invalid or infeasible for another reason than memory; the message is its reason.
@@ -55,7 +55,7 @@ def operation_table(
     most = limits(case, p)
     found = []
     for kind in blocks_of(case.model):
-        operations = summarised(block_operations(case, p, experts=kind == "experts"), most)
+        operations = summarised(block_operations(case, p, kind), most)
         operations.insert(0, "block", kind)
         found.append(operations)
     return pd.concat(found, ignore_index=True)

@@ -115,12 +115,16 @@ def llama4(config: Config) -> Fields:
     windows: Fields = {}
     if text.has("attention_chunk_size"):
         windows = {"window_kind": "chunked", **text.windows(layers, text.whole("attention_chunk_size"), every)}
+    step = text.whole("interleave_moe_layer_step", default=1)
+    listed = text.items("moe_layers")
+    if listed is not None and (step < 1 or listed != list(range(step - 1, layers, step))):
+        raise text.refuse(f"'moe_layers' does not repeat every {step} layers, the only pattern that is covered")
     experts = {
         "routed": text.whole("num_local_experts"),
         "top_k": text.whole("num_experts_per_tok"),
         "ffn": fields["ffn"],
         "shared": 1,
-        "every": text.whole("interleave_moe_layer_step", default=1),
+        "every": step,
     }
     fields.update(ffn=text.whole("intermediate_size_mlp"), experts=experts, qk_norm=text.flag("use_qk_norm", True))
     return {**fields, **windows}

@@ -42,13 +42,14 @@ class Core(NamedTuple):
 
 
 def window_factor(case: Case) -> Floats:
-    """Share of the causal scores that remain when some blocks look back over a window only [dimensionless].
+    """Share of the causal scores that remain where a block looks back over a window only [dimensionless].
 
-    A window of w tokens leaves 2 w / s of the s^2 / 2 causal scores.
+    Of the s^2 / 2 causal scores of s tokens a window of w that moves along leaves w s - w^2 / 2, which is 2 w / s -
+    (w / s)^2 of them, and chunks of w tokens leave w s / 2, which is w / s. 1 where there is no window.
     """
     model = case.model
-    windowed = np.where(model.window > 0, np.minimum(2.0 * model.window / model.seq_size, 1.0), 1.0)
-    return 1.0 - model.window_share * (1.0 - windowed)
+    share = np.minimum(model.window / model.seq_size, 1.0)
+    return np.where(model.window > 0, np.where(model.window_chunked > 0, share, share * (2.0 - share)), 1.0)
 
 
 def kernel_rate(case: Case, p: Parameters) -> Floats:
@@ -70,9 +71,13 @@ def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: 
     return np.asarray(accelerator.flops16 * sustained * factor)
 
 
-def attention_core(case: Case, rates: Rates, p: Parameters) -> Core:
-    """Seconds of the attention core of one block and microbatch on one processor [s]."""
-    fused = _fused(case, p)
+def attention_core(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Core:
+    """Seconds of the attention core of one block and microbatch on one processor [s].
+
+    windowed: whether the block is one of those that look back over the model's window only. Without fusion every
+    score is computed, and those outside the window are masked.
+    """
+    fused = _fused(case, p, windowed)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     if not np.any(unfused_rows):
         return fused
@@ -80,10 +85,10 @@ def attention_core(case: Case, rates: Rates, p: Parameters) -> Core:
     return Core(*(np.where(unfused_rows, slow, fast) for slow, fast in zip(unfused, fused, strict=True)))
 
 
-def _fused(case: Case, p: Parameters) -> Core:
+def _fused(case: Case, p: Parameters, windowed: bool) -> Core:
     model, layout, accelerator = case.model, case.layout, case.accelerator
     heads = model.attn_heads / layout.tensor_par
-    scores = causal_scores(case)
+    scores = causal_scores(case, windowed=windowed)
     operations = _operations(case, scores)
     units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
     exponentials = p.exponentials * scores / units
@@ -100,11 +105,12 @@ def _fused(case: Case, p: Parameters) -> Core:
     return Core(forward, backward)
 
 
-def causal_scores(case: Case) -> Floats:
+def causal_scores(case: Case, *, windowed: bool = False) -> Floats:
     """Scores that one processor computes of one block and microbatch, behind a causal mask [elements]."""
     model, layout = case.model, case.layout
     heads = model.attn_heads / layout.tensor_par
-    return 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size * window_factor(case)
+    scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size
+    return scores * window_factor(case) if windowed else scores
 
 
 def _operations(case: Case, scores: Floats) -> Floats:
@@ -120,12 +126,12 @@ def _products(case: Case) -> tuple[Layer, Layer]:
     return Layer(rows, columns, model.attn_size, count), Layer(rows, model.value_size, columns, count)
 
 
-def core_work(case: Case) -> tuple[Work, Work]:
+def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
     """What the attention core of one block and microbatch does, forward and backward [FLOP, bytes], arrays [rows].
 
     A fused kernel keeps the scores on chip and is never bound by memory: its traffic counts as 0.
     """
-    operations = _operations(case, causal_scores(case))
+    operations = _operations(case, causal_scores(case, windowed=windowed))
     none = np.zeros(())
     fused = Work(operations, none), Work(BACKWARD_PRODUCTS * operations, none)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")

@@ -6,7 +6,9 @@ few fields of an execution, so a space evaluates them once per distinct key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +24,10 @@ from engine.calibrated.launch import block_launches, dense_factor, expert_launch
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import Rates
 from engine.calibrated.recompute import recomputed
+from engine.calibrated.stages import Kind
 
 __all__ = [
-    "BlockTimes", "Common", "attention_layers", "attention_projections", "common", "dense_block", "expert_block",
+    "BlockTimes", "Common", "attention_layers", "attention_projections", "block", "blocks", "common",
     "feedforward_layers", "latent_layers", "projection_layers", "tensor_exchange",
 ]  # fmt: skip
 
@@ -35,7 +38,7 @@ class BlockTimes:
 
     `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
     from `linear` on add up to them. `computing` is the forward pass without communication, `repeated_exposed` the
-    communication among `recompute`.
+    communication of any kind among `recompute`.
     """
 
     forward: Floats
@@ -67,7 +70,7 @@ BLOCK_TIMES = tuple(field.name for field in fields(BlockTimes))
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What dense and expert blocks of the same row have in common."""
+    """What blocks of the same row have in common but for the window of their attention."""
 
     unit: MatrixUnit
     projections: Linear
@@ -103,7 +106,8 @@ def projection_layers(case: Case) -> dict[str, Layer]:
     """Linear layers around the attention core where queries, keys and values are projected in one."""
     model, layout = case.model, case.layout
     t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
-    columns = (model.attn_heads + model.key_value_heads) * model.attn_size + model.key_value_heads * model.value_size
+    keys = case.key_value_heads
+    columns = (model.attn_heads + keys) * model.attn_size + keys * model.value_size
     return {
         "query_key_value": Layer(tokens, columns / t, model.hidden, in_bytes=low),
         "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
@@ -146,9 +150,12 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 
-def common(case: Case, rates: Rates, p: Parameters) -> Common:
-    """What does not depend on the feed-forward half [s], arrays [rows]; `exchange` is what nothing hides of one."""
-    core = attention_core(case, rates, p)
+def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Common:
+    """What does not depend on the feed-forward half [s], arrays [rows]; `exchange` is what nothing hides of one.
+
+    windowed: whether attention looks back over the model's window only.
+    """
+    core = attention_core(case, rates, p, windowed=windowed)
     exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     return Common(
@@ -161,51 +168,76 @@ def common(case: Case, rates: Rates, p: Parameters) -> Common:
     )
 
 
-def dense_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
-    """A block with a plain or gated feed-forward layer [s]."""
+def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> dict[Kind, BlockTimes]:
+    """A block of each of these kinds [s]; what several of them have in common is computed once."""
+    wanted = list(kinds)
+    shared: dict[bool, Common] = {}
+    halves: dict[bool, _Half] = {}
+    found = {}
+    for kind in wanted:
+        if kind.windowed not in shared:
+            if shared:
+                (other,) = shared.values()
+                core = attention_core(case, rates, p, windowed=kind.windowed)
+                context = ring(case, rates, p, core.forward, core.backward)
+                shared[kind.windowed] = replace(other, core=core, context=context)
+            else:
+                shared[kind.windowed] = common(case, rates, p, windowed=kind.windowed)
+        around = shared[kind.windowed]
+        if kind.experts not in halves:
+            halves[kind.experts] = (_expert_half if kind.experts else _dense_half)(case, rates, p, around)
+        found[kind] = _assemble(case, p, around, halves[kind.experts])
+    return found
+
+
+def block(case: Case, rates: Rates, p: Parameters, kind: Kind) -> BlockTimes:
+    """A block of one kind [s]."""
+    return blocks(case, rates, p, [kind])[kind]
+
+
+class _Half(NamedTuple):
+    """The feed-forward half of a block, with the projections of the other half among its products [s]."""
+
+    products: Linear
+    traffic: Traffic
+    exchange: Floats
+    launches: tuple[Floats, Floats]
+
+
+def _dense_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Half:
+    """A plain or gated feed-forward layer."""
     model, t = case.model, case.layout.tensor_par
-    shared = common(case, rates, p)
     products = shared.projections
     for layer in feedforward_layers(case).values():
         products = products.and_then(layer.time(shared.unit))
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
-    zero = np.zeros(())
-    return _assemble(case, p, shared, products, traffic, 2.0 * shared.exchange, zero, block_launches(case))
+    return _Half(products, traffic, np.zeros(()), block_launches(case))
 
 
-def expert_block(case: Case, rates: Rates, p: Parameters) -> BlockTimes:
-    """A block with a layer of experts [s]."""
-    shared = common(case, rates, p)
+def _expert_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Half:
+    """A layer of experts."""
     found = expert_layer(case, rates, p)
-    products = shared.projections.and_then(found.products)
     cast = casts(case, active_width(case), rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
     left = dense_factor(case, p)
-    launches = tuple(a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
-    return _assemble(
-        case, p, shared, products, traffic, 2.0 * shared.exchange, 2.0 * found.exchange, (launches[0], launches[1])
-    )
+    forward, backward = (a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
+    return _Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
 
 
-def _assemble(
-    case: Case,
-    p: Parameters,
-    shared: Common,
-    products: Linear,
-    traffic: Traffic,
-    tensor: Floats,
-    experts: Floats,
-    launches: tuple[Floats, Floats],
-) -> BlockTimes:
+def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTimes:
     again = recomputed(case)
+    products, traffic, experts, launches = half
+    tensor = 2.0 * shared.exchange
     elementwise_forward = shared.norms.forward + traffic.forward
+    # Attention that is recomputed asks for the keys and values of its ring again, hidden as in the forward pass.
+    resent = again.tensor * tensor + again.attention * shared.context[0] + again.experts * experts
     redone = (
         again.linear * products.forward
         + again.attention * shared.core.forward
         + again.elementwise * elementwise_forward
-        + again.communication * tensor
+        + resent
     )
     forward = products.forward + shared.core.forward + elementwise_forward + tensor + shared.context[0] + experts
     backward = (
@@ -230,7 +262,7 @@ def _assemble(
         slow_forward,
         slow_backward,
         slow_forward - tensor - shared.context[0] - experts,
-        again.communication * tensor,
+        resent,
         products.forward + products.backward,
         shared.core.forward + shared.core.backward,
         elementwise_forward + shared.norms.backward + traffic.backward,

@@ -79,9 +79,6 @@ def model_shapes(model: Model) -> ModelShapes:
         }
         return ModelShapes.of(values)
     latent, experts = found.latent_attention, found.experts
-    full = found.full_attention_every
-    windowed = 0.0 if found.sliding_window is None else 1.0 if full is None else 1.0 - 1.0 / full
-    dense = 0 if experts is None else found.layers - sum(found.expert_layers)
     return ModelShapes.of(
         {
             "hidden": found.hidden,
@@ -100,13 +97,15 @@ def model_shapes(model: Model) -> ModelShapes:
             "key_value_rank": latent.kv_rank if latent else 0,
             "rope_size": latent.rope_head_dim if latent else 0,
             "window": found.sliding_window or 0,
-            "window_share": windowed,
+            "window_chunked": float(found.window_kind == "chunked"),
+            "full_attention_every": found.full_attention_every or 0,
             "experts": experts.routed if experts else 0,
             "experts_per_token": experts.top_k if experts else 1,
             "expert_feedforward": experts.ffn if experts else 0,
             # Shared experts count in widths of a routed one.
             "shared_experts": experts.shared_width / experts.ffn if experts else 0,
-            "dense_blocks": dense,
+            "leading_dense": experts.leading_dense_layers if experts else 0,
+            "experts_every": experts.every if experts else 0,
         }
     )
 
@@ -129,8 +128,6 @@ def left_out(model: Model) -> tuple[str, ...]:
         remarks.append("Relative positions, with a projection of their own in every block, are not counted.")
     if found.sparse_attention is not None:
         remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
-    if found.sliding_window is not None and found.window_kind == "chunked":
-        remarks.append("Chunked windows are taken as sliding ones of the same size.")
     if found.experts is not None:
         remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
     if extra := found.prediction_layers:

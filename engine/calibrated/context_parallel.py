@@ -20,7 +20,7 @@ def ring(case: Case, rates: Rates, p: Parameters, core_forward: Floats, core_bac
     """
     model, layout = case.model, case.layout
     steps = layout.context_par - 1.0
-    passed = 2.0 * model.key_value_heads * (model.attn_size + model.value_size) / 2.0 * case.tokens / layout.tensor_par
+    passed = 2.0 * case.key_value_heads * (model.attn_size + model.value_size) / 2.0 * case.tokens / layout.tensor_par
     rate = rate_over(layout.tensor_par * layout.context_par, case.accelerator, rates)
     time = steps * passed * 2.0 / rate
     start = np.where(steps > 0, 2.0 * steps * p.latency, 0.0)

@@ -50,7 +50,7 @@ def normed(case: Case, p: Parameters) -> Moved:
     per_position = np.where(
         software.attention_kernel == ATTENTION_KERNELS.index("unfused"), POSITION_UNFUSED, POSITION_FUSED
     )
-    positions = case.tokens * (model.attn_heads + model.key_value_heads) * model.attn_size / layout.tensor_par
+    positions = case.tokens * (model.attn_heads + case.key_value_heads) * model.attn_size / layout.tensor_par
     compiled = software.launch == LAUNCHES.index("compiled")
     factor = framework_factor(case, p) * np.where(compiled, p.compiled_elementwise, 1.0)
     forward = factor * (NORM_FORWARD * residual + per_position * positions)
@@ -103,7 +103,7 @@ def cast(case: Case, width: Floats) -> Moved:
     )
     gradients = (
         2.0 * model.hidden * case.split_tokens
-        + ((model.attn_heads + 2.0 * model.key_value_heads) * model.attn_size + width * (1.0 + model.gated))
+        + ((model.attn_heads + 2.0 * case.key_value_heads) * model.attn_size + width * (1.0 + model.gated))
         * case.tokens
         / layout.tensor_par
     )

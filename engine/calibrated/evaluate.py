@@ -14,13 +14,14 @@ import pyarrow as pa
 from engine import reasons
 from engine.calibrated.build import model_shapes
 from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.calibrated.figures import flow_part, offload_repeats, offload_share, step_part, with_exchange
+from engine.calibrated.figures import flow_part, step_part, with_exchange
+from engine.calibrated.flow import block_level, offloaded_flow, pipeline_flow
 from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.memory import StageMemory, stage_memory
+from engine.calibrated.memory import StageMemory, activation_bytes, block_weight_bytes, of_largest, stage_memories
 from engine.calibrated.networks import farthest
-from engine.calibrated.offload import RESERVE, BlockMoves, exposed, moved_shares, tiers
+from engine.calibrated.offload import RESERVE, tiers, with_state
 from engine.calibrated.parameters import Parameters
-from engine.calibrated.step import PipelineLevel, block_level, pipeline_level, straggling, update_level
+from engine.calibrated.step import pipeline_level, straggling, update_level
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.derived.flops import token_flops
 from engine.outcome import outcome_table, words_array
@@ -28,7 +29,7 @@ from engine.sentences import excesses
 from hardware import System
 from models import Model
 
-__all__ = ["block_moves", "evaluate_calibrated", "link_rate", "perfect_seconds"]
+__all__ = ["evaluate_calibrated", "link_rate", "perfect_seconds"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -51,18 +52,6 @@ def perfect_seconds(model: Model, system: System, datatype: str) -> float:
 def link_rate(system: System, p: Parameters) -> float:
     """Sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 where there is none."""
     return system.mem2.bandwidth_gb_per_s * GIGA * p.scale_out if system.mem2.capacity_gib > 0 else 0.0
-
-
-def block_moves(flow: PipelineLevel, stage: StageMemory) -> BlockMoves:
-    """What offloading moves on the first stage, which holds most activations."""
-    blocks = np.maximum(stage.blocks, 1.0)
-    return BlockMoves(
-        stage.weights / blocks,
-        stage.activations / (blocks * np.maximum(stage.flying, 1e-30)),
-        stage.gradients + stage.optimizer,
-        flow.block_forward,
-        flow.block_backward,
-    )
 
 
 def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Parameters) -> pd.DataFrame:
@@ -118,34 +107,45 @@ def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
 def _figures(model: Model, system: System, part: Fields, case: Case, p: Parameters) -> dict[str, Floats]:
     """Every statistic that this cost model has, of rows that break no rule."""
     level = block_level(case, p)
-    flow, once = pipeline_level(case, level, p), update_level(case, p)
-    stages = (stage_memory(case, last=False), stage_memory(case, last=True))
+    flow, once = pipeline_flow(case, level, p), update_level(case, p)
+    stages = stage_memories(case)
     flags = [part[name].astype(np.float64) for name in ("weight_offload", "activations_offload", "optimizer_offload")]
-    moves = block_moves(flow, stages[0])
     offloads = dict(zip(("weights", "activations", "state"), flags, strict=True))
-    moved = exposed(
-        moves, rate=link_rate(system, p), **offloads, repeats=offload_repeats(case, stages[0].blocks),
-        optimizer=once.optimizer,
-    )  # fmt: skip
+    kept, held, rate = activation_bytes(case), block_weight_bytes(case), link_rate(system, p)
+    moved = None
+    if rate:
+        added = offloaded_flow(
+            case, level, flow, rate=rate, weights=(flags[0] * held[0], flags[0] * held[1]),
+            activations=(flags[1] * kept.dense, flags[1] * kept.sparse),
+        )  # fmt: skip
+        state = flags[2] * np.maximum.reduce([stage.state() for stage in stages])
+        moved = with_state(
+            added.forward, added.backward, added.slowest, added.bandwidth, state=state, rate=rate,
+            optimizer=once.optimizer,
+        )  # fmt: skip
     batch = part["batch_size"].astype(np.float64)
     datatype = part["datatype"]
     each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
     perfect = each[datatype] * batch / part["num_procs"]
-    step = step_part(flow_part(flow), once, moved, offload_share(case), perfect)
+    part_of_flow = flow_part(pipeline_level(case, level, p, flow))
+    step = step_part(part_of_flow, once, moved, case.layout.pipeline_interleaving, perfect)
     exchanged = with_exchange(
         step, once.exchange, case.software.overlap_data, straggling=straggling(case, p), batch=batch, perfect=perfect,
         p=p,
     )  # fmt: skip
     first, second = tiers(stages, **offloads)
     # The parts are those of the stage that needs most of the first tier, as it is with what is offloaded.
-    larger = np.greater_equal(*(tiers((stage, stage), **offloads)[0] for stage in stages))
+    sizes = [tiers([stage], **offloads)[0] for stage in stages]
     memory = {
-        item.name: np.where(larger, getattr(stages[0], item.name), getattr(stages[1], item.name))
-        for item in fields(StageMemory)
+        item.name: of_largest(sizes, [getattr(stage, item.name) for stage in stages]) for item in fields(StageMemory)
     }
     full = part["activation_recompute"] == 0
-    moved_state, moved_kept = (np.where(larger, *share) for share in zip(*map(moved_shares, stages), strict=True))
-    kept_here = memory["activations"] * (1.0 - moved_kept)
+    moved_state = memory["movable"]
+    kept_here = memory["activations"] * (1.0 - memory["movable_kept"])
+    heaviest = level.heaviest
+    block, gathers = level.kinds[heaviest], flow.gathers[heaviest]
+    block_time, block_kept = block.forward + gathers.forward, kept.sparse if heaviest.experts else kept.dense
+    block_weights = held[heaviest.experts]
     return {
         **step.metrics,
         **exchanged,
@@ -157,7 +157,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
         "act_space": np.where(full, memory["working"], memory["activations"] + memory["working"]),
         "act_checkpoint_size": np.where(full, memory["activations"], 0.0),
         "act_grad_space": np.zeros(len(batch)),
-        "weight_space_with_offload": memory["weights"] * (1.0 - moved_state),
+        "weight_space_with_offload": memory["weights"] - memory["block_weights"] * moved_state,
         "weight_grad_space_with_offload": memory["gradients"] * (1.0 - moved_state),
         "optimizer_space_with_offload": memory["optimizer"] * (1.0 - moved_state),
         "act_space_with_offload": memory["working"] + np.where(full, 0.0, kept_here),
@@ -165,12 +165,12 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
         "logit_space": memory["logits"],
         "temporary_space": memory["temporaries"],
         "reserve_space": np.full(len(batch), RESERVE),
-        "block_weight_space": moves.weights,
-        "block_act_storage_space": moves.activations,
-        "block_fw_time": moves.forward,
+        "block_weight_space": block_weights,
+        "block_act_storage_space": block_kept,
+        "block_fw_time": block_time,
         "dp_comm_link_time": once.exchange,
-        "act_offload_bw_req": moves.activations / moves.forward,
-        "weight_offload_bw_req": moves.weights / moves.forward,
+        "act_offload_bw_req": block_kept / block_time,
+        "weight_offload_bw_req": block_weights / block_time,
         "useful_flops": np.asarray(token_flops(model).model() * model.seq_size * batch / part["num_procs"]),
     }
 

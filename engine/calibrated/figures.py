@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.inputs import Case, Floats
+from engine.calibrated.inputs import Floats
 from engine.calibrated.offload import Exposed
 from engine.calibrated.parameters import Parameters
-from engine.calibrated.pipeline import passes
 from engine.calibrated.sharding import exposed_exchange
 from engine.calibrated.step import PipelineLevel, Update
 
-__all__ = ["FlowPart", "StepPart", "flow_part", "offload_repeats", "offload_share", "step_part", "with_exchange"]
+__all__ = ["FlowPart", "StepPart", "flow_part", "step_part", "with_exchange"]
 
 FORWARD_OF_ENDS = 1.0 / 3.0
 
@@ -78,17 +77,7 @@ class StepPart:
     """Data-parallel communication beside the exchange [s]."""
 
 
-def offload_repeats(case: Case, blocks: Floats) -> Floats:
-    """Blocks x microbatches on the critical path of a step: those of a stage, and of others as the pipeline fills."""
-    return np.asarray(blocks * passes(case))
-
-
-def offload_share(case: Case) -> Floats:
-    """Share of a step's exposed offloading that falls into the window of the exchange: one chunk's of them all."""
-    return np.asarray(1.0 / (passes(case) * case.layout.pipeline_interleaving))
-
-
-def step_part(flow: FlowPart, once: Update, moved: Exposed | None, share: Floats, perfect: Floats) -> StepPart:
+def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Floats, perfect: Floats) -> StepPart:
     """The figures of a step that do not depend on how gradients are exchanged.
 
     The exchange hides behind waiting for the second tier as well as behind computation: otherwise a second of
@@ -97,7 +86,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, share: Floats
     Args:
         flow, once: the pipeline and the update [s].
         moved: what offloading shows, None if nothing is offloaded.
-        share: what `offload_share` says.
+        chunks: chunks of a stage; the exchange of gradients has one of them to hide behind.
         perfect: seconds that the model's arithmetic would take at the peak of the matrix units [s].
     """
     computing = flow.fw_time + flow.bw_time + once.optimizer
@@ -124,7 +113,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, share: Floats
         computing,
         flow.running + shown[0] + shown[1],
         once.optimizer + once.tied + shown[2],
-        flow.window + (shown[0] + shown[1]) * share,
+        flow.window if moved is None else moved.slowest / chunks,
         flow.gathers + once.tied,
     )
 

@@ -23,12 +23,13 @@ from engine.calibrated.bounds import CalibratedCandidates, calibrated_candidates
 from engine.calibrated.head import Ends
 from engine.calibrated.inputs import Floats
 from engine.calibrated.layout import lay_out
-from engine.calibrated.memory import held_blocks
+from engine.calibrated.memory import in_flight
 from engine.calibrated.needs import GIB, needs_by_way, stages_of, without_room_to_offload
 from engine.calibrated.outline import BLOCK_FIELDS, Outline, case_at, outlined
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.plan import TABLE_CHUNK, CalibratedPlan, block_shapes, blocks_at, plan_calibrated
 from engine.calibrated.space import CalibratedSpace
+from engine.calibrated.stages import fullest_stages
 from engine.calibrated.step import BlockLevel, running_seconds, straggling
 from engine.sites import executions_of, mode_counts
 
@@ -135,8 +136,7 @@ class Ground:
             return np.where(there, [found[groups].min(axis=0) for groups in kinds], 0.0).ravel()
 
         best = BlockLevel(
-            replace(level.dense, forward=fastest(level.dense.forward)),
-            replace(level.sparse, forward=fastest(level.sparse.forward)),
+            {kind: replace(block, forward=fastest(block.forward)) for kind, block in level.kinds.items()},
             Ends(*map(fastest, level.ends)),
         )
         modes = {"tensor_par_comm_type": self._exchanges, "pipeline_overlap": np.ones(len(kinds), bool)}
@@ -213,8 +213,11 @@ class Ground:
 def _alike_in_memory(space: CalibratedSpace, outline: Outline) -> tuple[Ints, Ints]:
     """One of each sites whose executions need the same memory, mode by mode, and which of them each site is like."""
     case = case_at(space, outline.site, {})
-    held = [np.broadcast_to(values, len(outline.sites.kind)) for last in (False, True)
-            for values in held_blocks(case, last=last)]  # fmt: skip
+    held = [
+        np.broadcast_to(values, len(outline.sites.kind))
+        for stage in fullest_stages(case)
+        for values in (stage.dense, stage.experts, in_flight(case, stage.position))
+    ]
     numbered = [np.unique(values, return_inverse=True)[1] for values in held]
     others = (outline.site[name] for name in outline.site if name not in ("batch_size", "pipeline_interleaving"))
     return distinct(outline.sites.kind, *others, *numbered)
@@ -233,11 +236,11 @@ def _together(
     def joined(values: Iterable[Floats]) -> Floats:
         return np.concatenate([value.reshape(width, -1) for value in values], axis=1).ravel()
 
-    dense, sparse = (
-        replace(getattr(parts[0], name), forward=joined([getattr(part, name).forward for part in parts]))
-        for name in ("dense", "sparse")
-    )
-    return BlockLevel(dense, sparse, Ends(*map(joined, zip(*(part.ends for part in parts), strict=True))))
+    kinds = {
+        kind: replace(block, forward=joined([part.kinds[kind].forward for part in parts]))
+        for kind, block in parts[0].kinds.items()
+    }
+    return BlockLevel(kinds, Ends(*map(joined, zip(*(part.ends for part in parts), strict=True))))
 
 
 def _rates(

@@ -69,8 +69,12 @@ class ModelShapes(_Arrays):
 
     `attn_size` is the width of one head of queries and keys, `value_size` of values. `latent` is 1 for multi-head
     latent attention, whose projections pass through `query_rank` and `key_value_rank`, with `rope_size` columns of the
-    key shared by all heads. `window` is the sliding window [tokens] of a share `window_share` of the blocks.
-    `dense_blocks` of a mixture of experts have a plain feed-forward layer of width `feedforward`.
+    key shared by all heads.
+
+    Blocks are numbered from 1. With a `window` [tokens], multiples of `full_attention_every` attend to everything (none
+    where it is 0), and `window_chunked` is 1 where the sequence is cut into chunks of that size rather than the window
+    moving along. With `experts`, blocks after the first `leading_dense` have them that are multiples of
+    `experts_every`; the others have a plain feed-forward layer of width `feedforward`.
     """
 
     hidden: Floats
@@ -89,12 +93,14 @@ class ModelShapes(_Arrays):
     key_value_rank: Floats
     rope_size: Floats
     window: Floats
-    window_share: Floats
+    window_chunked: Floats
+    full_attention_every: Floats
     experts: Floats
     experts_per_token: Floats
     expert_feedforward: Floats
     shared_experts: Floats
-    dense_blocks: Floats
+    leading_dense: Floats
+    experts_every: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +221,11 @@ class Case:
     def split_tokens(self) -> Floats:
         """Tokens between the tensor-parallel layers: split over the group under sequence parallelism."""
         return self.tokens / np.where(self.layout.sequence_par > 0, self.layout.tensor_par, 1.0)
+
+    @property
+    def key_value_heads(self) -> Floats:
+        """Key and value heads of the whole tensor-parallel group: each is repeated where there are more ranks."""
+        return np.maximum(self.model.key_value_heads, self.layout.tensor_par)
 
     @property
     def microbatches(self) -> Floats:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.figures import offload_repeats, offload_share
 from engine.calibrated.inputs import Floats
 from engine.calibrated.needs import memory_needs, stages_of
-from engine.calibrated.outline import Outline, case_at, outlined
+from engine.calibrated.outline import Outline, outlined
 from engine.calibrated.space import CalibratedSpace
 from engine.sites import CellColumns, Sites, StepModes
 
@@ -24,9 +23,9 @@ class CalibratedLayout:
     """Cells laid out: what of a plan depends neither on rates nor on capacities.
 
     It does depend on the generation of the processors (which attention kernel), and on whether there is a second memory
-    tier. `site` are the fields that a site decides [sites]. `weights`, `activations` and `state` are what offloading
-    moves, by stage kind `stage_of` [memory modes]: bytes [sites x stage kinds]. `needs` are the memory needed of either
-    tier [memory modes, sites] [bytes], and `first_tier`, `second_tier` the same with sites first.
+    tier. `site` are the fields that a site decides [sites]. `state` is the optimizer state and gradients of the stage
+    with most, by stage kind `stage_of` [memory modes]: bytes [sites x stage kinds]. `needs` are the memory needed of
+    either tier [memory modes, sites] [bytes], and `first_tier`, `second_tier` the same with sites first.
     """
 
     cells: CellColumns
@@ -35,14 +34,10 @@ class CalibratedLayout:
     site: dict[str, Ints]
     stage_of: Ints
     stage_kinds: int
-    weights: Floats
-    activations: Floats
     state: Floats
     needs: tuple[Floats, Floats]
     first_tier: Floats
     second_tier: Floats
-    repeats: Floats
-    share: Floats
     batch: Floats
 
 
@@ -57,15 +52,7 @@ def lay_out(space: CalibratedSpace, outline: Outline) -> CalibratedLayout:
     stages = stages_of(space, site, modes)
     needs = memory_needs(stages, modes)
     batch = site["batch_size"].astype(np.float64)
-    plain = case_at(space, site, {})
-    first = stages.first
-    blocks = np.maximum(first.blocks, 1.0)
-    of_stage = stages.by_kind(first.blocks)[0]
-
-    def moved(values: Floats) -> Floats:
-        """A figure of stages, sites first."""
-        return stages.by_kind(values).T.ravel()
-
+    state = np.maximum.reduce([stages.by_kind(stage.state()) for stage in stages.stages])
     return CalibratedLayout(
         cells=outline.cells,
         sites=sites,
@@ -73,13 +60,9 @@ def lay_out(space: CalibratedSpace, outline: Outline) -> CalibratedLayout:
         site=site,
         stage_of=stages.kind_of,
         stage_kinds=stages.shape[0] * stages.shape[1],
-        weights=moved(first.weights / blocks),
-        activations=moved(first.activations / (blocks * np.maximum(first.flying, 1e-30))),
-        state=moved(first.gradients + first.optimizer),
+        state=state.T.ravel(),
         needs=needs,
         first_tier=np.ascontiguousarray(needs[0].T),
         second_tier=np.ascontiguousarray(needs[1].T),
-        repeats=np.broadcast_to(offload_repeats(plain, of_stage), batch.shape),
-        share=np.broadcast_to(offload_share(plain), batch.shape),
         batch=batch,
     )

@@ -1,23 +1,28 @@
 """Memory of one processor: weights, gradients, optimizer state, activations, logits, temporaries; per stage.
 
-The peak is the larger of the first stage, which holds the activations of most microbatches, and the last, which holds
-the logits. Counts of bytes are those of mixed-precision training with Adam: weights in 16 bits, gradients, master
-weights and two moments in 32 bits. Activation counts: Korthikanti et al. 2022 (unfused attention), and the tensors that
-Megatron's and PyTorch's fused kernels keep.
+The peak is that of the fullest stage: the first keeps the activations of most microbatches, the last holds the logits,
+and one between them may hold more blocks, or larger ones. Counts of bytes are those of mixed-precision training with
+Adam: weights in 16 bits, gradients, master weights and two moments in 32 bits. Activation counts: Korthikanti et al.
+2022 (unfused attention), and the tensors that Megatron's and PyTorch's fused kernels keep.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
-from engine.calibrated.pipeline import blocks_per_stage
-from engine.calibrated.weights import local_weights
+from engine.calibrated.stages import Stage, fullest_stages
+from engine.calibrated.weights import LocalWeights, local_weights
 
-__all__ = ["MemoryUse", "StageMemory", "activation_bytes", "held_blocks", "in_flight", "memory_use", "stage_memory"]
+__all__ = [
+    "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
+    "of_largest", "stage_memories",
+]  # fmt: skip
 
 WEIGHT, GRADIENT, MASTER = 2.0, 4.0, 4.0
 MOMENTS = 2.0
@@ -28,6 +33,8 @@ LOGIT, LOGIT_PYTORCH = 8.0, 14.0
 """Bytes per logit: 16-bit logits, a 32-bit copy and its gradient; PyTorch keeps further 32-bit copies."""
 OPERATOR_SHARES = (0.5, 0.6, 0.5)
 """What torchtitan's per-operator checkpointing keeps of norms, attention and feed-forward."""
+RESIDENT_BLOCKS = 2.0
+"""Blocks that stay beside the processor of whatever is offloaded: the one at work and the one in transit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ def activation_bytes(case: Case) -> Activations:
     t, tokens = layout.tensor_par, case.tokens
     latent = model.latent > 0
     norm = 8.0 * case.split_tokens * model.hidden
-    keys = np.where(latent, model.attn_heads, model.key_value_heads)
+    keys = case.key_value_heads
     widths = (model.attn_heads + keys) * model.attn_size + (keys + model.attn_heads) * model.value_size
     attention = 2.0 * tokens * widths / t + 4.0 * tokens * model.attn_heads / t
     ranks = model.query_rank + model.key_value_rank + model.rope_size + 2.0 * model.key_value_rank
@@ -115,42 +122,25 @@ def activation_bytes(case: Case) -> Activations:
     return Activations(dense_kept, sparse_kept, dense_all, sparse_all)
 
 
-def in_flight(case: Case) -> tuple[Floats, Floats]:
-    """Microbatches whose activations the first and the last stage hold at once [microbatches of a whole stage].
+def in_flight(case: Case, position: Floats | float) -> Floats:
+    """Microbatches whose activations the stage at a position from 0 keeps at once [microbatches of a whole stage].
 
-    Under interleaving (Narayanan et al. 2021) the stage i runs 2 (p - i - 1) + (v - 1) p + 1 chunks ahead.
+    Under interleaving (Narayanan et al. 2021) the stage i runs 2 (p - i - 1) + (v - 1) p + 1 chunks ahead; without,
+    p - i microbatches. Which of its chunks they are is not told apart: every chunk counts as often.
     """
     p, v = case.layout.pipeline_par, case.layout.pipeline_interleaving
-    chunks_first = np.where(v > 1, 2.0 * (p - 1.0) + (v - 1.0) * p + 1.0, p)
-    chunks_last = np.where(v > 1, (v - 1.0) * p + 1.0, 1.0)
-    chunks_first = np.where(p > 1, chunks_first, 1.0)
-    chunks_last = np.where(p > 1, chunks_last, 1.0)
-    micro = case.microbatches
-    return np.minimum(chunks_first / v, micro), np.minimum(chunks_last / v, micro)
-
-
-def held_blocks(case: Case, *, last: bool) -> tuple[Floats, Floats]:
-    """Blocks of the first or the last stage, and microbatches whose activations it holds at once.
-
-    By these alone a stage's memory depends on the batch and on interleaving.
-    """
-    # With an equal share everywhere the middle stages hold as much; the ends decide.
-    stages = blocks_per_stage(case)
-    if last:
-        return stages.last, in_flight(case)[1]
-    # Where stages are uneven the second may hold a block more, of one microbatch less.
-    layout, flying = case.layout, in_flight(case)[0]
-    second = stages.middle * np.minimum(layout.pipeline_par - 1.0, case.microbatches)
-    uneven = (layout.pipeline_par > 2) & (layout.pipeline_interleaving == 1) & (stages.middle > stages.first)
-    return stages.first, np.where(uneven, np.maximum(flying, second / np.maximum(stages.first, 1.0)), flying)
+    after = p - 1.0 - position
+    chunks = np.where(v > 1, 2.0 * after + (v - 1.0) * p + 1.0, after + 1.0)
+    return np.minimum(np.where(p > 1, chunks, 1.0) / v, case.microbatches)
 
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Bytes on a processor of one stage by kind, arrays [rows] [bytes], for `blocks` blocks.
+    """Bytes on a processor of one stage by kind, arrays [rows] [bytes].
 
-    `activations` are kept for the backward pass, `working` is what the block at work needs besides; `flying` counts the
-    microbatches whose activations are kept at once.
+    `activations` are kept for the backward pass, `working` is what the block at work needs besides. `block_weights` are
+    those of `weights` that blocks hold, without a vocabulary. `movable` and `movable_kept` are the shares of weights or
+    state, and of kept activations, that do not belong to the two largest blocks: what offloading takes away.
     """
 
     weights: Floats
@@ -160,80 +150,165 @@ class StageMemory:
     working: Floats
     logits: Floats
     temporaries: Floats
-    blocks: Floats
-    flying: Floats
+    block_weights: Floats
+    movable: Floats
+    movable_kept: Floats
 
     def peak(self) -> Floats:
         """The sum of all kinds [bytes]."""
-        state = self.weights + self.gradients + self.optimizer
-        return state + self.activations + self.working + self.logits + self.temporaries
+        return self.state() + self.weights + self.activations + self.working + self.logits + self.temporaries
+
+    def state(self) -> Floats:
+        """Gradients and optimizer state [bytes]."""
+        return self.gradients + self.optimizer
 
 
 def memory_use(case: Case) -> MemoryUse:
-    """Peak memory per processor of every row, the larger of first and last stage [bytes]."""
-    stages = (stage_memory(case, last=False), stage_memory(case, last=True))
+    """Peak memory per processor of every row, that of the fullest stage [bytes]."""
+    stages = stage_memories(case)
     peaks = [stage.peak() for stage in stages]
-    larger = peaks[0] >= peaks[1]
 
     def of(*names: str) -> Floats:
-        first, last = (sum((getattr(stage, name) for name in names), start=np.zeros(())) for stage in stages)
-        return np.where(larger, first, last)
+        values = [sum((getattr(stage, name) for name in names), start=np.zeros(())) for stage in stages]
+        return of_largest(peaks, values)
 
     plain = ("weights", "gradients", "optimizer", "logits", "temporaries")
     return MemoryUse(
-        peak=np.where(larger, *peaks), activations=of("activations", "working"), **{name: of(name) for name in plain}
+        peak=of_largest(peaks, peaks), activations=of("activations", "working"), **{name: of(name) for name in plain}
     )
 
 
-def stage_memory(case: Case, *, last: bool) -> StageMemory:
-    """What a processor of the first or the last stage holds at its peak [bytes]."""
+def of_largest(sizes: Sequence[Floats], values: Sequence[Floats]) -> Floats:
+    """Of several arrays [rows], each row's value where `sizes` is largest; the first of equals."""
+    most, found = sizes[0], values[0]
+    for size, value in zip(sizes[1:], values[1:], strict=True):
+        found, most = np.where(size > most, value, found), np.maximum(most, size)
+    return found
+
+
+def block_weight_bytes(case: Case) -> tuple[Floats, Floats]:
+    """Bytes of the weights of one dense block and of one with experts, on one processor [bytes]."""
+    local, held = local_weights(case), _Held.of(case)
+    none = np.zeros(())
+    return held.weights(local.dense, none), held.weights(local.sparse, local.experts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """How many bytes a processor holds per parameter: outside experts and inside, for each kind of state."""
+
+    weight: tuple[Floats, Floats]
+    gradient: tuple[Floats, Floats]
+    optimizer: tuple[Floats, Floats]
+
+    @classmethod
+    def of(cls, case: Case) -> _Held:
+        layout = case.layout
+        replicas = layout.data_par * layout.context_par
+        split = layout.expert_par * layout.expert_tensor_par
+        expert_replicas = np.maximum(replicas * layout.tensor_par / split, 1.0)
+        sharded = layout.fully_sharded > 0
+
+        def each(plain: Floats | float, full: Floats | float, stage: float) -> tuple[Floats, Floats]:
+            on = layout.zero_stage >= stage
+            outside, inside = (
+                np.where(sharded, full / by, plain / np.where(on, by, 1.0)) for by in (replicas, expert_replicas)
+            )
+            return outside, inside
+
+        moments = MOMENTS * case.software.moment_bytes
+        return cls(
+            each(WEIGHT, SHARDED_WEIGHT, 3.0), each(GRADIENT, GRADIENT, 2.0), each(MASTER + moments, moments, 1.0)
+        )
+
+    def weights(self, outside: Floats, inside: Floats) -> Floats:
+        """Bytes of the weights of so many parameters [bytes]."""
+        return self.weight[0] * outside + self.weight[1] * inside
+
+
+def stage_memories(case: Case) -> tuple[StageMemory, ...]:
+    """What a processor holds at its peak, on the first stage, the last, and others that may be the fullest [bytes]."""
+    common = _Common(local_weights(case), _Held.of(case), activation_bytes(case))
+    return tuple(
+        _stage_memory(case, common, stage, first=number == 0, last=number == 1)
+        for number, stage in enumerate(fullest_stages(case))
+    )
+
+
+class _Common(NamedTuple):
+    """What stages of the same row have in common."""
+
+    local: LocalWeights
+    held: _Held
+    kept: Activations
+
+
+def _stage_memory(case: Case, common: _Common, stage: Stage, *, first: bool, last: bool) -> StageMemory:
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
+    local, held, kept = common
     alone = layout.pipeline_par == 1
-    routed = model.experts > 0
-    blocks, flying = held_blocks(case, last=last)
-    plain = np.where(routed, np.minimum(model.dense_blocks, blocks) * (alone if last else 1.0), blocks)
-    sparse = np.where(routed, blocks - plain, 0.0)
-    local = local_weights(case)
-    vocabulary = local.vocabulary
-    held = plain * local.dense + np.where(routed, sparse * local.sparse, 0.0)
-    held = held + vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
-    split = layout.expert_par * layout.expert_tensor_par
-    experts = sparse * local.experts
+    routed = bool(np.any(stage.experts))
+    vocabulary: Floats = np.zeros(())
+    if first or last:
+        vocabulary = local.vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
+    blocks = stage.dense * local.dense
+    experts: Floats = np.zeros(())
+    if routed:
+        blocks = blocks + stage.experts * local.sparse
+        experts = stage.experts * local.experts
+    plain = blocks + vocabulary
+    weights = held.weights(plain, experts)
+    gradients = held.gradient[0] * plain + held.gradient[1] * experts
+    optimizer = held.optimizer[0] * plain + held.optimizer[1] * experts
 
-    replicas = layout.data_par * layout.context_par
-    expert_replicas = np.maximum(replicas * t / split, 1.0)
-    sharded = layout.fully_sharded > 0
-
-    def divided(stage: float) -> tuple[Floats, Floats]:
-        on = layout.zero_stage >= stage
-        return np.where(on, replicas, 1.0), np.where(on, expert_replicas, 1.0)
-
-    def state(weight_like: Floats | float, full_like: Floats | float, stage: float) -> Floats:
-        plain_by, expert_by = divided(stage)
-        plainly = weight_like * (held / plain_by + experts / expert_by)
-        return np.where(sharded, full_like * (held / replicas + experts / expert_replicas), plainly)
-
-    weights = state(WEIGHT, SHARDED_WEIGHT, 3.0)
-    gradients = state(GRADIENT, GRADIENT, 2.0)
-    moments = MOMENTS * software.moment_bytes
-    optimizer = state(MASTER + moments, moments, 1.0)
-
-    kept = activation_bytes(case)
-    activations = flying * (plain * kept.dense + sparse * kept.sparse)
+    flying = in_flight(case, stage.position)
+    activations = stage.dense * kept.dense
+    if routed:
+        activations = activations + stage.experts * kept.sparse
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
-    working = np.where(full, np.where(routed, kept.sparse_working, kept.dense_working), 0.0)
+    working = np.where(full, _of_largest_block(stage, kept.dense_working, kept.sparse_working), 0.0)
+
     pytorch = software.pytorch_native > 0
-    logits = np.where(pytorch, LOGIT_PYTORCH, LOGIT) * case.tokens * model.vocabulary / t
-    # The head's gathered input and its gradient.
-    logits = logits + np.where(
-        pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
-    )
-    logits = logits if last else np.where(alone, logits, 0.0)
+    logits: Floats = np.zeros(())
+    if first or last:
+        logits = np.where(pytorch, LOGIT_PYTORCH, LOGIT) * case.tokens * model.vocabulary / t
+        # The head's gathered input and its gradient.
+        logits = logits + np.where(
+            pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
+        )
+        logits = logits if last else np.where(alone, logits, 0.0)
     # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
-    largest = model.hidden * (1.0 + model.gated) * model.feedforward / t + vocabulary
-    gathered = GATHERED_BLOCKS * WEIGHT * np.where(routed, local.sparse + local.experts, local.dense)
-    temporaries = np.where(sharded, gathered + WEIGHT * vocabulary, WEIGHT * largest)
+    largest = model.hidden * (1.0 + model.gated) * model.feedforward / t
+    gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(stage, local.dense, local.sparse + local.experts)
+    edge = local.vocabulary if first or last else np.zeros(())
+    temporaries = np.where(layout.fully_sharded > 0, gathered + WEIGHT * edge, WEIGHT * (largest + edge))
+
+    copies = stage.dense, stage.experts
+    kept_copies = stage.dense * flying, stage.experts * flying
+    everything = blocks + experts
+    largest_blocks = _two_largest(copies, (local.dense, local.sparse + local.experts))
+    kept_blocks = _two_largest(kept_copies, (kept.dense, kept.sparse))
+    activations = flying * activations
     return StageMemory(
-        weights, gradients, optimizer, activations, working, logits, temporaries,
-        np.broadcast_to(blocks, np.shape(activations)), np.broadcast_to(flying, np.shape(activations)),
+        weights, gradients, optimizer, activations, working, logits, temporaries, held.weights(blocks, experts),
+        1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_blocks / np.maximum(activations, 1.0),
     )  # fmt: skip
+
+
+def _of_largest_block(stage: Stage, dense: Floats, experts: Floats) -> Floats:
+    """The larger of two figures, one of dense blocks and one of those with experts, of kinds that the stage holds."""
+    if not np.any(stage.experts):
+        return np.where(stage.dense > 0, dense, 0.0)
+    return np.maximum(np.where(stage.dense > 0, dense, 0.0), np.where(stage.experts > 0, experts, 0.0))
+
+
+def _two_largest(copies: tuple[Floats, Floats], sizes: tuple[Floats, Floats]) -> Floats:
+    """The sum of the `RESIDENT_BLOCKS` largest of so many copies of two sizes."""
+    for one, other in ((0, 1), (1, 0)):
+        if not np.any(copies[other]):
+            return np.asarray(np.minimum(copies[one], RESIDENT_BLOCKS) * sizes[one])
+    second = sizes[1] >= sizes[0]
+    more, fewer = np.where(second, copies[1], copies[0]), np.where(second, copies[0], copies[1])
+    large, small = np.maximum(*sizes), np.minimum(*sizes)
+    first = np.minimum(more, RESIDENT_BLOCKS)
+    return np.asarray(first * large + np.minimum(RESIDENT_BLOCKS - first, fewer) * small)

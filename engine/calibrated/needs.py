@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from engine.block_keys import distinct
 from engine.calibrated.inputs import Floats
-from engine.calibrated.memory import StageMemory, stage_memory
+from engine.calibrated.memory import StageMemory, stage_memories
 from engine.calibrated.offload import offloadable, tiers_of
 from engine.calibrated.outline import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
 from engine.calibrated.space import CalibratedSpace
@@ -30,11 +30,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Stages:
-    """Memory of the first and the last stage without offloading, arrays that broadcast to `shape`: kinds of kept
-    activations, kinds of state, sites. `kind_of` [memory modes] counts through both kinds."""
+    """Memory of every stage that may be the fullest, without offloading, arrays that broadcast to `shape`: kinds of
+    kept activations, kinds of state, sites. `kind_of` [memory modes] counts through both kinds."""
 
-    first: StageMemory
-    last: StageMemory
+    stages: tuple[StageMemory, ...]
     shape: tuple[int, int, int]
     kind_of: Ints
 
@@ -53,8 +52,7 @@ def stages_of(space: CalibratedSpace, site: Mapping[str, Any], modes: StepModes)
     kinds |= {name: mm[name][state_first][None, :, None] for name in STATE_FIELDS}
     case = case_at(space, {**site, **kinds}, {})
     return Stages(
-        stage_memory(case, last=False),
-        stage_memory(case, last=True),
+        stage_memories(case),
         (len(kept_first), len(state_first), len(site["tensor_par"])),
         (kept_of * len(state_first) + state_of).astype(np.int64),
     )
@@ -65,10 +63,10 @@ def needs_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints,
     kinds of stages need then [kinds, sites] [bytes]."""
     chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
     ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
-    both = offloadable(stages.first), offloadable(stages.last)
+    every = [offloadable(stage) for stage in stages.stages]
     for way in range(ways.shape[1]):
         here = np.flatnonzero(way_of == way)
-        first, second = tiers_of(both, *ways[:, way].tolist())
+        first, second = tiers_of(every, *ways[:, way].tolist())
         yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
 
 

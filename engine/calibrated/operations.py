@@ -20,14 +20,26 @@ from engine.calibrated.inputs import Case, Floats, ModelShapes
 from engine.calibrated.operation_columns import LABELS
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.rates import sustained_rates
+from engine.calibrated.stages import KINDS, Kind, blocks_by_kind
 
 __all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
 STAGES: Final = ("fw", "agrad", "wgrad")
 """Forward; backward for the inputs (or all of backward where it is not two products); backward for the weights."""
 
-BLOCKS: Final = {"experts": "With experts", "dense": "Dense"}
-"""Kinds of blocks, by what their feed-forward half is -> what people call them."""
+BLOCKS: Final = {
+    "experts": "With experts",
+    "dense": "Dense",
+    "experts_windowed": "With experts, windowed",
+    "dense_windowed": "Dense, windowed",
+}
+"""Kinds of blocks, by their feed-forward half and whether attention has a window -> what people call them."""
+_KINDS: Final = {
+    "experts": Kind(True, False),
+    "dense": Kind(False, False),
+    "experts_windowed": Kind(True, True),
+    "dense_windowed": Kind(False, True),
+}
 
 
 class Limits(NamedTuple):
@@ -50,15 +62,16 @@ def limits(case: Case, p: Parameters) -> Limits:
     return Limits(peak, sustained, _one(accelerator.memory_bandwidth), _one(rates.memory))
 
 
-def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFrame:
-    """The operations of a block with a layer of experts, or with a dense feed-forward layer, in the order they run.
+def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
+    """The operations of a block of one kind of `BLOCKS`, in the order they run.
 
     Columns: `name`; `label` for people; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES`
     `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with
     what nothing hides of it. `case` has one row.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    found = common(case, rates, p)
+    experts, windowed = _KINDS[kind]
+    found = common(case, rates, p, windowed=windowed)
     width = active_width(case) if experts else case.model.feedforward
     per_processor = width / case.layout.tensor_par
     layers = expert_layers(case) if experts else feedforward_layers(case)
@@ -67,7 +80,7 @@ def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFram
     rows = [
         _moving("norms", normed(case, p), found.norms),
         _moving("casts", cast(case, width), casts(case, width, rates)),
-        *_attention(case, found),
+        *_attention(case, found, windowed),
         *(_linear(name, layer, found) for name, layer in ups.items()),
         _moving("activation", activated(case, per_processor, case.tokens, p), acted),
         *(_linear(name, layer, found) for name, layer in layers.items() if name not in ups),
@@ -85,8 +98,8 @@ def block_operations(case: Case, p: Parameters, *, experts: bool) -> pd.DataFram
 
 def blocks_of(model: ModelShapes) -> tuple[str, ...]:
     """The kinds of blocks that a model has, of `BLOCKS`."""
-    routed, dense = _one(model.experts) > 0, _one(model.dense_blocks) > 0
-    return ("experts", "dense") if routed and dense else ("experts",) if routed else ("dense",)
+    present = {kind for kind, number in zip(KINDS, blocks_by_kind(model), strict=True) if _one(number) > 0}
+    return tuple(name for name in BLOCKS if _KINDS[name] in present)
 
 
 def bound(intensity: float, rate: float, bandwidth: float) -> str:
@@ -121,11 +134,11 @@ def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _attention(case: Case, found: Common) -> list[dict[str, Any]]:
+def _attention(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
     """The projections with the core between them."""
     layers = attention_layers(case)
     out = layers.pop("attention_output")
-    forward, backward = core_work(case)
+    forward, backward = core_work(case, windowed=windowed)
     core = _row(
         "attention_core", "matrix",
         fw=(forward.operations, forward.moved, found.core.forward),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.pipeline import Blocks
 from engine.calibrated.rates import Rates
+from engine.calibrated.stages import fullest_stages
 from engine.calibrated.weights import local_weights
 
-__all__ = ["optimizer_time", "shares"]
+__all__ = ["held_by_stage", "optimizer_time"]
 
 OPTIMIZER_BYTES = 22.0
 """Bytes per owned parameter of an Adam step beside the moments: gradient, master weight, 16-bit weight out."""
@@ -20,21 +20,17 @@ LOCAL_BYTES = 6.0
 OPTIMIZER_LAUNCHES = 50.0
 
 
-def shares(case: Case, blocks: Blocks) -> tuple[Floats, Floats]:
-    """Parameters on one processor of the stage with most, outside and inside experts [elements].
-
-    Every stage waits for the exchange and the update of that one.
-    """
-    model, layout = case.model, case.layout
-    routed, alone = model.experts > 0, layout.pipeline_par == 1
-    local = local_weights(case)
-    plain = np.where(routed, model.dense_blocks, model.num_blocks)
-    most = np.maximum(np.where(layout.pipeline_par > 2, blocks.middle, blocks.first), blocks.first)
-    held = most * np.where(routed, local.sparse, local.dense)
-    held = held + np.where(routed, np.minimum(plain, most) * (local.dense - local.sparse), 0.0)
-    held = held + local.vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
-    inside = np.where(routed, np.maximum(most - np.where(alone, plain, 0.0), 0.0) * local.experts, 0.0)
-    return held, inside
+def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
+    """Parameters on one processor, outside and inside experts [elements], of every stage that may hold most."""
+    local, alone = local_weights(case), case.layout.pipeline_par == 1
+    vocabulary = local.vocabulary * np.where(alone & (case.model.tied_embeddings == 0), 2.0, 1.0)
+    found = []
+    for number, stage in enumerate(fullest_stages(case)):
+        held, inside = stage.dense * local.dense, stage.experts * local.experts
+        if np.any(stage.experts):
+            held = held + stage.experts * local.sparse
+        found.append((held + vocabulary if number < 2 else held, inside))
+    return found
 
 
 def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats, host: Floats) -> Floats:

@@ -7,7 +7,7 @@ mode); the pipeline is computed only where something fits. Rows then gather from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,21 +20,15 @@ from engine.block_keys import distinct
 from engine.calibrated.evaluate import link_rate, perfect_seconds
 from engine.calibrated.fields import FULLY_SHARDED
 from engine.calibrated.figures import FlowPart, flow_part
+from engine.calibrated.flow import BlockLevel, OffloadedFlow, block_level, offloaded_flow, pipeline_flow
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.layout import CalibratedLayout, lay_out_calibrated
+from engine.calibrated.memory import activation_bytes, block_weight_bytes
 from engine.calibrated.needs import GIB, without_room_to_offload
 from engine.calibrated.outline import BLOCK_FIELDS, case_at
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.space import CalibratedSpace
-from engine.calibrated.step import (
-    BlockLevel,
-    Update,
-    block_level,
-    pipeline_level,
-    running_seconds,
-    straggling,
-    update_level,
-)
+from engine.calibrated.step import Update, pipeline_level, running_seconds, straggling, update_level
 from engine.plan import Group, fitting
 from engine.rejection import Rejected, executions
 from engine.sites import CellColumns, Sites, StepModes, mode_counts
@@ -50,9 +44,13 @@ TABLE_CHUNK = 16_384
 
 @dataclass(slots=True)
 class _Levels:
-    """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines]."""
+    """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines].
+
+    `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any.
+    """
 
     blocks: BlockLevel
+    kept: tuple[Floats, Floats] | None
     block_row: Ints
     mode: Ints
     place: Ints
@@ -72,7 +70,7 @@ class CalibratedPlan:
     layout: CalibratedLayout
     levels: _Levels
     running: Floats
-    flow: tuple[FlowPart, Floats, Floats] | None
+    flow: tuple[FlowPart, OffloadedFlow | None] | None
     flow_row: Ints
     once: Update
     straggling: Floats
@@ -98,14 +96,20 @@ class CalibratedPlan:
         """The modes of the plan."""
         return self.layout.modes
 
-    def pipelines(self, rows: Ints) -> tuple[FlowPart, Floats, Floats]:
-        """The figures of these pipelines [rows], and a block's computation in them, forward and backward [s]."""
+    def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
+        """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.
+
+        offloaded: 1 for weights, 2 for activations, 3 for both, 0 for neither [rows].
+        """
         if self.flow is not None:
-            part, forward, backward = self.flow
-            return take(part, rows), forward.take(rows), backward.take(rows)
-        wanted, which = np.unique(rows, return_inverse=True)
-        part, forward, backward = _flow_part(self.space, self.parameters, self.layout, self.levels, wanted)
-        return take(part, which), forward.take(which), backward.take(which)
+            part, added = self.flow
+            which = rows
+        else:
+            wanted, which = np.unique(rows, return_inverse=True)
+            part, added = _flow_part(self.space, self.parameters, self.layout, self.levels, wanted)
+        # Offloading has a row for each way and pipeline.
+        more = None if added is None else take(added, offloaded * len(part.running) + which)
+        return take(part, which), more
 
 
 def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedPlan:
@@ -231,7 +235,13 @@ def _levels(
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
     shapes, shape_of = block_shapes(layout.site)
     level = blocks_at(space, p, shapes, kinds)
-    return _Levels(level, block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :], mode, place), row
+    kept = None
+    if space.system.mem2.capacity_gib > 0:
+        found = activation_bytes(case_at(space, shapes, kinds))
+        size = (len(first), len(shapes["tensor_par"]))
+        kept = np.broadcast_to(found.dense, size).ravel(), np.broadcast_to(found.sparse, size).ravel()
+    rows = block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :]
+    return _Levels(level, kept, rows, mode, place), row
 
 
 def _flow_case(
@@ -249,20 +259,54 @@ def _flow_case(
 
 def _flow_part(
     space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, levels: _Levels, rows: Ints
-) -> tuple[FlowPart, Floats, Floats]:
-    """The figures of these pipelines, and a block's computation in them, forward and backward [s]."""
+) -> tuple[FlowPart, OffloadedFlow | None]:
+    """The figures of these pipelines, and what each way to offload adds to them, way by way."""
     case, level = _flow_case(space, layout, levels, rows)
-    flow = pipeline_level(case, level, p)
-    return flow_part(flow), flow.block_forward, flow.block_backward
-
-
-def _joined(parts: list[tuple[FlowPart, Floats, Floats]]) -> tuple[FlowPart, Floats, Floats]:
-    none = np.zeros(0)
-    flow = FlowPart(
-        *(np.concatenate([none, *(getattr(part[0], item.name) for part in parts)]) for item in fields(FlowPart))
+    flow = pipeline_flow(case, level, p)
+    part = flow_part(pipeline_level(case, level, p, flow))
+    rate = link_rate(space.system, p)
+    if levels.kept is None or not rate:
+        return part, None
+    block = levels.block_row[levels.mode[rows], levels.place[rows]]
+    kept = levels.kept[0].take(block), levels.kept[1].take(block)
+    held = block_weight_bytes(case)
+    used, none = layout.modes.offloaded, np.zeros(())
+    none_moved = OffloadedFlow(none, none, flow.slowest, none)
+    ways = [none_moved]
+    for weights, activations in ((1, 0), (0, 1), (1, 1)):
+        if (used["weight_offload"].any() or not weights) and (used["activations_offload"].any() or not activations):
+            moved = held if weights else (none, none), kept if activations else (none, none)
+            ways.append(offloaded_flow(case, level, flow, weights=moved[0], activations=moved[1], rate=rate))
+        else:
+            ways.append(none_moved)
+    shape = np.shape(part.running)
+    return part, _stacked(
+        OffloadedFlow(*(np.broadcast_to(getattr(way, item.name), shape) for item in fields(OffloadedFlow)))
+        for way in ways
     )
-    rest = [np.concatenate([none, *(part[position] for part in parts)]) for position in (1, 2)]
-    return flow, rest[0], rest[1]
+
+
+def _stacked(parts: Iterable[Any]) -> Any:
+    """Dataclasses of arrays [rows] one after the other."""
+    first, *others = parts
+    return type(first)(
+        *(np.concatenate([getattr(part, item.name) for part in (first, *others)]) for item in fields(first))
+    )
+
+
+def _joined(parts: list[tuple[FlowPart, OffloadedFlow | None]]) -> tuple[FlowPart, OffloadedFlow | None]:
+    if not parts:
+        return FlowPart(*[np.zeros(0)] * len(fields(FlowPart))), None
+    added = [part[1] for part in parts if part[1] is not None]
+    if not added:
+        return _stacked(part[0] for part in parts), None
+    # Each part has its ways one after the other; together every way has all parts one after the other.
+    by_way = [OffloadedFlow(*(getattr(way, item.name).reshape(4, -1) for item in fields(OffloadedFlow)))
+              for way in added]  # fmt: skip
+    return _stacked(part[0] for part in parts), OffloadedFlow(
+        *(np.concatenate([getattr(way, item.name) for way in by_way], axis=1).ravel()
+          for item in fields(OffloadedFlow))
+    )  # fmt: skip
 
 
 def block_shapes(site: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
@@ -289,8 +333,7 @@ def blocks_at(
     level = block_level(case_at(space, shapes, modes), p)
     shape = (len(modes["launch"]), len(shapes["tensor_par"]))
     return BlockLevel(
-        _in_shape(level.dense, shape),
-        _in_shape(level.sparse, shape),
+        {kind: _in_shape(block, shape) for kind, block in level.kinds.items()},
         type(level.ends)(*(np.broadcast_to(end, shape).ravel() for end in level.ends)),
     )
 

@@ -10,22 +10,24 @@ from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 
 __all__ = ["SHARES", "Recomputed", "recomputed"]
 
-SHARES: dict[str, tuple[float, float, float, float]] = {
-    # linear layers, attention core, element-wise, tensor-parallel communication
-    "none": (0.0, 0.0, 0.0, 0.0),
-    "selective": (0.0, 1.0, 0.0, 0.0),
-    "full": (1.0, 1.0, 1.0, 1.0),
-    "half": (0.5, 0.5, 0.5, 0.5),
-    "operators": (0.3, 0.0, 1.0, 0.5),
-    "save_projections": (1.0 / 3.0, 1.0, 1.0, 0.0),
-    "save_dots": (0.0, 1.0, 1.0, 0.0),
-    "modules": (0.0, 0.0, 0.5, 0.0),
-    "modules_mla": (0.05, 0.0, 0.5, 0.0),
+SHARES: dict[str, tuple[float, float, float, float, float]] = {
+    # linear layers, attention core with its exchange of keys and values, element-wise, tensor-parallel communication,
+    # exchange of tokens between experts
+    "none": (0.0, 0.0, 0.0, 0.0, 0.0),
+    "selective": (0.0, 1.0, 0.0, 0.0, 0.0),
+    "full": (1.0, 1.0, 1.0, 1.0, 1.0),
+    "half": (0.5, 0.5, 0.5, 0.5, 0.5),
+    "operators": (0.3, 0.0, 1.0, 0.5, 0.0),
+    "save_projections": (1.0 / 3.0, 1.0, 1.0, 0.0, 1.0),
+    "save_dots": (0.0, 1.0, 1.0, 0.0, 0.5),
+    "modules": (0.0, 0.0, 0.5, 0.0, 0.0),
+    "modules_mla": (0.05, 0.0, 0.5, 0.0, 0.0),
 }
 """Shares done again. `selective` (Korthikanti et al. 2022) drops the scores: nothing to redo in a fused kernel, which
 recomputes them anyway. `half` is every second block. `operators` is torchtitan's per-operator policy, which keeps every
 second product; the two `save_` kinds are PaxML's policies; `modules` are Megatron's norms and activations, with the MLA
-up-projections or without."""
+up-projections or without. What recomputes the feed-forward layer sends its tokens to the experts and back again; where
+products are saved they need not come back."""
 
 _TABLE = np.array([SHARES[name] for name in RECOMPUTES])
 
@@ -37,7 +39,8 @@ class Recomputed:
     linear: Floats
     attention: Floats
     elementwise: Floats
-    communication: Floats
+    tensor: Floats
+    experts: Floats
 
 
 def recomputed(case: Case) -> Recomputed:
@@ -46,6 +49,6 @@ def recomputed(case: Case) -> Recomputed:
     share = case.layout.recompute_share
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     selective = kind == RECOMPUTES.index("selective")
-    columns = [_TABLE[kind, position] * share for position in range(4)]
+    columns = [_TABLE[kind, position] * share for position in range(5)]
     columns[1] = np.where(selective & ~unfused, 0.0, columns[1])
     return Recomputed(*columns)

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.arrays import take
 from engine.calibrated.figures import step_part, with_exchange
-from engine.calibrated.offload import BlockMoves, exposed
+from engine.calibrated.offload import with_state
 from engine.calibrated.plan import CalibratedPlan
 from engine.calibrated.step import Update
 from engine.plan import Group
@@ -27,25 +27,18 @@ def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) ->
     mode, site = group.mode[part], group.site[group.place[part]]
     memory = modes.memory[mode]
     flow_row = plan.flow_row.ravel().take(site * plan.flow_row.shape[1] + modes.time[mode])
-    flow, forward, backward = plan.pipelines(flow_row)
+    offloaded = modes.offloaded["weight_offload"] + 2.0 * modes.offloaded["activations_offload"]
+    flow, added = plan.pipelines(flow_row, offloaded.astype(np.int64)[mode])
     once: Update = take(plan.once, site * len(modes.optimizer_modes["launch"]) + modes.optimizer[mode])
     moved = None
-    if plan.rate:
-        held = site * layout.stage_kinds + layout.stage_of[memory]
-        moves = BlockMoves(
-            layout.weights.take(held), layout.activations.take(held), layout.state.take(held), forward, backward
-        )
-        moved = exposed(
-            moves,
-            rate=plan.rate,
-            weights=modes.offloaded["weight_offload"][mode],
-            activations=modes.offloaded["activations_offload"][mode],
-            state=modes.offloaded["optimizer_offload"][mode],
-            repeats=layout.repeats[site],
-            optimizer=once.optimizer,
-        )
+    if added is not None:
+        held = layout.state.take(site * layout.stage_kinds + layout.stage_of[memory])
+        moved = with_state(
+            added.forward, added.backward, added.slowest, added.bandwidth,
+            state=held * modes.offloaded["optimizer_offload"][mode], rate=plan.rate, optimizer=once.optimizer,
+        )  # fmt: skip
     perfect = plan.perfect[site]
-    step = step_part(flow, once, moved, layout.share[site], perfect)
+    step = step_part(flow, once, moved, sites.interleaving[site].astype(np.float64), perfect)
     need = site * layout.first_tier.shape[1] + memory
     metrics = step.metrics | {
         "proc_mem_tier1_cap_req": layout.first_tier.ravel().take(need),

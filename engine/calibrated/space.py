@@ -37,7 +37,7 @@ FEWEST_TOKENS = 4096
 COVERED: dict[str, str] = {
     "tensor_par": "divisors of the processors that divide the attention heads and fit the heads of keys and values",
     "pipeline_par": "divisors up to the number of blocks; where they divide neither the blocks nor two more (embedding "
-    "and loss as layers), stages are uneven",
+    "and loss as layers), the last stages before the end hold one block more",
     "context_par": f"divisors that leave every rank {FEWEST_TOKENS:,} tokens of a sequence; others with a limit",
     "expert_par": "divisors of the experts, where there are any",
     "expert_tensor_par": "1 and tensor_par, where there are experts",

@@ -14,22 +14,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def attention_weights(model: ModelShapes) -> Floats:
-    """Projections of one attention layer [elements]; latent attention has low-rank ones."""
-    plain = model.hidden * (
-        (model.attn_heads + model.key_value_heads) * model.attn_size
-        + (model.key_value_heads + model.attn_heads) * model.value_size
-    )
-    query = np.where(
-        model.query_rank > 0,
-        model.query_rank * (model.hidden + model.attn_heads * model.attn_size),
-        model.hidden * model.attn_heads * model.attn_size,
-    )
-    key_value = model.hidden * (model.key_value_rank + model.rope_size) + model.key_value_rank * model.attn_heads * (
-        model.attn_size - model.rope_size + model.value_size
-    )
-    latent = query + key_value + model.attn_heads * model.value_size * model.hidden
-    return np.where(model.latent > 0, latent, plain)
+def attention_weights(model: ModelShapes, tensor_par: Floats | float = 1.0) -> Floats:
+    """Projections of one attention layer on one processor [elements]; latent attention has low-rank ones.
+
+    Key and value heads that a tensor-parallel group has not enough of, and the compressions of latent attention, are
+    repeated on its ranks; all else is split.
+    """
+    heads = np.maximum(model.key_value_heads, tensor_par)
+    plain = model.hidden * (model.attn_heads + heads) * (model.attn_size + model.value_size)
+    query = np.where(model.query_rank > 0, model.query_rank, model.hidden) * model.attn_heads * model.attn_size
+    key_value = model.key_value_rank * model.attn_heads * (model.attn_size - model.rope_size + model.value_size)
+    split = query + key_value + model.attn_heads * model.value_size * model.hidden
+    compressed = model.hidden * (model.query_rank + model.key_value_rank + model.rope_size)
+    return np.where(model.latent > 0, split / tensor_par + compressed, plain / tensor_par)
 
 
 def dense_weights(model: ModelShapes) -> Floats:
@@ -71,7 +68,7 @@ def local_weights(case: Case) -> LocalWeights:
     """What tensor and expert parallelism leave on one processor [elements]; 0 experts where there are none."""
     model, layout = case.model, case.layout
     t = layout.tensor_par
-    attention = attention_weights(model) / t
+    attention = attention_weights(model, t)
     split = layout.expert_par * layout.expert_tensor_par
     return LocalWeights(
         attention + dense_weights(model) / t,

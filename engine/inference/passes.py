@@ -131,9 +131,7 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
 
 def _projections(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:
     """Linear layers around the attention core [s], with the heads of keys and values that are repeated."""
-    repeated = key_value_heads(case.model, case.layout.tensor_par) * case.layout.tensor_par
-    held = replace(case, model=replace(case.model, key_value_heads=repeated))
-    return products(attention_layers(held).values(), unit, weight_bytes)
+    return products(attention_layers(case).values(), unit, weight_bytes)
 
 
 def _core(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, window: Floats) -> Floats:
@@ -141,12 +139,10 @@ def _core(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, w
     if work.prompt is not None:
         # Whole tiles of the prompt, or a token more could make the kernel faster by filling its last wave.
         seen = np.ceil(work.prompt / CONTEXT_TILE) * CONTEXT_TILE
-        bounded = np.isfinite(window)
-        shapes = replace(
-            case.model, seq_size=seen, window=np.where(bounded, window, 0.0), window_share=np.where(bounded, 1.0, 0.0)
-        )
-        layout = replace(case.layout, microbatch_size=work.requests)
-        return attention_core(replace(case, model=shapes, layout=layout), rates, p).forward / work.chunks
+        bounded = bool(np.isfinite(window).all())
+        shapes, layout = replace(case.model, seq_size=seen), replace(case.layout, microbatch_size=work.requests)
+        prompts = replace(case, model=shapes, layout=layout)
+        return attention_core(prompts, rates, p, windowed=bounded).forward / work.chunks
     model, t = case.model, case.layout.tensor_par
     assert work.context is not None
     positions = work.requests * np.minimum(work.context, window)

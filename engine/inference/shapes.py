@@ -103,14 +103,8 @@ def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> 
     Compressions of latent attention, and key and value heads beyond those there are, are repeated on every rank.
     """
     t = tensor_par
-    repeated_heads = key_value_heads(model, t) - model.key_value_heads / t
-    repeated = np.where(
-        model.latent > 0,
-        model.hidden * (model.query_rank + model.key_value_rank + model.rope_size) * (1.0 - 1.0 / t),
-        model.hidden * repeated_heads * (model.attn_size + model.value_size),
-    )
     return Weights(
-        attention_weights(model) / t + repeated,
+        attention_weights(model, t),
         dense_weights(model) / t,
         expert_weights(model) / np.maximum(expert_par, t),
         shared_weights(model) / t,
@@ -128,7 +122,7 @@ def not_represented(model: Model) -> tuple[str, ...]:
     if found.sparse_attention is not None:
         remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if found.sliding_window is not None and found.window_kind == "chunked":
-        remarks.append("Chunked windows are taken as sliding ones of the same size.")
+        remarks.append("While decoding, chunked windows are taken as sliding ones of the same size.")
     if found.prediction_layers:
         remarks.append("Tokens are generated one by one, without multi-token prediction.")
     return tuple(remarks)

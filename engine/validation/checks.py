@@ -88,7 +88,7 @@ def refuse_impossible(
     wider |= (values["linear_bits"] == 4) & (values["flops4"] == 0)
     found.assume(wider, "dtype at the rate of the next wider one, which the accelerator has units for")
     found.refuse(
-        routed & (values["dense_blocks"] > values["num_blocks"]),
+        routed & (values["leading_dense"] > values["num_blocks"]),
         "impossible_split",
         "moe_dense_layers is more than layers.",
     )

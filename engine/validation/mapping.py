@@ -123,7 +123,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         "unfused_elementwise",
         "experts",
         "latent",
-        "dense_blocks",
+        "leading_dense",
     ):
         safe[name] = np.where(supported, safe[name], 0.0)
     assumptions = np.array(["; ".join(parts) for parts in found.assumed], object)
@@ -226,7 +226,6 @@ def _model(
     window = np.array([float(match[1]) if match else 0.0 for match in windows], np.float64)
     alternating = np.array(["alternating" in text for text in attn], bool)
     packed = table["notes"].astype(str).str.contains("packed", case=False).to_numpy(bool)
-    share = np.where(window > 0, np.where(alternating, 0.5, 1.0), 0.0)
     experts = fill(columns["moe_experts"], 0.0, "")
     return {
         "hidden": columns["hidden"],
@@ -244,15 +243,17 @@ def _model(
         "query_rank": np.where(mla, parts["q_lora"], 0.0),
         "key_value_rank": np.where(mla, parts["kv_lora"], 0.0),
         "rope_size": np.where(mla, parts["rope"], 0.0),
-        "window": np.where(packed, PACKED_TOKENS / 2.0, window),
-        "window_share": np.where(packed, 1.0, share),
+        "window": np.where(packed, PACKED_TOKENS, window),
+        "window_chunked": np.where(packed, 1.0, 0.0),
+        "full_attention_every": np.where(alternating & ~packed, 2.0, 0.0),
         "experts": experts,
         "experts_per_token": np.maximum(fill(columns["moe_topk"], np.where(experts > 0, np.nan, 1.0), ""), 1.0),
         "expert_feedforward": fill(columns["moe_ffn"], 0.0, ""),
         "shared_experts": fill(columns["moe_shared"], 0.0, "moe_shared 0", experts > 0),
-        "dense_blocks": np.where(
+        "leading_dense": np.where(
             experts > 0, fill(columns["moe_dense_layers"], 0.0, "moe_dense_layers 0", experts > 0), 0.0
         ),
+        "experts_every": np.where(experts > 0, 1.0, 0.0),
     }
 
 

@@ -21,12 +21,12 @@ DENSE: dict[str, Any] = {
     "hidden": 4096.0, "feedforward": 16384.0, "num_blocks": 32.0, "attn_heads": 32.0, "key_value_heads": 32.0,
     "attn_size": 128.0, "value_size": 128.0, "vocabulary": 51200.0, "seq_size": 2048.0, "gated": 0.0,
     "tied_embeddings": 1.0, "latent": 0.0, "query_rank": 0.0, "key_value_rank": 0.0, "rope_size": 0.0, "window": 0.0,
-    "window_share": 0.0, "experts": 0.0, "experts_per_token": 1.0, "expert_feedforward": 0.0, "shared_experts": 0.0,
-    "dense_blocks": 0.0,
+    "window_chunked": 0.0, "full_attention_every": 0.0, "experts": 0.0, "experts_per_token": 1.0,
+    "expert_feedforward": 0.0, "shared_experts": 0.0, "leading_dense": 0.0, "experts_every": 0.0,
 }  # fmt: skip
 EXPERTS: dict[str, Any] = {
     **DENSE, "gated": 1.0, "experts": 64.0, "experts_per_token": 8.0, "expert_feedforward": 1024.0,
-    "shared_experts": 1.0, "dense_blocks": 1.0,
+    "shared_experts": 1.0, "leading_dense": 1.0, "experts_every": 1.0,
 }  # fmt: skip
 LAYOUT: dict[str, Any] = {
     "tensor_par": 1.0, "pipeline_par": 1.0, "data_par": 8.0, "context_par": 1.0, "expert_par": 1.0,

@@ -19,6 +19,7 @@ from engine.calibrated import (
 )
 from engine.calibrated.build import left_out
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+from engine.calibrated.stages import blocks_by_kind
 from engine.calibrated.weights import (
     attention_weights,
     dense_weights,
@@ -67,8 +68,8 @@ def test_every_library_model_with_a_decoder_shape_has_its_parameters(name: str) 
     shapes = model_shapes(model)
     if model.architecture is None or model.architecture.positions == "relative":
         pytest.skip("no published shape, or position projections that the cost model leaves out")
-    dense = float(shapes.dense_blocks) if shapes.experts > 0 else float(shapes.num_blocks)
-    sparse = float(shapes.num_blocks) - dense
+    held = blocks_by_kind(shapes)
+    dense, sparse = float(held[0] + held[1]), float(held[2] + held[3])
     count = float(shapes.num_blocks) * attention_weights(shapes) + dense * dense_weights(shapes)
     count = count + sparse * (expert_weights(shapes) + shared_weights(shapes) + router_weights(shapes))
     count = count + embedding_weights(shapes) * (1 if shapes.tied_embeddings else 2)

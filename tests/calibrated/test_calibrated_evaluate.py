@@ -186,7 +186,7 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
     chunks, replicas, blocks = int(e["pipeline_interleaving"]), data * context, int(shape["blocks"])
     microbatches = e["batch_size"] // data // e["microbatch_size"]
     tokens = e["microbatch_size"] * shape["seq"] / context
-    # Blocks of each stage: equal, or with embedding and loss as layers, or the middle takes the remainder.
+    # Blocks of each stage: equal, or with embedding and loss as layers, or the last before the end take the remainder.
     if stages == 1:
         held = [blocks]
     elif blocks % (stages * chunks) == 0:
@@ -195,7 +195,8 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
         layers = (blocks + 2) // stages
         held = [layers - 1] + [layers] * (stages - 2) + [layers - 1]
     else:
-        held = [blocks // stages] + [-(-blocks // stages)] * (stages - 2) + [blocks // stages]
+        least, more = divmod(blocks, stages)
+        held = [least] * (stages - 1 - more) + [least + 1] * more + [least]
     message = 0.0
     if stages > 1:
         link = Machine.scale_up if e["num_procs"] <= Machine.domain else Machine.scale_out
@@ -209,14 +210,12 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
     for stage in range(stages):
         times[stage] += 0.0 if stages == 1 else waits / 2 if stage in (0, stages - 1) else waits
     slowest = max(times)
-    # Blocks that stages do not add up to, where they are uneven, are computed somewhere while the pipeline fills.
-    total = blocks * (block["forward"] + block["backward"]) + block["embedding"] + block["head"]
-    total = max(total + waits * (stages - 1), slowest)
+    total = sum(times)
     running = microbatches * slowest + (total - slowest) / chunks + 2 * (stages - 1) * message
     # Parameters of the stage with most, and the exchange of their gradients.
-    most = max(held)
     words = shape["words"] / tensor
-    parameters_held = most * shape["block"] / tensor + words * (2 if stages == 1 and not shape["tied"] else 1)
+    ends = [words] + [0.0] * (stages - 2) + [words] if stages > 1 else [words if shape["tied"] else 2 * words]
+    parameters_held = max(count * shape["block"] / tensor + end for count, end in zip(held, ends, strict=True))
     inside = min(max(Machine.domain // tensor, 1), replicas)
     outside = replicas // inside
     exchange = 0.0
@@ -273,7 +272,8 @@ def test_a_step_is_what_plain_numbers_say(name: str, changes: dict[str, Any]) ->
     found = engine.evaluate(model, system, pd.DataFrame([e])).iloc[0]
     assert found["reason_text"] == ""
     level = block_level(case_of(model, system, in_words(pd.DataFrame([e]))), P)
-    block = {"forward": level.dense.forward, "backward": level.dense.backward}
+    plain = level.kinds[level.heaviest]
+    block = {"forward": plain.forward, "backward": plain.backward}
     block |= {"embedding": level.ends.embedding, "head": level.ends.head}
     a = model.architecture
     assert a is not None
@@ -299,10 +299,13 @@ def test_offloading_by_hand() -> None:
     system = system_of("h100_80g_sxm", first=1e6, second=1e6)
     plain, away = (engine.evaluate(model, system, pd.DataFrame([row])).iloc[0] for row in (e, moved))
     level = block_level(case_of(model, system, in_words(pd.DataFrame([e]))), P)
-    forward, backward = (float(np.ravel(time)[0]) for time in (level.dense.forward, level.dense.backward))
+    block = level.kinds[level.heaviest]
+    forward, backward = (float(np.ravel(time)[0]) for time in (block.forward, block.backward))
     assert plain["logit_space"] == 0  # the first stage needs most, so it is the one that the figures are of
     # 32 blocks on 4 stages; the first keeps 2 (4 - 1) + (2 - 1) 4 + 1 = 11 chunks of 4 blocks, 44 blocks' worth.
-    weights, activations = plain["weight_space"] / 8, plain["act_space"] / 44
+    # A vocabulary of one word stays beside the processor.
+    of_blocks = plain["weight_space"] - 2 * 4096 / 4
+    weights, activations = of_blocks / 8, plain["act_space"] / 44
     state = plain["weight_grad_space"] + plain["optimizer_space"]
     link = 64e9 * P.scale_out
     # 8 microbatches of 8 blocks, and as the pipeline fills 3 more stages' worth of half their blocks.
@@ -321,11 +324,11 @@ def test_offloading_by_hand() -> None:
     assert away["offload_mem_bw_req"] == pytest.approx(needed, rel=1e-9)
     assert plain["offload_mem_bw_req"] == 0
     # Two blocks' worth stays: of 8 blocks' weights and state, of 44 blocks' activations.
-    gone = (plain["weight_space"] + state) * 6 / 8 + plain["act_space"] * 42 / 44
+    gone = (of_blocks + state) * 6 / 8 + plain["act_space"] * 42 / 44
     # So much stays on the last stage, too, which has the logits besides: of a vocabulary of one word, 8 bytes each.
     gone -= 8 * 2 * 2048 / 4
     assert away["proc_mem_tier1_cap_req"] == pytest.approx(plain["proc_mem_tier1_cap_req"] - gone, rel=1e-12)
-    held = plain["weight_space"] + state + plain["act_space"]
+    held = of_blocks + state + plain["act_space"]
     assert away["proc_mem_tier2_cap_req"] == pytest.approx(held, rel=1e-12)
     assert away["weight_offload_bw_req"] == pytest.approx(weights / forward, rel=1e-9)
     assert away["act_offload_bw_req"] == pytest.approx(activations / forward, rel=1e-9)

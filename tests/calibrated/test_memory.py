@@ -27,16 +27,29 @@ def test_weights_gradients_and_sharded_optimizer() -> None:
     assert memory_use(case(tied_embeddings=0.0)).weights == close(2 * (held + WORDS))
 
 
-def test_an_uneven_pipeline_is_as_full_as_its_second_stage() -> None:
-    # 32 blocks over 5 stages: 6, 7, 7, 7, 6; the second holds 7 blocks of 4 microbatches, the first 6 of 5.
+def test_an_uneven_pipeline_is_as_full_as_its_fullest_stage() -> None:
+    # 32 blocks over 5 stages: 6, 6, 7, 7, 6; the third holds 7 blocks of 3 microbatches, the first 6 of 5.
     layout = {"pipeline_par": 5.0, "data_par": 1.0, "microbatch_size": 1.0}
     even = memory_use(case(pipeline_par=4.0, data_par=1.0, microbatch_size=1.0, batch_size=64.0))
     assert even.activations / (8 * 4) == close(activation_bytes(case(**layout, batch_size=64.0)).dense)
     found = memory_use(case(**layout, batch_size=64.0))
-    assert found.activations / activation_bytes(case(**layout)).dense == close(max(6 * 5, 7 * 4))
-    # 32 over 12: 2 at both ends, 3 between them.
+    assert found.activations / activation_bytes(case(**layout)).dense == close(max(6 * 5, 7 * 3))
+    # 32 over 12: 2 on the first three and the last, 3 between them.
     long = memory_use(case(pipeline_par=12.0, data_par=1.0, microbatch_size=1.0, batch_size=64.0))
-    assert long.activations / activation_bytes(case(**layout)).dense == close(max(2 * 12, 3 * 11))
+    assert long.activations / activation_bytes(case(**layout)).dense == close(max(2 * 12, 3 * 9))
+
+
+def test_key_and_value_heads_are_repeated_where_there_are_more_ranks() -> None:
+    """8 heads of keys and values: over 8 ranks one each, over 32 ranks again one each."""
+    grouped = {**DENSE, "key_value_heads": 8.0}
+    for ranks, local in ((4, 2), (8, 1), (32, 1)):
+        found = memory_use(case(grouped, tensor_par=float(ranks)))
+        projections = 2 * 4096 * 128 * (32 / ranks + local)
+        held = 32 * (projections + 2 * 4096 * 16384 / ranks) + WORDS / ranks
+        assert found.weights == close(2 * held), ranks
+        kept = activation_bytes(case(grouped, tensor_par=float(ranks))).dense
+        attention = 2 * TOKENS * 2 * 128 * (32 / ranks + local) + 4 * TOKENS * 32 / ranks
+        assert kept == close(8 * TOKENS * 4096 + attention + 2 * TOKENS * 2 * 16384 / ranks), ranks
 
 
 def test_fully_sharded_training_divides_everything() -> None:
@@ -72,7 +85,7 @@ def test_microbatches_in_flight(stages: int, interleaving: int, batch: int, expe
         pipeline_par=float(stages), pipeline_interleaving=float(interleaving), data_par=1.0, microbatch_size=1.0,
         batch_size=float(batch),
     )  # fmt: skip
-    assert [float(value) for value in in_flight(c)] == close(list(expected))
+    assert [float(in_flight(c, position)) for position in (0.0, stages - 1.0)] == close(list(expected))
 
 
 def test_first_stage_holds_most_activations_and_the_last_the_logits() -> None:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from engine.calibrated import parameters
-from engine.calibrated.block import dense_block, expert_block
+from engine.calibrated.block import block
 from engine.calibrated.inputs import ATTENTION_KERNELS
-from engine.calibrated.operations import STAGES, block_operations, limits
+from engine.calibrated.operations import STAGES, block_operations, blocks_of, limits
 from engine.calibrated.rates import sustained_rates
+from engine.calibrated.stages import Kind
 from tests.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()
@@ -25,6 +26,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "scores in memory": (DENSE, {"attention_kernel": 0.0, "attn_size": 100.0}),
     "sizes that are not aligned": ({**DENSE, "feedforward": 16001.0}, {"tensor_par": 2.0, "overlap_tensor": 1.0}),
     "experts": (EXPERTS, {"expert_par": 8.0, "tensor_par": 2.0}),
+    "windowed attention": ({**DENSE, "window": 512.0}, {"context_par": 2.0}),
     "experts, none shared": ({**EXPERTS, "shared_experts": 0.0}, {"expert_par": 4.0, "overlap_expert": 1.0}),
     "latent attention": (LATENT, {"expert_par": 8.0}),
     "latent attention, plain queries": ({**LATENT, "query_rank": 0.0}, {"expert_par": 8.0, "expert_tensor_par": 1.0}),
@@ -36,9 +38,9 @@ def test_together_they_are_the_block(name: str) -> None:
     base, changes = CASES[name]
     one = case(base, **changes)
     rates = sustained_rates(one.accelerator, one.software.age_years, P)
-    experts = base["experts"] > 0
-    block = (expert_block if experts else dense_block)(one, rates, P)
-    found = block_operations(one, P, experts=experts)
+    kind = Kind(base["experts"] > 0, one.model.window > 0)
+    made = block(one, rates, P, kind)
+    found = block_operations(one, P, blocks_of(one.model)[0])
     seconds = found[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
     core = found["name"] == "attention_core"
     parts = {
@@ -50,15 +52,15 @@ def test_together_they_are_the_block(name: str) -> None:
         "expert_exposed": found["name"] == "expert_exchange",
     }
     for part, rows in parts.items():
-        assert seconds[rows].sum() == pytest.approx(float(getattr(block, part)), rel=1e-12), part
+        assert seconds[rows].sum() == pytest.approx(float(getattr(made, part)), rel=1e-12), part
     assert sum(rows.sum() for rows in parts.values()) == len(found)
-    recomputed_and_late = float(block.recompute + block.launch)
-    assert seconds.sum() == pytest.approx(float(block.forward + block.backward) - recomputed_and_late, rel=1e-12)
+    recomputed_and_late = float(made.recompute + made.launch)
+    assert seconds.sum() == pytest.approx(float(made.forward + made.backward) - recomputed_and_late, rel=1e-12)
 
 
 def test_work_by_hand() -> None:
     """4,096 tokens through a block of width 4,096 with four times as many elements in between."""
-    found = block_operations(case(), P, experts=False).set_index("name")
+    found = block_operations(case(), P, "dense").set_index("name")
     tokens = h = 4096
     qkv = found.loc["query_key_value"]
     assert qkv["fw_flops"] == qkv["agrad_flops"] == qkv["wgrad_flops"] == 2 * tokens * h * 3 * h
@@ -81,7 +83,7 @@ def test_work_by_hand() -> None:
 
 def test_unfused_attention_moves_its_scores_and_computes_masked_ones() -> None:
     kernel = float(ATTENTION_KERNELS.index("unfused"))
-    core = block_operations(case(attention_kernel=kernel), P, experts=False).set_index("name").loc["attention_core"]
+    core = block_operations(case(attention_kernel=kernel), P, "dense").set_index("name").loc["attention_core"]
     rows, heads, size = 2048, 64, 128
     assert core["fw_flops"] == 2 * 2 * rows * rows * size * heads
     # Queries and keys in, scores out; scores and values in, results out: 2 bytes each. Then softmax and dropout.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from engine.calibrated import parameters
 from engine.calibrated.attention import attention_core, kernel_rate, window_factor
-from engine.calibrated.block import dense_block, expert_block, tensor_exchange
+from engine.calibrated.block import BlockTimes, block, tensor_exchange
 from engine.calibrated.collectives import Tier, collective, gather_ring_latency, network_tiers
 from engine.calibrated.context_parallel import ring
 from engine.calibrated.elementwise import activation, casts, norms
@@ -18,13 +19,15 @@ from engine.calibrated.gemm import MatrixUnit, gemm, linear
 from engine.calibrated.head import ends
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
 from engine.calibrated.launch import block_launches, launch_time
-from engine.calibrated.pipeline import blocks_per_stage, message_time, passes, pipeline_time
+from engine.calibrated.pipeline import message_time, messages_time, passes
 from engine.calibrated.rates import maturity, power_factor, sustained_rates
 from engine.calibrated.recompute import recomputed
 from engine.calibrated.sharding import exposed_exchange, gradient_exchange, layer_gathers, tied_exchange
+from engine.calibrated.stages import KINDS, Kind
 from tests.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()
+PLAIN = Kind(False, False)
 close = pytest.approx
 
 
@@ -122,9 +125,16 @@ def test_unfused_attention_moves_its_scores() -> None:
 
 
 def test_windows_leave_the_scores_inside_them() -> None:
-    assert window_factor(case(window=256.0, window_share=1.0)) == close(2 * 256 / 2048)
-    assert window_factor(case(window=256.0, window_share=0.5)) == close(0.5 + 0.5 * 2 * 256 / 2048)
-    assert window_factor(case(window=99999.0, window_share=1.0)) == 1.0
+    def share(first: Callable[[int], int]) -> float:
+        """Scores from the first token that each sees up to itself, as a share of those of a plain causal mask."""
+        seen = sum(token - first(token) for token in range(2048))
+        return seen / sum(range(2048))
+
+    # To a score of a token with itself, which the formulas count by half.
+    assert window_factor(case(window=256.0)) == close(share(lambda token: max(token - 256, 0)), rel=1e-3)
+    chunked = window_factor(case(window=256.0, window_chunked=1.0))
+    assert chunked == close(share(lambda token: token - token % 256), rel=5e-3)
+    assert window_factor(case(window=99999.0)) == 1.0
     assert window_factor(case()) == 1.0
 
 
@@ -211,21 +221,9 @@ def test_the_ring_hides_behind_attention() -> None:
     assert ring(case(), rates, P, np.asarray(0.0), np.asarray(0.0))[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("blocks", "stages", "interleaving", "expected"),
-    [
-        (96, 8, 1, (12, 12, 12)), (126, 8, 8, (15, 16, 15)), (61, 4, 1, (15, 16, 15)), (70, 12, 1, (5, 6, 5)),
-        (32, 1, 1, (32, 32, 32)), (96, 4, 3, (24, 24, 24)),
-    ],
-)  # fmt: skip
-def test_uneven_stages(blocks: int, stages: int, interleaving: int, expected: tuple[int, int, int]) -> None:
-    c = case(num_blocks=float(blocks), pipeline_par=float(stages), pipeline_interleaving=float(interleaving))
-    assert tuple(float(value) for value in blocks_per_stage(c)) == expected
-
-
 def test_pipeline_time_by_hand() -> None:
     c = case(pipeline_par=4.0, pipeline_interleaving=2.0, data_par=1.0, microbatch_size=1.0, batch_size=16.0)
-    found = pipeline_time(c, np.asarray(2.0), np.asarray(7.0), np.asarray(0.1))
+    found = passes(c).seconds(np.asarray(2.0), np.asarray(7.0)) + messages_time(c, np.asarray(0.1))
     assert found == close(16 * 2 + (7 - 2) / 2 + 3 * 2 * 0.1)
 
 
@@ -263,9 +261,8 @@ def test_a_group_that_is_not_full_waits_at_every_chunk(stages: int, chunks: int,
         batch_size=float(microbatches),
     )  # fmt: skip
     once = np.asarray(1.0)  # of a stage that is as fast as the others
-    found = pipeline_time(c, once, stages * once, np.asarray(0.0))
+    found = passes(c).seconds(once, stages * once)
     assert found * chunks == close(interleaved(stages, chunks, microbatches))
-    assert passes(c) == close(found)
 
 
 def test_messages_split_over_the_tensor_parallel_group() -> None:
@@ -288,16 +285,16 @@ def test_launches_per_block() -> None:
 
 def test_a_tiny_block_takes_its_launches() -> None:
     c = case(hidden=256.0, feedforward=1024.0, attn_heads=4.0, key_value_heads=4.0, attn_size=64.0, value_size=64.0)
-    block = dense_block(c, sustained_rates(c.accelerator, np.asarray(np.inf), P), P)
-    assert block.forward == close(20 * P.launch)
-    assert block.backward == close(36 * P.launch)
-    assert block.launch > 0
+    tiny = block(c, sustained_rates(c.accelerator, np.asarray(np.inf), P), P, PLAIN)
+    assert tiny.forward == close(20 * P.launch)
+    assert tiny.backward == close(36 * P.launch)
+    assert tiny.launch > 0
 
 
 def test_blocking_launches_add_up() -> None:
     rates = sustained_rates(case().accelerator, np.asarray(np.inf), P)
-    plain = dense_block(case(), rates, P)
-    blocking = dense_block(case(launch=float(LAUNCHES.index("blocking"))), rates, P)
+    plain = block(case(), rates, P, PLAIN)
+    blocking = block(case(launch=float(LAUNCHES.index("blocking"))), rates, P, PLAIN)
     assert plain.launch == 0
     assert blocking.forward == close(plain.forward + 20 * P.launch)
 
@@ -309,26 +306,37 @@ def test_selective_recomputation_does_nothing_for_fused_kernels(kind: str, unfus
     assert found.linear == (1 if kind == "full" else 0)
 
 
-def test_full_recomputation_repeats_the_forward_pass() -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("exchanges", [(), ("tensor",), ("context",), ("expert",), ("tensor", "context", "expert")])
+def test_full_recomputation_repeats_the_forward_pass(kind: Kind, exchanges: tuple[str, ...]) -> None:
+    """All of it, whatever is exchanged on the way."""
+    base = {**(EXPERTS if kind.experts else DENSE), "window": 512.0 if kind.windowed else 0.0}
+    changes = {f"{name}_par": 4.0 for name in exchanges} | {"expert_tensor_par": 1.0, "data_par": 16.0}
     rates = sustained_rates(case().accelerator, np.asarray(np.inf), P)
-    none, full = (dense_block(case(recompute=kind), rates, P) for kind in (0.0, float(RECOMPUTES.index("full"))))
+
+    def made(name: str, share: float = 1.0) -> BlockTimes:
+        recompute = float(RECOMPUTES.index(name))
+        return block(case(base, recompute=recompute, recompute_share=share, **changes), rates, P, kind)
+
+    none, full, half = made("none"), made("full"), made("full", 0.5)
     assert full.backward - none.backward == close(none.forward)
-    half = dense_block(case(recompute=float(RECOMPUTES.index("full")), recompute_share=0.5), rates, P)
+    assert full.repeated_exposed == close(none.forward - none.computing)
     assert half.backward == close((none.backward + full.backward) / 2)
+    assert made("half").backward == close(half.backward)
 
 
 def test_parts_of_a_block_add_up() -> None:
-    for base, make in ((DENSE, dense_block), (EXPERTS, expert_block)):
+    for base, kind in ((DENSE, PLAIN), (EXPERTS, Kind(True, False))):
         c = case(base, tensor_par=4.0, context_par=2.0, expert_par=4.0, recompute=2.0, expert_tensor_par=4.0)
-        block = make(c, sustained_rates(c.accelerator, np.asarray(np.inf), P), P)
+        made = block(c, sustained_rates(c.accelerator, np.asarray(np.inf), P), P, kind)
         parts = sum(
-            getattr(block, name)
+            getattr(made, name)
             for name in (
                 "linear", "attention", "elementwise", "recompute", "tensor_exposed", "context_exposed",
                 "expert_exposed", "launch",
             )
         )  # fmt: skip
-        assert parts == close(float(block.forward + block.backward))
+        assert parts == close(float(made.forward + made.backward))
 
 
 def test_the_head_is_a_product_and_a_loss_in_16_bits() -> None:

@@ -185,9 +185,8 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
     scenario, best = found().scenario, found().best
     case = case_of_row(scenario, best)
     block = block_level(case, parameters_of(scenario.used_calibration))
-    for kind, times in (("dense", block.dense), ("experts", block.sparse)):
-        if kind == "experts" and found is dense:
-            continue
+    for (routed, _), times in block.kinds.items():
+        kind = "experts" if routed else "dense"
         page = run("execution", found(), {"execution_block": kind} if found is experts else None)
         table = next(each.value for each in page.dataframe if "bound by" in each.value)
         forward = float(np.ravel(times.computing + times.tensor_exposed / 2 + times.context_exposed / 2)[0])

@@ -115,11 +115,12 @@ class Run:
             time = mm(tokens, net.heads * net.head / t + local * (net.head + net.value), net.h)
         time += mm(tokens, net.h, net.heads * net.value / t)
         # Norms, residuals, positions.
-        time += (22 * tokens * net.h + 4 * tokens * (net.heads + net.kv) * net.head / t) / hbm + 6 * start
+        time += (22 * tokens * net.h + 4 * tokens * (net.heads / t + local) * net.head) / hbm + 6 * start
         rate = PEAK16 * P.attention
         if context is None:
             seen = ceil(self.prompt / 128) * 128
-            share = min(2 * net.window / seen, 1) if windowed else 1
+            windows = min(net.window / seen, 1)
+            share = windows * (2 - windows) if windowed else 1
             scores = 0.5 * seen**2 * net.heads / t * prompts * share
             waves = net.heads / t * prompts * ceil(seen / 128) / SM
             core = 2 * scores * (net.head + net.value) / rate + P.exponentials * scores / (SM * 16 * CLOCK)

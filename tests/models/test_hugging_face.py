@@ -310,6 +310,10 @@ def test_starcoders() -> None:
             {"model_type": "llama4_text", **CONFIGS["llama-4-maverick"][1]["text_config"], "no_rope_layers": [1, 0]},
             "'no_rope_layers' does not repeat every 4 layers",
         ),
+        (
+            {"model_type": "llama4_text", **CONFIGS["llama-4-maverick"][1]["text_config"], "moe_layers": [0, 1, 5]},
+            "'moe_layers' does not repeat every 2 layers",
+        ),
         ({"model_type": "mpt", **CONFIGS["mpt-30B-released"][1], "attn_config": []}, "'attn_config' is []"),
     ],
 )

@@ -154,9 +154,9 @@ def test_latent_attention_windows_and_packed_data() -> None:
         for name in ("latent", "attn_size", "value_size", "query_rank", "key_value_rank", "rope_size")
     ] == [1, 192, 128, 1536, 512, 64]
     window = mapped(attn="GQA,alternating sliding-window128").case.model
-    assert (window.window[0], window.window_share[0]) == (128, 0.5)
+    assert (window.window[0], window.full_attention_every[0]) == (128, 2)
     packed = mapped(notes="Full SFT (packed 4096).").case.model
-    assert (packed.window[0], packed.window_share[0]) == (128, 1)
+    assert (packed.window[0], packed.window_chunked[0], packed.full_attention_every[0]) == (256, 1, 0)
 
 
 def test_expert_tensor_parallelism() -> None:

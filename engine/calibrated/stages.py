@@ -1,0 +1,191 @@
+"""Which blocks each stage of a pipeline holds, by kind, and which stages can be the slowest or the fullest.
+
+A model's blocks are of up to four kinds: a dense feed-forward layer or experts, attention to everything or within a
+window. Their order is data of the model: leading dense blocks, experts in every n-th, full attention in every n-th.
+Stages are cut from that order, so what a stage holds is counted, never averaged.
+
+Where blocks do not divide evenly and blocks + 2 do, frameworks count embedding and loss as layers, so the first and the
+last chunk hold one block less (Megatron-LM, `account_for_embedding_in_pipeline_split`). Otherwise the remainder goes to
+the last chunks before the last one: they keep the fewest microbatches, and the ends have embedding and head to do.
+With interleaving, chunk c of stage i is the (c p + i)-th of p v (Narayanan et al., arXiv:2104.04473, section 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.block_keys import distinct
+from engine.calibrated.inputs import Case, Floats, ModelShapes
+
+__all__ = [
+    "KINDS", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages", "pattern_of", "slowest_stages",
+]  # fmt: skip
+
+Ints = npt.NDArray[np.int64]
+
+
+class Kind(NamedTuple):
+    """A kind of block: whether its feed-forward half is a layer of experts, and whether its attention has a window."""
+
+    experts: bool
+    windowed: bool
+
+
+KINDS: tuple[Kind, ...] = (Kind(False, False), Kind(False, True), Kind(True, False), Kind(True, True))
+"""The kinds of block; figures by kind are in this order."""
+
+
+class Pattern(NamedTuple):
+    """The order of a model's blocks as whole numbers.
+
+    `experts_every` is 0 without experts; `full_every` 0 where no block, 1 where every block attends to everything.
+    """
+
+    blocks: int
+    leading_dense: int
+    experts_every: int
+    full_every: int
+
+
+class Stage(NamedTuple):
+    """A stage of every row: its position from 0, and its blocks by kind; arrays [rows] or plain numbers.
+
+    A row that has no such stage has one without blocks.
+    """
+
+    position: Floats
+    blocks: tuple[Floats, ...]
+
+    @property
+    def dense(self) -> Floats:
+        """Blocks with a dense feed-forward layer."""
+        return self.blocks[0] + self.blocks[1]
+
+    @property
+    def experts(self) -> Floats:
+        """Blocks with a layer of experts."""
+        return self.blocks[2] + self.blocks[3]
+
+
+def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
+    """The fields of `Pattern` of every row."""
+    full = np.where(model.window > 0, model.full_attention_every, 1.0)
+    return model.num_blocks, model.leading_dense, np.where(model.experts > 0, model.experts_every, 0.0), full
+
+
+def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
+    """Blocks of every kind in the whole model, in the order of `KINDS`."""
+    first, which, shape = _alike(*pattern_of(model))
+    counted = [_counted(Pattern(*key), np.array([key[0]]))[:, 0] for key in first]
+    table = np.array(counted, np.float64).reshape(-1, len(KINDS))
+    return tuple(table[:, kind].take(which).reshape(shape) for kind in range(len(KINDS)))
+
+
+def slowest_stages(case: Case) -> tuple[Stage, ...]:
+    """Stages of which one is the slowest, whatever each kind of block takes: the first, the last, and those between
+    them that no other exceeds in every kind of block."""
+    return _stages(case, _slowest)
+
+
+def fullest_stages(case: Case) -> tuple[Stage, ...]:
+    """Stages of which one is the fullest, whatever each kind of block takes: the first, the last, and those between
+    them that hold more of some kind than every stage before, which keeps more microbatches."""
+    return _stages(case, _fullest)
+
+
+@lru_cache(maxsize=4096)
+def blocks_of_stages(pattern: Pattern, stages: int, chunks: int) -> Ints:
+    """Blocks of every kind on every stage [kinds, stages], each of `chunks` chunks."""
+    slots = stages * chunks
+    least, more = divmod(pattern.blocks, slots)
+    sizes = np.full(slots, least)
+    if more and (pattern.blocks + 2) % slots == 0:
+        sizes[:] = (pattern.blocks + 2) // slots
+        sizes[[0, -1]] -= 1
+    else:
+        sizes[slots - 1 - more : slots - 1] += 1
+    before = _counted(pattern, np.concatenate([[0], np.cumsum(sizes)]))
+    found: Ints = np.diff(before, axis=1).reshape(len(KINDS), chunks, stages).sum(axis=1)
+    found.setflags(write=False)
+    return found
+
+
+def _counted(pattern: Pattern, layers: Ints) -> Ints:
+    """Blocks of every kind among the first `layers` [kinds, layers]."""
+    leading, every, full = pattern.leading_dense, pattern.experts_every, pattern.full_every
+    none = np.zeros_like(layers)
+
+    def multiples(step: int, after: int) -> Ints:
+        return layers // step - np.minimum(layers, after) // step if step else none
+
+    experts, everything = multiples(every, leading), multiples(full, 0)
+    both = multiples(lcm(every, full), leading)
+    return np.array([everything - both, layers - everything - experts + both, both, experts - both])
+
+
+@lru_cache(maxsize=4096)
+def _slowest(pattern: Pattern, stages: int, chunks: int) -> tuple[int, ...]:
+    return _maximal(blocks_of_stages(pattern, stages, chunks), stages, of_first=False)
+
+
+@lru_cache(maxsize=4096)
+def _fullest(pattern: Pattern, stages: int, chunks: int) -> tuple[int, ...]:
+    # A window changes nothing of what a block keeps.
+    blocks = blocks_of_stages(pattern, stages, chunks)
+    return _maximal(np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]]), stages, of_first=True)
+
+
+def _maximal(blocks: Ints, stages: int, *, of_first: bool) -> tuple[int, ...]:
+    """The first stage, the last, and those between that hold more of something than each stage kept before them.
+
+    of_first: whether the first stage counts among those before: it keeps most, but does not wait on both sides.
+    """
+    _, positions = np.unique(blocks, axis=1, return_index=True)
+    kept = [0] if of_first else []
+    for position in sorted(positions.tolist()) if of_first else positions[np.argsort(-blocks.sum(axis=0)[positions])]:
+        # What stands first among equals may be an end; the next one like it may not be.
+        alike = np.flatnonzero((blocks == blocks[:, [position]]).all(axis=0))
+        inner = alike[(alike > 0) & (alike < stages - 1)]
+        if len(inner) and not any((blocks[:, other] >= blocks[:, position]).all() for other in kept):
+            kept.append(int(inner[0]))
+    return 0, stages - 1, *sorted(set(kept) - {0})
+
+
+def _alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
+    """Distinct combinations of whole numbers, which of them each row has, and the shape of the rows."""
+    shape = np.broadcast_shapes(*(np.shape(column) for column in columns))
+    # Plain numbers tell no rows apart, and most models come as plain numbers.
+    telling = [position for position, column in enumerate(columns) if np.size(column) != 1]
+    spread = [np.broadcast_to(columns[position], shape).ravel().astype(np.int64) for position in telling]
+    first, which = distinct(*spread) if spread else (np.zeros(1, np.intp), np.zeros(1, np.intp))
+    keys = [[int(number) for number in np.ravel(column)[:1]] * len(first) for column in columns]
+    for position, column in zip(telling, spread, strict=True):
+        keys[position] = column[first].tolist()
+    return list(zip(*keys, strict=True)), which, shape
+
+
+def _stages(case: Case, choose: Callable[[Pattern, int, int], tuple[int, ...]]) -> tuple[Stage, ...]:
+    layout = case.layout
+    keys, which, shape = _alike(layout.pipeline_par, layout.pipeline_interleaving, *pattern_of(case.model))
+    chosen, blocks = [], []
+    for stages, chunks, *numbers in keys:
+        pattern = Pattern(*numbers)
+        chosen.append(choose(pattern, stages, chunks))
+        blocks.append(blocks_of_stages(pattern, stages, chunks))
+    found = []
+    for number in range(max(map(len, chosen), default=2)):
+        held = np.zeros((len(KINDS), len(keys)))
+        position = np.zeros(len(keys))
+        for row, (positions, counts) in enumerate(zip(chosen, blocks, strict=True)):
+            if number < len(positions):
+                position[row], held[:, row] = positions[number], counts[:, positions[number]]
+        # A kind that no row has stays a plain number: nothing is multiplied for it.
+        by_kind = tuple(kind.take(which).reshape(shape) if kind.any() else np.zeros(()) for kind in held)
+        found.append(Stage(position.take(which).reshape(shape), by_kind))
+    return tuple(found)
