@@ -51,6 +51,11 @@ class _Arrays:
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return type(self)(**{name: _at(value, index) for name, value in values.items()})
 
+    def arrays(self) -> list[Floats]:
+        """Every array or number of the group, networks tier by tier."""
+        values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        return [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
+
 
 def _arrays(value: Any) -> Any:
     """An array, or a tuple of them."""
