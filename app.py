@@ -12,20 +12,30 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 ROOT = Path(__file__).parent
 
 if get_script_run_ctx(suppress_warning=True) is None:
-    from dashboard import addresses, downloads
+    from starlette.middleware import Middleware
+
+    from dashboard import addresses, downloads, gate
     from dashboard.allocator import few_arenas
 
     few_arenas()
-    app = st.App(__file__, routes=[*downloads.routes(), *addresses.routes()])
+    gate.ask_nobody()
+    app = st.App(
+        __file__,
+        routes=[*downloads.routes(), *addresses.routes()],
+        middleware=[Middleware(gate.Framed)],
+        lifespan=gate.greeting,
+    )
 else:
     from dashboard import frame, login, reconnect, state
+    from dashboard.turns import turns
 
     st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
     login.require()
     page = st.navigation(frame.pages(), position="top")
     state.begin(page.url_path)
     reconnect.known_again()
-    above = frame.open_page(ROOT / "static", page)
-    page.run()
-    frame.close_page(above)
+    with turns.turn():
+        above = frame.open_page(ROOT / "static", page)
+        page.run()
+        frame.close_page(above)
     login.signed_in()

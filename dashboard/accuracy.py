@@ -1,14 +1,15 @@
 """How well founded a figure is, and how far it may be off: labels, intervals, and which executions that leaves tied.
 
 A figure is "exact" where it is Calculon's, "calibrated" where kernel rates of the GPU's generation were fitted to
-measured runs, and "modelled" where nothing was measured on that generation, or where bytes are counted rather than
-fitted. Intervals come from runs that had no part in the fit (`engine.validation.uncertainty`).
+measured runs, and "modelled" where nothing was measured on that generation, or something else that an execution rests
+on was never measured (`engine.validation.measured`), or where bytes are counted rather than fitted. Intervals come from
+runs of sources that had no part in the fit (`engine.validation.uncertainty`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import streamlit as st
 
@@ -18,15 +19,14 @@ from dashboard.format import SPACE, count, percent, signed_percent
 from dashboard.text import literal
 from engine import Exploration, Scenario
 from engine.columns import by_name
-from engine.validation.uncertainty import Interval, interval_of, is_modelled
+from engine.validation.measured import OFFLOADS, not_measured, told_not_measured
+from engine.validation.uncertainty import SHARE, Interval, interval_of, is_modelled
 
 __all__ = [
-    "EXPLAINED", "SHARE", "ErrorOf", "error_of", "is_tied", "label_of", "marked", "origin_of", "popover", "span",
-    "ties", "within",
+    "EXPLAINED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of", "marked", "origin_of", "popover",
+    "span", "ties", "within",
 ]  # fmt: skip
 
-SHARE: Final = 0.9
-"""Share of comparable runs inside an interval."""
 _TIMES: Final = ("Step time", "1 T tokens take")
 _RATES: Final = ("Best throughput", "Throughput", "MFU")
 _MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
@@ -51,11 +51,12 @@ class ErrorOf(NamedTuple):
         return (self.most.high - self.most.low) / 2.0
 
 
-def label_of(scenario: Scenario) -> str:
-    """The label of a scenario's times: "calibrated", "modelled" or "exact"."""
+def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> str:
+    """The label of a scenario's times, or those of one execution: "calibrated", "modelled" or "exact"."""
     if scenario.cost_model == "calculon":
         return "exact"
-    return "modelled" if is_modelled(scenario) else "calibrated"
+    unknown = is_modelled(scenario) or (execution is not None and bool(not_measured(scenario, execution)))
+    return "modelled" if unknown else "calibrated"
 
 
 def origin_of(scenario: Scenario, statistic: str) -> str:
@@ -77,21 +78,36 @@ def span(low: float, high: float) -> str:
 
 
 def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, Any]) -> list[Tile]:
-    """Headline figures with their labels, and with intervals where they follow from the time of a step."""
-    label, error = label_of(scenario), error_of(scenario, execution)
-    counted = "exact" if label == "exact" else "modelled"
+    """Headline figures with their labels, and those that follow from the time of a step with their interval or what
+    was never measured."""
+    time, rate = (founded(scenario, execution, kind) for kind in ("time", "rate"))
+    counted = {"origin": "exact" if label_of(scenario) == "exact" else "modelled"}
     found = []
     for tile in tiles:
-        if tile.label in (*_TIMES, *_RATES):
-            told = ""
-            if error is not None:
-                low, high = error.most[:2]
-                told = span(low, high) if tile.label in _TIMES else span(1.0 / high, 1.0 / low)
-            tile = tile._replace(origin=label, error=told and f"{told} ({percent(SHARE, 0)})")
-        elif tile.label in _MEMORY:
-            tile = tile._replace(origin=counted)
-        found.append(tile)
+        known = (
+            time if tile.label in _TIMES else rate if tile.label in _RATES else counted if tile.label in _MEMORY else {}
+        )
+        found.append(tile._replace(**known))
     return found
+
+
+def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["time", "rate"]) -> dict[str, str]:
+    """The label of an execution's time or rate, `origin`, and its interval or what was never measured, `error`."""
+    told, error = beside(scenario, execution), error_of(scenario, execution)
+    if error is not None:
+        low, high = error.most[:2] if kind == "time" else (1.0 / error.most.high, 1.0 / error.most.low)
+        told = f"{span(low, high)} ({percent(SHARE, 0)})"
+    return {"origin": label_of(scenario, execution), "error": told}
+
+
+def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
+    """What stands beside a time that rests on something never measured, in few words; empty where nothing does."""
+    short = dict.fromkeys(words.split()[0] if words in OFFLOADS.values() else words
+                          for words in not_measured(scenario, execution))  # fmt: skip
+    if not short:
+        return ""
+    first = "offloading" if "offloading" in short else next(iter(short))
+    return f"{first}{f' +{len(short) - 1}' if len(short) > 1 else ''}: never measured"
 
 
 def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:
@@ -121,16 +137,19 @@ def popover(
 
     others: executions within the error, of those that `scope` names, such as " of this cell".
     """
-    label, error = label_of(scenario), error_of(scenario, execution)
-    told = label if error is None else f"{label}, {span(error.most.low, error.most.high)}"
+    label, error = label_of(scenario, execution), error_of(scenario, execution)
+    told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
     with st.popover(told, icon=":material/straighten:", type="tertiary", key=key, help="How sure these figures are"):
-        st.markdown(f"**{label.capitalize()}.** {EXPLAINED[label]}")
+        unknown = told_not_measured(not_measured(scenario, execution))
+        st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
         if error is None:
+            if label == "calibrated":
+                st.markdown("Too few runs of this kind of model were measured to say how far the time may be off.")
             return
         st.markdown(
-            f"Of **{error.most.rows:,} measured runs** that had no part in the fit ({_rows(error.most)}), "
-            f"{percent(SHARE, 0)} took {_times(error.most)} the predicted time, half of them {_times(error.half)}. "
-            "Throughput, tokens per second and MFU follow from the time."
+            f"Of **{error.most.rests_on}**, {percent(SHARE, 0)} took {_times(error.most)} the time predicted by a fit "
+            f"without their source, half of them {_times(error.half)}. Throughput, tokens per second and MFU follow "
+            "from the time."
         )
         if scenario.calibration is not None:
             st.markdown(
@@ -151,13 +170,3 @@ def popover(
 def _times(found: Interval) -> str:
     """An interval as factors: "0.93 to 1.14 times"."""
     return f"{found.low:.2f} to {found.high:.2f} times"
-
-
-def _rows(found: Interval) -> str:
-    """Which runs an interval rests on, in words."""
-    words = {
-        "experts False": "dense", "experts True": "with experts",
-        "fully_sharded False": "weights not gathered block by block",
-        "fully_sharded True": "weights gathered block by block",
-    }  # fmt: skip
-    return ", ".join(words.get(part, part) for part in found.described.split(", "))

@@ -57,11 +57,6 @@ EXPRESSIONS: Final[Mapping[str, tuple[str | Callable[[Mapping[Any, Any]], str], 
     "recompute_time": ("recompute - recomm_exposed_time", "figures"),
     "overhead_time": ("straggler + fixed", "step"),
     "dp_comm_exposed_time": ("data_exposed + gather_exposed + tied", "figures"),
-    "optim_step_time": ("optimizer", "optimizer"),
-    "tp_comm_exposed_time": ("tensor_exposed", "collectives"),
-    "cp_comm_exposed_time": ("context_exposed", "context_parallel"),
-    "ep_comm_exposed_time": ("expert_exposed", "experts"),
-    "pp_comm_exposed_time": ("pipeline_exposed", "pipeline"),
     "proc_mem_tier1_cap_req": (_memory, "offload"),
     "act_offload_bw_req": ("block_act_storage_space / block_fw_time", "evaluate"),
     "weight_offload_bw_req": ("block_weight_space / block_fw_time", "evaluate"),
@@ -80,13 +75,17 @@ _MEANING: Final = {
     "data_exposed": "exposed exchange of gradients",
     "gather_exposed": "exposed gathers of sharded weights",
     "tied": "exchange of tied embeddings",
-    "optimizer": "update of what a GPU holds",
-    "tensor_exposed": "collectives of all microbatches on the slowest stage",
-    "context_exposed": "ring of keys and values of all microbatches",
-    "expert_exposed": "dispatch and return of the tokens of all microbatches",
-    "pipeline_exposed": "messages that stages wait for",
 }
 _ELSEWHERE: Final = {
+    "optim_step_time": "Memory traffic of the update of what a GPU holds; see engine.calibrated.optimizer.",
+    "tp_comm_exposed_time": "Collectives of all microbatches on the slowest stage, less what overlaps with "
+    "computation; a collective takes its volume over the rate and a latency on every network that its group spans. See "
+    "engine.calibrated.collectives.",
+    "cp_comm_exposed_time": "The ring of keys and values of all microbatches, less what attention hides; see "
+    "engine.calibrated.context_parallel.",
+    "ep_comm_exposed_time": "Dispatch and return of the tokens of all microbatches, less what overlaps; see "
+    "engine.calibrated.experts.",
+    "pp_comm_exposed_time": "Messages between stages that stages wait for; see engine.calibrated.pipeline.",
     "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "
     "third of embedding and head; see engine.calibrated.block.",
     "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; with "

@@ -8,52 +8,36 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, state
+from dashboard import accuracy, compare_tables, state
 from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.charts.memory_bars import aligned_memory
 from dashboard.charts.ramp import ramp_for
 from dashboard.compare_add import opener, suggestions
-from dashboard.compare_diff import differences
 from dashboard.compare_scenarios import Member, explored, members, put, remove, told
+from dashboard.compare_tables import Side, best_table, differing, sides_of
 from dashboard.controls import choose, segments, show
 from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
-from dashboard.format import ABSENT, column_of, count, days, format_value, percent, relative, scale_for
+from dashboard.format import ABSENT, days, format_value, percent, relative, scale_for
 from dashboard.memory_needs import GIB
 from dashboard.nearest_fit import short_of
 from dashboard.palette import MEMORY_KINDS, kinds_of
-from dashboard.plainest import best_of
+from dashboard.share import file_name
 from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.whatif_changes import reset
 from dashboard.wording import differences as choices_that_differ
 from dashboard.wording import title
-from engine import Exploration
-from engine.columns import ALL_FIELDS
 
 __all__ = ["render"]
 
 DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
-_STATISTICS: Final = (
-    "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
-)  # fmt: skip
-
 _LEGEND: Final = (
     '<div class="ss-legend"><span>Each cell is {which} of every hidden choice{unit}.</span>{colours}'
-    '<span>★ best of the scenario</span><span><i class="ss-swatch ss-hatch"></i>does not fit; '
-    "GiB over capacity</span><span>· no execution</span></div>"
+    f"<span>★ best of the scenario</span><span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
 )
-
-
-class Side:
-    """A scenario of the comparison, explored."""
-
-    def __init__(self, member: Member, exploration: Exploration) -> None:
-        self.member, self.exploration = member, exploration
-        self.letter, self.scenario = member.letter, member.scenario
-        self.best = best_of(exploration)
 
 
 def render() -> None:
@@ -70,7 +54,7 @@ def render() -> None:
         )
         suggestions(found[0].scenario)
         return
-    sides = [Side(member, exploration) for member, exploration in zip(found, explored(found), strict=True)]
+    sides = sides_of([member.letter for member in found], explored(found))
     st.html(markup.figure_strip(_tiles(sides)))
     with st.container(border=True, gap="xsmall"):
         _diff(sides)
@@ -129,15 +113,13 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
             continue
         rate = float(best["sample_rate"])
         context, tone = title(best), ""
-        error = accuracy.error_of(side.scenario, best)
-        told = "" if error is None else accuracy.span(1.0 / error.most.high, 1.0 / error.most.low)
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
             context = f"{relative(rate, first['sample_rate'])} against A"
             tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
             if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, best, first):
                 context, tone = f"{context}: tied", ""
-        founded = {"origin": accuracy.label_of(side.scenario), "error": told and f"{told} (90 %)"}
+        founded = accuracy.founded(side.scenario, best, "rate")
         tiles.append(
             markup.Tile(f"{side.letter} · {what}", format_value("sample_rate", rate), context, tone, **founded)
         )
@@ -149,18 +131,14 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
 
 
 def _diff(sides: list[Side]) -> None:
-    rows = differences([side.scenario for side in sides])
+    table = differing(sides)
     st.html(markup.head("What differs", "between the documents; only what results depend on"))
-    if not rows:
+    if not len(table):
         st.caption("Nothing: all scenarios are the same.")
         return
-    table = pd.DataFrame(
-        [[group, label, *values] for group, label, values in rows],
-        columns=["Part", "Field", *(side.letter for side in sides)],
-    )
     st.dataframe(
-        table, hide_index=True, height=height_of(len(rows), 330), row_height=ROW, key="compare_diff",
-        alt=f"{len(rows)} fields differ: {', '.join(label for _, label, _ in rows[:6])}.",
+        table, hide_index=True, height=height_of(len(table), 330), row_height=ROW, key="compare_diff",
+        alt=f"{len(table)} fields differ: {', '.join(table['Field'].head(6))}.",
         column_config={
             "Part": st.column_config.TextColumn(width=60), "Field": st.column_config.TextColumn(width=170),
             # What is not told grows with the others, and names of systems need the room.
@@ -196,7 +174,7 @@ def _maps(sides: list[Side]) -> None:
 def _why_not(side: Side) -> str:
     """Why a scenario has no best execution, in few words."""
     short = short_of(side.exploration)
-    return f"nothing fits: {short}" if short else "nothing runs"
+    return f"nothing fits: the nearest lacks {short}" if short else "nothing runs"
 
 
 def _legend(metric: Metric, among: list[float], domain: Any) -> str:
@@ -246,27 +224,22 @@ def _difference(sides: list[Side]) -> None:
 
 def _table(sides: list[Side]) -> None:
     """The best execution of each scenario: results, and the choices in which they differ."""
-    st.html(markup.head("Best executions", "choices that are the same in all are left out"))
-    known = [side for side in sides if side.best is not None]
-    rows: list[list[str]] = [
-        [column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS
-    ]
-    rows.append(["Executions that run", *(f"{count(side.exploration.feasible)}" for side in sides)])
-    for column in ALL_FIELDS:
-        if any(column.name not in side.best for side in known if side.best is not None):
-            continue  # not every cost model knows it
-        values = [_value(side, column.name) for side in sides]
-        if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
-            rows.append([column.label, *values])
-    table = pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
-    told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in known if side.best is not None)
-    st.dataframe(table, hide_index=True, height=height_of(len(rows), 620), row_height=ROW, key="compare_best",
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.html(markup.head("Best executions", "choices that are the same in all are left out"))
+        st.space("stretch")
+        offered = _offered(sides)
+        metric = offered[state.url_value("compare_metric", "sample_rate", list(offered))]
+        st.download_button(
+            "Tables", lambda: compare_tables.file(sides, metric), file_name(sides[0].scenario, "_compared.csv.zip"),
+            "application/zip", key="compare_tables", on_click="ignore", type="tertiary", icon=":material/download:",
+            help="What differs, the best executions and the best of every cell: CSV files in a zip archive, with every "
+            "scenario whole.",
+        )  # fmt: skip
+    table = best_table(sides)
+    told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in sides if side.best is not None)
+    st.dataframe(table, hide_index=True, height=height_of(len(table), 620), row_height=ROW, key="compare_best",
                  column_config={"": st.column_config.TextColumn(width=130)},
                  alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
-
-
-def _value(side: Side, name: str) -> str:
-    return ABSENT if side.best is None else format_value(name, side.best[name])
 
 
 def _memory(sides: list[Side]) -> None:

@@ -210,6 +210,9 @@ def shut(name: str) -> None:
 def show(chart: Any, key: str, **more: Any) -> Any:
     """Show a chart of `dashboard.charts` with its finding as alternative text."""
     from dashboard.charts import CONFIG
+    from dashboard.charts.template import keep_unselected
 
+    if "on_select" in more:
+        keep_unselected(chart.figure)
     config = {**CONFIG, **more.pop("config", {})}
     return st.plotly_chart(chart.figure, config=config, alt=chart.alt, key=key, **more)

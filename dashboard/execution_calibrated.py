@@ -210,7 +210,7 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
         found = calibrated_formula(name, row, Made(scenario, _step(scenario, scenario.key, row)))
         value = format_value(column, row[name])
         if found is None:
-            st.code(f"{name} = {value}", language=None)
+            st.markdown(f"**{value}**")
             st.caption(explained(name))
             return
         written_out(found, value)

@@ -161,12 +161,12 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
     rows = [
-        (by_name(name), float(row[name]), host, "in use" if row[flag] else "not offloaded")
+        (by_name(name), float(row[name]), host)
         for name, flag in _NEEDS
-        if not pd.isna(row[name])  # the calibrated cost model moves the optimizer's state once per step
+        if row[flag] and not pd.isna(row[name])  # the calibrated cost model moves the optimizer's state once per step
     ]
     if any(row[flag] for _, flag in _NEEDS):
-        rows.append((by_name("offload_mem_bw_req"), float(row["offload_mem_bw_req"]), host, "in use"))
+        rows.append((by_name("offload_mem_bw_req"), float(row["offload_mem_bw_req"]), host))
     for name, net, on in (
         ("tp_bw_overlap_req", "tensor_par_net", row["tensor_par_overlap"] != "none"),
         ("dp_bw_overlap_req_chunk", "data_par_net", bool(row["data_par_overlap"])),
@@ -174,14 +174,16 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     ):
         if on and float(row[name]) > 0:
             there = system.networks[int(row[net])].bandwidth_gb_per_s * 1e9
-            rows.append((by_name(name), float(row[name]), there, "in use"))
+            rows.append((by_name(name), float(row[name]), there))
+    if not rows:
+        st.caption("Nothing is offloaded, and no overlap of communication asks for a bandwidth.")
+        return
     table = pd.DataFrame(
         {
             "Bandwidth": [column.label for column, *_ in rows],
-            "needed": [format_value("offload_mem_bw_req", need) for _, need, _, _ in rows],
-            "available": [format_value("offload_mem_bw_req", there) if there else "none" for _, _, there, _ in rows],
-            "enough": ["yes" if need <= there else "no" for _, need, there, _ in rows],
-            "now": [use for *_, use in rows],
+            "needed": [format_value("offload_mem_bw_req", need) for _, need, _ in rows],
+            "available": [format_value("offload_mem_bw_req", there) if there else "none" for _, _, there in rows],
+            "enough": ["yes" if need <= there else "no" for _, need, there in rows],
         }
     )
     figures, words = st.columns([1, 1], gap="medium")
@@ -193,7 +195,6 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
             "needed": st.column_config.TextColumn(width=72, help="Bandwidth at which nothing would wait for it."),
             "available": st.column_config.TextColumn(width=72, help="Peak of the link that it goes over."),
             "enough": st.column_config.TextColumn(width=62),
-            "now": st.column_config.TextColumn(width=94, help="Whether this execution uses it."),
         },
     )  # fmt: skip
     words.html(markup.meanings((column.label, column.description) for column, *_ in rows))
@@ -244,8 +245,9 @@ def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, 
 
 
 def written_out(found: Formula, value: str) -> None:
-    """A formula, with the numbers put in, and what they make."""
-    st.code(f"{found.column.name} = {found.expression}\n= {found.numbers}\n= {value}", language=None, wrap_lines=True)
+    """A formula, with the numbers put in, and what they make; each once where they are the same."""
+    lines = dict.fromkeys((found.expression, found.numbers, value))
+    st.code(f"{found.column.name} = " + "\n= ".join(lines), language=None, wrap_lines=True)
 
 
 def parts_explained(found: Formula, known: Container[str]) -> None:
@@ -283,6 +285,6 @@ def _of_layers(name: str, value: str) -> None:
         st.caption("The layers are in the table above, each with its own figure. Source: Calculon 0.1.0, llm.py, "
                    "_compute_block_stats.")  # fmt: skip
         return
-    st.code(f"{name} = {value}", language=None)
+    st.markdown(f"**{value}**")
     st.caption("This figure is put together layer by layer, each layer by its own rule, so one expression cannot tell "
                "it; see the table of layers. Source: Calculon 0.1.0, llm.py, _compute_block_stats.")  # fmt: skip

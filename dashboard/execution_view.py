@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -20,15 +19,17 @@ from dashboard.controls import given, key_for, menu_key, show, shut, whole, whol
 from dashboard.derived import days_for, utilisation
 from dashboard.evaluated import evaluated
 from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
+from dashboard.execution_files import execution_json, for_calculon
 from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from dashboard.layer_view import layers
 from dashboard.memory_view import capacities, memory_legends, offload_sentence
 from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import TIME_KINDS
 from dashboard.subject import Subject, refusal, subject
+from dashboard.text import literal
 from dashboard.wording import choices, differences, title
 from engine import Exploration, Scenario
-from engine.columns import EXTENSIONS, by_name, fields_of
+from engine.columns import EXTENSIONS, by_name
 from engine.store import Condition
 
 _HBM: Final = "proc_mem_tier1_cap_req"
@@ -194,31 +195,27 @@ def _best(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | 
 
 def _json(exploration: Exploration, chosen: Subject) -> None:
     """The execution as a file that the command line reads, and as one that Calculon reads."""
-    cost_model = exploration.scenario.cost_model
-    exact = cost_model == "calculon"
-    text = execution_json(chosen.row, cost_model)
+    scenario = exploration.scenario
+    text = execution_json(chosen.row, scenario.cost_model)
     with st.popover("JSON", icon=":material/data_object:", key="execution_json"):
-        readers = "Calculon and of `shardscape evaluate`" if exact else "`shardscape evaluate`"
-        st.caption(f"The execution file of {readers}; the button in its corner copies it.")
-        if not exact:
-            st.caption(f"Calculon has no place for the last {len(EXTENSIONS)} fields; its file goes without them.")
-        st.code(text, language="json", height=330)
         files = {"": ("Download", text)}
-        if not exact:
-            files["_calculon"] = ("Download for Calculon", execution_json(chosen.row))
+        if scenario.cost_model == "calculon":
+            st.caption("The execution file of Calculon and of `shardscape evaluate`; the button in its corner copies "
+                       "it.")  # fmt: skip
+        else:
+            st.caption("The execution file of `shardscape evaluate`; the button in its corner copies it.")
+            calculon = for_calculon(scenario, chosen.row)
+            st.caption(literal(calculon.sentence))
+            if calculon.text is not None:
+                st.caption(f"Calculon has no place for the last {len(EXTENSIONS)} fields; its file goes without them.")
+                files["_calculon"] = ("Download for Calculon", calculon.text)
+        st.code(text, language="json", height=330)
         with st.container(horizontal=True, gap="small"):
             for suffix, (label, content) in files.items():
                 st.download_button(
                     label, content, file_name=f"execution_{chosen.id}{suffix}.json", mime="application/json",
                     on_click="ignore", key=f"execution_json_download{suffix}", icon=":material/download:",
                 )  # fmt: skip
-
-
-def execution_json(row: dict[str, Any], cost_model: str = "calculon") -> str:
-    """An execution as a JSON file of the fields of a cost model, in order; Calculon accepts that of its own."""
-    kinds = {"int64": int, "bool": bool, "str": str, "float64": float}
-    fields = {column.name: kinds[column.dtype](row[column.name]) for column in fields_of(cost_model)}
-    return json.dumps(fields, indent=2)
 
 
 def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:

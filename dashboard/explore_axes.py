@@ -13,7 +13,7 @@ from dashboard import explore_data as data
 from dashboard import state
 from dashboard.altered import altered
 from dashboard.charts.cell_map import shortfall_label
-from dashboard.charts.markup import in_unit
+from dashboard.charts.markup import NOT_FITTING, in_unit
 from dashboard.charts.pair_map import numbered
 from dashboard.charts.template import in_sentence
 from dashboard.controls import given, key_for
@@ -300,7 +300,7 @@ def pair_legend(
     """The caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
-    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", "★ best of all"]
+    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
     if not numbered(cells):
         parts.append("the cells are too small for numbers: hover one, or choose As table under View")
     if axes.of_datatypes:
@@ -310,7 +310,7 @@ def pair_legend(
     if axes.degrees:
         empty = cells[cells["value"].isna()]
         if (empty["label"] != "").any():
-            parts.append('<i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity')
+            parts.append(NOT_FITTING)
         if (empty["label"] == "").any():
             what = f"has this {in_sentence(FILTERABLE[axes.fields[-1]].label)}"
             what = "meets the filters" if filtered or axes.of_datatypes else what

@@ -148,8 +148,8 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 @st.cache_data(show_spinner=False, max_entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """See `choice_costs`; the value is of a statistic, which several metrics share."""
-    # Where there are ZeRO stages they say whether the optimizer is sharded.
-    implied = {"optimizer_sharding"} if _exploration.scenario.cost_model == "calibrated" else set()
+    # ZeRO stages say whether the optimizer is sharded, and degrees which networks carry what.
+    implied = {"optimizer_sharding", *_NETWORKS} if _exploration.scenario.cost_model == "calibrated" else set()
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.
@@ -184,6 +184,9 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
     """The values that a field has in executions of the space, whether they run or not."""
     space = exploration.scenario.space
     if field in _NETWORKS:
+        placed = space.further(np.arange(len(space.cells)))
+        if field in placed:
+            return sorted(set(placed[field].tolist()))
         place = _NETWORKS.index(field)
         return sorted({int(tier) for cell in space.cells for tier in space.assignments[cell.kind][:, place]})
     if field in _OF_CELLS:
@@ -230,23 +233,9 @@ def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> 
 
 
 def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
-    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.cell_map` reads it.
-
-    Where several batch sizes are tried, a pair stands for all of them: the best of their values, the sum of their
-    counts, and the nearest of their obstacles.
-    """
-    cells = exploration.by_cell(metric.ranked_by)
-    if cells.duplicated(["tensor_par", "pipeline_par"]).any():
-        sign = 1.0 if by_name(metric.ranked_by).better == "lower" else -1.0
-        cells["_rank"] = (sign * cells["value"]).fillna(np.inf)
-        cells["_miss"] = cells["shortfall_bytes"].fillna(np.inf)
-        ordered = cells.sort_values(["_rank", "_miss"], kind="stable")
-        pairs = ordered.groupby(["tensor_par", "pipeline_par"], sort=True)
-        merged = pairs.first(skipna=False).reset_index()
-        merged[["total", "feasible"]] = pairs[["total", "feasible"]].sum().to_numpy()
-        cells = merged.drop(columns=["_rank", "_miss"])
-    cells["value"] = values_of(exploration, metric, cells)
-    return cells
+    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.cell_map` reads it."""
+    cells = exploration.by_pair(metric.ranked_by)
+    return cells.assign(value=values_of(exploration, metric, cells))
 
 
 @st.cache_data(show_spinner=False, max_entries=32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -18,7 +17,8 @@ from dashboard.charts.reasons import reasons
 from dashboard.charts.template import in_sentence
 from dashboard.controls import show
 from dashboard.derived import Metric, metrics
-from dashboard.format import count, format_value, percent
+from dashboard.format import count, counted, percent
+from dashboard.nearest_fit import lacking
 from engine import Exploration
 from engine.columns import by_name
 
@@ -110,16 +110,14 @@ def _account(exploration: Exploration) -> str:
     if memory:
         share = "All" if memory == missing else percent(memory / missing, 0 if memory < 0.99 * missing else 1)
         sentences.append(f"{share} of them need more memory than there is.")
-    cells = exploration.by_cell()
-    pairs = cells.groupby(["tensor_par", "pipeline_par"])
-    none = pairs["feasible"].sum() == 0
-    short = pairs["shortfall_bytes"].min()[none].dropna()
+    pairs = exploration.by_pair()
+    short = pairs[pairs["shortfall_bytes"].notna()]
     if len(short):
-        least = format_value("proc_mem_tier1_cap_req", float(np.min(short)))
+        nearest = short.sort_values("shortfall_bytes", kind="stable").iloc[0]
         sentences.append(
-            f"In {len(short):,} cell{'s' if len(short) != 1 else ''} nothing fits for want of memory alone; "
-            f"the nearest lacks {least}."
+            f"In {counted(len(short), 'cell')} nothing fits for want of memory alone; the nearest lacks "
+            f"{lacking(nearest)}."
         )
-    elif not none.any():
+    elif (pairs["feasible"] > 0).all():
         sentences.append("Every cell of the map has an execution that runs.")
     return " ".join(sentences)

@@ -56,13 +56,14 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
 _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
 
-def group_panel(exploration: Exploration, metric: Metric, group: data.Group) -> None:
-    """Draws the panel of any set of executions of which at least one runs."""
+def group_panel(exploration: Exploration, metric: Metric, group: data.Group, *, filtered: bool = False) -> None:
+    """Draws the panel of any set of executions of which at least one runs. filtered: whether the map leaves some out,
+    so that its best need not be the best of all."""
     title, tally = st.columns([2, 1], vertical_alignment="center")
     title.html(head(group.title))
     with tally.container(horizontal_alignment="right"):
         st.html(chips([("executions", count(group.feasible))]), width="content")
-    _fits(exploration, metric, group, usual=False)
+    _fits(exploration, metric, group, usual=False, filtered=filtered)
 
 
 def panel(
@@ -93,8 +94,9 @@ def panel(
 
 
 def _fits(
-    exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True, short: bool = False
-) -> None:
+    exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True, short: bool = False,
+    filtered: bool = False,
+) -> None:  # fmt: skip
     scenario = exploration.scenario
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
     group = group._replace(id=tie.id)
@@ -106,7 +108,7 @@ def _fits(
         ("samples/s", format_value("sample_rate", rate).split()[0]),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
         ("step", format_value("total_time", execution["total_time"])),
-        ("of best", _share(value, group.best, metric.column.better == "lower")),
+        ("of filtered best" if filtered else "of best", _share(value, group.best, metric.column.better == "lower")),
     ]
     st.html(facts(pairs))
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
@@ -120,7 +122,7 @@ def _fits(
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
-    st.caption(_why(exploration, metric, execution))
+    st.caption(_why(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = f"best by {in_sentence(rank.label)}" if own else "selected below"
     if own and tie.number > 1:
@@ -138,13 +140,16 @@ def _fits(
     _links(None if usual else execution, group.members)
 
 
-def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any]) -> str:
-    """Why an execution is as fast as it is: against the best of all where it is slower, else by where its step goes."""
+def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any], among: str) -> str:
+    """Why an execution is as fast as it is: against the best of all where it is slower, else by where its step goes.
+
+    among: as `slower_than` takes it.
+    """
     best = exploration.reductions.best("sample_rate") if metric.ranked_by == "sample_rate" else None
     if best is None:
         return losses(execution)
     first = plainest(exploration, exploration.key, best[0], "sample_rate", ())
-    return slower_than(ahead.execution(exploration, first.id), execution) or losses(execution)
+    return slower_than(ahead.execution(exploration, first.id), execution, among) or losses(execution)
 
 
 def _execution(exploration: Exploration, wanted: int | None, group: data.Group) -> Mapping[str, Any]:
@@ -315,7 +320,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
 
 def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
     system = exploration.scenario.system
-    cells = exploration.by_cell()
+    cells = exploration.by_pair()
     fitting = cells[cells["feasible"] > 0]
     ways = 0
     for axis, other, short in (("pipeline_par", "tensor_par", "PP"), ("tensor_par", "pipeline_par", "TP")):

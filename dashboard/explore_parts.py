@@ -160,7 +160,8 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
     cell = state.selected_cell() if axes.of_cells else None
     row = cells[cells["at"] == at] if at is not None else cells[:0]
     if len(row) and row["rows"].iloc[0]:
-        group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, view.where))
+        group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, view.where),
+                    filtered=bool(view.where))
     elif cell is not None and len(row) and row["label"].iloc[0]:
         panel(exploration, metric, cells_of(exploration, metric), cell)
     elif cell is not None:

@@ -35,8 +35,8 @@ from engine.columns import Column, by_name, stored_of
 from engine.store import Condition
 
 __all__ = [
-    "FORMATS", "MOST_ROWS", "Format", "about", "archive", "described", "file_name", "heading", "is_large", "of_frame",
-    "of_rows", "of_scenario", "too_many", "version",
+    "FORMATS", "MOST_ROWS", "Format", "about", "archive", "described", "file_name", "heading", "is_large", "json_rows",
+    "of_frame", "of_rows", "of_scenario", "too_many", "version",
 ]  # fmt: skip
 
 _BATCH: Final = 32_768
@@ -296,13 +296,17 @@ def _write_json(target: IO[bytes], tables: Iterable[pa.Table], account: dict[str
         file.write(b'{"about": ' + json.dumps(account).encode() + b',\n"executions": [')
         separator = b"\n"
         for table in tables:
-            columns = [json_values(column.combine_chunks()) for column in table.columns]
-            names = [f'{", " if place else "{"}{json.dumps(name)}: ' for place, name in enumerate(table.column_names)]
-            rows = joined(columns, names, "},\n")
-            if rows:
-                file.write(separator + rows[:-2])
+            if rows := json_rows(table):
+                file.write(separator + rows)
                 separator = b",\n"
         file.write(b"\n]}\n")
+
+
+def json_rows(table: pa.Table) -> bytes:
+    """The rows of a table as JSON objects with commas between, every digit of them."""
+    columns = [json_values(column.combine_chunks()) for column in table.columns]
+    names = [f'{", " if place else "{"}{json.dumps(name)}: ' for place, name in enumerate(table.column_names)]
+    return joined(columns, names, "},\n")[:-2]
 
 
 def version() -> str:

@@ -29,7 +29,7 @@ def json_values(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_boolean(kind):
         text = pc.if_else(column, "true", "false")
-    elif pa.types.is_string(kind):
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         distinct = column.dictionary_encode()
         written = pa.array([json.dumps(word) for word in distinct.dictionary.to_pylist()], pa.string())
         text = written.take(distinct.indices)

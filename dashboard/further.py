@@ -17,6 +17,7 @@ from typing import Final
 
 import streamlit as st
 
+from dashboard.turns import turns
 from engine import Exploration, ExplorationCancelled, Progress
 from engine.columns import defined_of
 from engine.recomputed import add_columns, is_stored
@@ -94,7 +95,9 @@ class Further:
         job = self.request(exploration, names, watcher)
         if job is None:
             return None
-        ended = job.done.wait(PATIENCE) and not job.cancelled and not job.problem
+        with turns.aside():
+            job.done.wait(PATIENCE)
+        ended = job.done.is_set() and not job.cancelled and not job.problem
         return None if ended and not exploration.rows.missing(names) else job
 
     def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> Job | None:

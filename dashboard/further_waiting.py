@@ -15,6 +15,7 @@ from dashboard.derived import Metric
 from dashboard.format import count, counted, format_value
 from dashboard.further import Job, further, seconds_for
 from dashboard.text import literal
+from dashboard.turns import turns
 from dashboard.waiting import progress_words
 from engine import Exploration
 from engine.columns import by_name
@@ -38,12 +39,14 @@ P = ParamSpec("P")
 
 
 def whole_or_waiting(page: Callable[Concatenate[Exploration, P], None]) -> Callable[Concatenate[Exploration, P], None]:
-    """A page or fragment that waits again should figures for which it has waited give way while it is drawn."""
+    """A page or fragment that takes its turn, and waits again should figures for which it has waited give way while it
+    is drawn."""
 
     @functools.wraps(page)
     def drawn(exploration: Exploration, /, *more: P.args, **named: P.kwargs) -> None:
         try:
-            page(exploration, *more, **named)
+            with turns.turn():
+                page(exploration, *more, **named)
         except NotEvaluatedError as problem:
             if there(exploration, problem.names):
                 st.rerun()

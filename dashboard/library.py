@@ -10,7 +10,7 @@ from dashboard.server import user_files
 from hardware import System
 from models import Model
 
-__all__ = ["model_of", "system_name", "system_of", "systems", "usable_models"]
+__all__ = ["called", "model_of", "system_name", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
@@ -43,6 +43,18 @@ def system_of(name: str) -> System:
     """A system by name, of the library or kept here. Raises `hardware.SystemFileError`."""
     own = {} if name in hardware.names(with_variants=True) else user_files().systems()
     return own[name] if name in own else hardware.load(name)
+
+
+def called(name: str, kind: type[Model] | type[System]) -> str:
+    """The title of a model or system of the library by its name; the name itself of what has none or is not there.
+
+    The name may come from a document that somebody sent: it is looked up, and never opened as a path.
+    """
+    if kind is Model:
+        known = name in models.names() or name in user_files().models()
+        return (model_of(name).title if known else "") or name
+    known = name in hardware.names(with_variants=True) or name in user_files().systems()
+    return (system_of(name).title if known else "") or name
 
 
 def system_name(system: System) -> str:

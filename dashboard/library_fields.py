@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from dashboard.library import called
 from engine.columns import choice_label
 from hardware import System
 from models import Model
@@ -78,8 +79,9 @@ def marks_of(thing: Model | System) -> dict[str, list[Mark]]:
             for text in thing.unverified_fields
             if within(field.path, marked(text))
         ]
+        origin = called(thing.derived_from, type(thing))
         marks += [
-            Mark("changed", f"was {'none' if change.old is None else change.old} in {thing.derived_from}")
+            Mark("changed", f"was {'none' if change.old is None else change.old} in {origin}")
             for change in thing.changes
             if within(field.path, change.field)
         ]

@@ -100,7 +100,8 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
 
 
 def _label(item: Item) -> str:
-    return f"{item.name} · own" if item.own else item.name
+    title = item.thing.title or item.name
+    return f"{title} · own" if item.own else title
 
 
 def _model_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:

@@ -7,14 +7,17 @@ from html import escape
 from itertools import groupby
 from typing import Any, Final
 
-from dashboard.format import ABSENT, MINUS, UNLIMITED, plain
+from dashboard.format import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
+from dashboard.library import called
 from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
 from engine.calibrated.build import left_out
+from engine.columns import choice_label
 from hardware import System
 from models import Model
 
 __all__ = [
-    "MORE_THAN_CALCULON", "changes_in_words", "lineage", "not_represented", "representation", "sheet", "shown_value",
+    "MORE_THAN_CALCULON", "changes_in_words", "key_facts", "lineage", "not_represented", "representation", "sheet",
+    "shown_value",
 ]  # fmt: skip
 
 _WORDS: Final = {"assumed": "assumed", "unverified": "not verified", "changed": "edited"}
@@ -147,9 +150,32 @@ def _read(field: Field, value: Any) -> str:
     return shown_value(field, value)
 
 
+def key_facts(thing: Model | System) -> list[tuple[str, str]]:
+    """The figures that tell most of a model or a system, with their labels."""
+    if isinstance(thing, System):
+        first = next(iter(thing.matrix))
+        name = "float16" if "float16" in thing.matrix else first
+        host = capacity_words(thing.mem2.capacity_gib) if thing.mem2.capacity_gib else "none"
+        inner = thing.networks[0]
+        return [
+            (f"matrix peak, {choice_label('datatype', name)}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
+            ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
+            ("host memory", host),
+            ("inner network", f"{inner.size:,} at {plain(inner.bandwidth_gb_per_s)} GB/s"),
+        ]
+    found = [("parameters", "not recorded" if thing.parameters is None else count(thing.parameters))]
+    if thing.active_parameters is not None and thing.active_parameters != thing.parameters:
+        found.append(("used by a token", count(thing.active_parameters)))
+    if thing.block is not None:
+        block = thing.block
+        found += [("blocks", f"{block.num_blocks:,}"), ("hidden", f"{block.hidden:,}"),
+                  ("heads", f"{block.attn_heads:,} × {block.attn_size:,}")]  # fmt: skip
+    return [*found, ("sequence", f"{thing.seq_size:,} tokens")]
+
+
 def lineage(thing: Model | System) -> str:
     """What an edited copy was made from; empty for an original."""
     if not thing.derived_from:
         return ""
     number = len(thing.changes)
-    return f"Edited copy of {thing.derived_from}; {number} value{'s' if number != 1 else ''} changed."
+    return f"Edited copy of {called(thing.derived_from, type(thing))}; {counted(number, 'value')} changed."

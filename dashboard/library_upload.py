@@ -6,14 +6,16 @@ from html import escape
 
 import streamlit as st
 
+import models
 from dashboard import frame, state
-from dashboard.charts.markup import head
+from dashboard.charts.markup import facts, head
 from dashboard.comparison import Comparison
-from dashboard.library_sheet import MORE_THAN_CALCULON, representation
+from dashboard.controls import whole, whole_field
+from dashboard.library_sheet import MORE_THAN_CALCULON, key_facts, representation
 from dashboard.library_use import scenario_with
 from dashboard.server import user_files
 from dashboard.text import literal
-from dashboard.untrusted import Refused, read
+from dashboard.untrusted import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
 from dashboard.user_files import LONGEST_TITLE
 from engine import Scenario
 from hardware import System
@@ -21,15 +23,15 @@ from models import Model
 
 __all__ = ["uploader"]
 
-MOST_MEGABYTES = 1
-
 
 def uploader() -> None:
     """Draws the button that takes a file."""
     with st.popover("Upload", icon=":material/upload_file:", help="A model or system of your own, as JSON."):
         st.caption("Calculon's model and system files, this dashboard's own, and config.json of Hugging Face are read.")
-        file = st.file_uploader("Model or system", type="json", key="library_upload", max_upload_size=MOST_MEGABYTES,
-                                help="It is checked before anything is done with it.")  # fmt: skip
+        file = st.file_uploader(
+            f"Model or system, up to {MOST_MEGABYTES} MB", type="json", key="library_upload",
+            max_upload_size=MOST_MEGABYTES, help="It is checked before anything is done with it.",
+        )  # fmt: skip
         if file is None:
             return
         try:
@@ -44,11 +46,34 @@ def uploader() -> None:
         _offer(found, file.file_id)
 
 
+def _sequence(found: Model, ident: str) -> Model:
+    """The model with the length of a sample that is asked for; where it is only assumed, nothing else says it."""
+    if found.calculon is not None:
+        return found  # one of the six numbers that the file gives
+    longest = 0 if found.architecture is None else found.architecture.max_seq or 0
+    key = f"library_upload_sequence_{ident}"
+    entered = whole_field("Sequence length of training, tokens", 1, None, found.seq_size, key)
+    more = f" Its longest context is {longest:,}." if longest and f"{longest:,}" not in found.seq_size_basis else ""
+    st.caption(literal(f"{found.seq_size_basis}{more}"))
+    asked = None if entered is None else whole(entered)
+    if asked in (None, found.seq_size):
+        return found
+    document = {**models.to_document(found), "seq_size": asked, "seq_size_basis": "Chosen when the model was imported."}
+    try:
+        return models.load_document(document, found.name)
+    except PROBLEMS as problem:
+        st.error(literal(sentence(problem)), icon=":material/error:")
+        return found
+
+
 def _offer(found: Model | System, ident: str) -> None:
     """What was read, what is left out, and what can be done with it."""
     noun = "model" if isinstance(found, Model) else "system"
     key = f"library_upload_name_{ident}"
     st.text_input(f"Name of the {noun}", found.name[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
+    if isinstance(found, Model):
+        found = _sequence(found, ident)
+    st.html(facts(key_facts(found)))
     for title, words, sentences in representation(found):
         lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
         st.html(f"{head(title, words)}<ul class=\"ss-list\">{lines}</ul>")

@@ -15,17 +15,15 @@ import models
 from dashboard import frame, library_list, state
 from dashboard.charts.markup import facts, head
 from dashboard.controls import segments
-from dashboard.format import capacity_words, count, plain
 from dashboard.library_curves import curves
 from dashboard.library_edit import editor
 from dashboard.library_list import Item
-from dashboard.library_sheet import MORE_THAN_CALCULON, changes_in_words, lineage, representation, sheet
+from dashboard.library_sheet import MORE_THAN_CALCULON, changes_in_words, key_facts, lineage, representation, sheet
 from dashboard.library_upload import uploader
 from dashboard.library_use import scenario_with
 from dashboard.server import user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
-from engine.columns import choice_label
 from hardware import System
 from models import Model
 from models.documents import DocumentError, did_you_mean
@@ -50,7 +48,8 @@ def render() -> None:
         st.space("stretch")
         uploader()
     now = state.current_scenario()
-    in_use = now.model.name if kind == "models" else now.system.name
+    used = now.model if kind == "models" else now.system
+    in_use = used.name
     found = library_list.items(kind, in_use)
     shown = library_list.searched(found, wanted or "")
     chosen = _chosen(found, state.url_value("library_item", "", _ANY), in_use)
@@ -59,7 +58,8 @@ def render() -> None:
         if shown:
             library_list.table(shown, chosen.name, kind)
             first = ", listed first" if shown[0].name == in_use else ""
-            st.caption(f"{len(shown):,} of {len(found):,} {kind}. In the scenario now{first}: {literal(in_use)}.")
+            now_used = literal(used.title or in_use)
+            st.caption(f"{len(shown):,} of {len(found):,} {kind}. In the scenario now{first}: {now_used}.")
         else:
             st.info(f"None of the {len(found):,} {kind} contains these words.", icon=":material/search_off:")
     with right.container(border=True, gap="small", key="library_sheet"):
@@ -76,7 +76,8 @@ def _chosen(found: Sequence[Item], name: str, in_use: str) -> Item:
     if name and name not in every:
         near = did_you_mean(name, sorted(every))
         shown = by_name.get(in_use) or found[0]
-        sentence = f"The link's entry {name[:60]!r} is not in the library{near}. Showing {shown.name} instead."
+        instead = shown.thing.title or shown.name
+        sentence = f"The link's entry {name[:60]!r} is not in the library{near}. Showing {instead} instead."
         state.complain("library_item", sentence)
     return by_name.get(name) or by_name.get(in_use) or found[0]
 
@@ -87,11 +88,13 @@ def _stop_editing() -> None:
 
 def _sheet(item: Item, kind: str) -> None:
     thing = item.thing
-    st.html(head(thing.title or thing.name, f"{thing.name}{' · own' if item.own else ''}"))
+    st.html(head(thing.title or thing.name, "own" if item.own else ""))
+    if thing.title and thing.title != thing.name:
+        st.caption(f"In commands: {literal(thing.name)}")
     st.caption(f"Source: {literal(thing.source or 'not stated')}.")
     if thing.derived_from:
         st.caption(literal(f"{lineage(thing)} {'; '.join(changes_in_words(thing)[:6])}."))
-    st.html(facts(_key_facts(thing)))
+    st.html(facts(key_facts(thing)))
     _actions(item, kind)
     if isinstance(thing, System):
         curves(thing)
@@ -106,28 +109,6 @@ def _sheet(item: Item, kind: str) -> None:
     with values:
         st.html(head("Every value", "assumed, recalled and edited ones are marked"))
         st.html(sheet(thing))
-
-
-def _key_facts(thing: Model | System) -> list[tuple[str, str]]:
-    if isinstance(thing, System):
-        first = next(iter(thing.matrix))
-        name = "float16" if "float16" in thing.matrix else first
-        host = capacity_words(thing.mem2.capacity_gib) if thing.mem2.capacity_gib else "none"
-        inner = thing.networks[0]
-        return [
-            (f"matrix peak, {choice_label('datatype', name)}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
-            ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
-            ("host memory", host),
-            ("inner network", f"{inner.size:,} at {plain(inner.bandwidth_gb_per_s)} GB/s"),
-        ]
-    found = [("parameters", "not recorded" if thing.parameters is None else count(thing.parameters))]
-    if thing.active_parameters is not None and thing.active_parameters != thing.parameters:
-        found.append(("used by a token", count(thing.active_parameters)))
-    if thing.block is not None:
-        block = thing.block
-        found += [("blocks", f"{block.num_blocks:,}"), ("hidden", f"{block.hidden:,}"),
-                  ("heads", f"{block.attn_heads:,} × {block.attn_size:,}")]  # fmt: skip
-    return [*found, ("sequence", f"{thing.seq_size:,} tokens")]
 
 
 def _actions(item: Item, kind: str) -> None:

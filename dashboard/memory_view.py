@@ -303,10 +303,11 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     elif len(needs):
         nearest = needs.iloc[0]
         lacking = gibibytes(float(nearest["need"]) - capacities(exploration)[0])
+        where = f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}"
         st.caption(
-            f"In {len(needs) - fits:,} of {counted(len(needs), 'cell')} nothing fits. The nearest, "
-            f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}, lacks {lacking}. "
-            "Right of each bar: what would make it fit besides more memory."
+            f"In {len(needs) - fits:,} of {counted(len(needs), 'cell')} nothing fits. With no more host memory than "
+            f"there is, {where} is nearest: it lacks {lacking} of HBM. Right of each bar: what would "
+            "make it fit besides more memory."
         )
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -16,7 +17,7 @@ from engine.execution import LARGEST
 from engine.memory_needs import least_memory
 from engine.whatif import size_range
 
-__all__ = ["enough_processors", "fits", "how_far", "least_hbm", "short_of", "ways"]
+__all__ = ["enough_processors", "fits", "how_far", "lacking", "least_hbm", "short_of", "ways"]
 
 _LARGEST_FACTOR: Final = 64
 """Up to how many times the GPUs are tried."""
@@ -41,33 +42,38 @@ def how_far(exploration: Exploration) -> str:
         for kind, have, name in tiers
         if nearest[name] > 0
     ]
+    both = f" ({gibibytes(nearest['shortfall_bytes'])} in all)" if len(needs) > 1 else ""
     said = (
-        f"**Nothing fits.** The nearest of {count(total)} executions needs {', and '.join(needs)}. It is in "
+        f"**Nothing fits.** The nearest of {count(total)} executions needs {', and '.join(needs)}{both}. It is in "
         f"TP\u00a0{int(nearest['tensor_par'])}\u00a0×\u00a0PP\u00a0{int(nearest['pipeline_par'])}."
     )
     alone = short["hbm_alone_bytes"].min()
     if nearest["shortfall_host_bytes"] > 0 and not math.isnan(alone):
-        said += f" More HBM alone would do from {gibibytes(system.mem1.capacity_gib * GIB + alone)} on."
+        enough = gibibytes(system.mem1.capacity_gib * GIB + alone)
+        said += f" With no more host memory than there is, another would run from {enough} of HBM on."
     return said
 
 
 def _short(exploration: Exploration) -> pd.DataFrame:
     """The cells that lack nothing but memory, the nearest to fitting first."""
-    cells = exploration.by_cell()
+    cells = exploration.by_pair()
     found: pd.DataFrame = cells[cells["shortfall_bytes"].notna()].sort_values("shortfall_bytes", kind="stable")
     return found
 
 
 def short_of(exploration: Exploration) -> str:
-    """What the nearest execution lacks, in few words: "129 GiB of HBM and 311 GiB of host memory too little"; empty
-    where memory is not what is lacking."""
+    """What the nearest execution lacks, such as "129 GiB of HBM and 311 GiB of host memory, 440 GiB in all";
+    empty where memory is not what is lacking."""
     short = _short(exploration)
-    if not len(short):
-        return ""
-    lacking = [f"{gibibytes(short.iloc[0][name])} of {kind}"
-               for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
-               if short.iloc[0][name] > 0]  # fmt: skip
-    return f"{' and '.join(lacking)} too little" if lacking else ""
+    return lacking(short.iloc[0]) if len(short) else ""
+
+
+def lacking(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
+    """What the nearest execution of a row of `Exploration.by_pair` lacks of each memory, and in all."""
+    parts = [f"{gibibytes(row[name])} of {kind}"
+             for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
+             if row[name] > 0]  # fmt: skip
+    return " and ".join(parts) + (f", {gibibytes(row['shortfall_bytes'])} in all" if len(parts) > 1 else "")
 
 
 @st.cache_data(show_spinner=False, max_entries=64)

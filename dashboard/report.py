@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -25,13 +26,14 @@ from dashboard.library_sheet import changes_in_words, lineage, not_represented, 
 from dashboard.limits_editor import in_words
 from dashboard.nearest_fit import how_far, ways
 from dashboard.plainest import best_of
-from dashboard.report_parts import best_table, figures, formulas, key_figures, top_table
+from dashboard.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
 from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
 from engine.calibrated import effective_rates
 from engine.columns import choice_label
+from engine.validation.measured import not_measured, told_not_measured
 
-__all__ = ["build"]
+__all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 
 _SCRIPT: Final = """
 const figures = JSON.parse(document.getElementById("figures").textContent);
@@ -84,32 +86,39 @@ def build(exploration: Exploration, address: str = "", title: str = "") -> bytes
     """
     scenario = exploration.scenario
     best = best_of(exploration)
-    shown = figures(exploration, best)
-    drawn = {figure.key: {mode: figure.draw(mode) for mode in ("light", "dark")} for figure in shown}
+    places, data = drawn(figures(exploration, best))
+    name = title or name_of(scenario)
+    body = (
+        f"<h1>{escape(name)}</h1><p>{escape(sentence(scenario))}</p>"
+        f"{figure_strip(key_figures(exploration, best))}"
+        f"{_answer(exploration, best)}<h2>Figures</h2>{places}"
+        f"{_tables(exploration, best)}{subjects(scenario)}"
+        f"<h2>Assumptions and versions</h2><ul>{assumptions(exploration)}</ul>"
+        f"{whole('scenario', scenario.to_document(), address)}"
+    )
+    return page(name, body, data).encode("utf-8", "replace")
+
+
+def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
+    """The sections of figures as HTML, and the figures themselves by key and mode, as `page` takes them."""
+    charts = {figure.key: {mode: figure.draw(mode) for mode in ("light", "dark")} for figure in shown}
     data = {
-        key: {mode: json.loads(chart.figure.to_json()) for mode, chart in modes.items()} for key, modes in drawn.items()
+        key: {mode: json.loads(each.figure.to_json()) for mode, each in modes.items()} for key, modes in charts.items()
     }
     for modes in data.values():
         for figure in modes.values():
             figure["layout"].pop("template", None)
             figure["layout"].setdefault("font", {})["family"] = "Inter, system-ui, sans-serif"
-    places = "".join(
+    sections = "".join(
         f'<section>{head(figure.title, figure.scope)}<div id="figure-{figure.key}" role="img" '
-        f'aria-label="{escape(drawn[figure.key]["light"].alt)}"></div>{figure.note}'
-        f'<p class="muted">{escape(drawn[figure.key]["light"].alt)}</p></section>'
+        f'aria-label="{escape(charts[figure.key]["light"].alt)}"></div>{figure.note}'
+        f'<p class="muted">{escape(charts[figure.key]["light"].alt)}</p></section>'
         for figure in shown
     )
-    name = title or name_of(scenario)
-    body = (
-        f"<h1>{escape(name)}</h1><p>{escape(_sentence(scenario))}</p>"
-        f"{figure_strip(key_figures(exploration, best))}"
-        f"{_answer(exploration, best)}<h2>Figures</h2>{places}"
-        f"{_tables(exploration, best)}{_subjects(scenario)}{_account(exploration, address)}"
-    )
-    return _page(name, body, data).encode("utf-8", "replace")
+    return sections, data
 
 
-def _page(name: str, body: str, data: dict[str, Any]) -> str:
+def page(name: str, body: str, data: dict[str, Any]) -> str:
     """The HTML document around a body."""
     library = f"\n{plotly.offline.get_plotlyjs()}\n"
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
@@ -149,7 +158,8 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _sentence(scenario: Scenario) -> str:
+def sentence(scenario: Scenario) -> str:
+    """The scenario in a sentence."""
     model = scenario.model.title or scenario.model.name
     system = scenario.system.title or scenario.system.name
     return (
@@ -183,7 +193,7 @@ def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:
     return f'<h2>The best executions</h2><div class="wide">{top_table(exploration)}</div>'
 
 
-def _subjects(scenario: Scenario) -> str:
+def subjects(scenario: Scenario) -> str:
     """Model and system with every value, its marks, and what is left out."""
     parts = ['<h2>Model and system</h2>']
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
@@ -198,31 +208,39 @@ def _subjects(scenario: Scenario) -> str:
     return "".join(parts)
 
 
-def _account(exploration: Exploration, address: str) -> str:
-    """Formulas, versions, the scenario whole."""
+def assumptions(exploration: Exploration) -> str:
+    """Formulas, what the figures rest on, and versions, as items of a list."""
     scenario = exploration.scenario
     rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas(scenario))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     seconds = exploration.timings.get("explore")
     took = f", in {seconds:.2g} s" if seconds else ""
-    where = f"<p>Link: <code>{escape(address)}</code></p>" if address else ""
     return (
-        f"<h2>Assumptions and versions</h2><ul>{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
+        f"{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
         "at steady state; failures, data loading and contention between collectives are not in it.</li>"
-        f"{_founded(scenario)}"
+        f"{_founded(scenario, exploration.best)}"
         f"<li>Shardscape {escape(version())}, report of {made}. All {exploration.total:,} executions of the space "
-        f"were settled{took}; scenario {exploration.key}.</li></ul>{where}<h2>Scenario</h2>"
-        "<p>Saved as a file, this opens on the Scenarios page.</p>"
-        f'<pre id="scenario">{escape(json.dumps(scenario.to_document(), indent=1, ensure_ascii=False))}</pre>'
+        f"were settled{took}; scenario {exploration.key}.</li>"
     )
 
 
-def _founded(scenario: Scenario) -> str:
+def whole(noun: str, document: dict[str, Any], address: str) -> str:
+    """The document that the report is of, to be opened again, and a link to it. noun: "scenario" or "comparison"."""
+    where = f"<p>Link: <code>{escape(address)}</code></p>" if address else ""
+    return (
+        f"{where}<h2>{noun.capitalize()}</h2><p>Saved as a file, this opens on the Scenarios page.</p>"
+        f'<pre id="{noun}">{escape(json.dumps(document, indent=1, ensure_ascii=False))}</pre>'
+    )
+
+
+def _founded(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     """The label of the figures in words, and the calibration with its errors and the rates that follow from it."""
     label = label_of(scenario)
     said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"
     if scenario.cost_model == "calculon":
         return said
+    unknown = "" if best is None else told_not_measured(not_measured(scenario, best))
+    said += f"<li>The best: {escape(unknown)}</li>" if unknown else ""
     used = scenario.used_calibration
     errors = "; ".join(
         f"{error.described}: {error.mean_absolute_percent:.1f} % mean, {error.rows:,} rows" for error in used.errors

@@ -24,7 +24,7 @@ from dashboard.format import count, counted, days, decimals_for, format_value, h
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.wording import choices, recomputed, title
 from engine import Exploration, Scenario
-from engine.columns import by_name, fields_of
+from engine.columns import by_name, choice_label, fields_of
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
 
@@ -110,13 +110,14 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     if scenario.cost_model != "calculon":
         return found  # the curves of efficiency by size are Calculon's
     system = scenario.system
-    compute = [(f"{kind} {name}", engine.gflops_efficiency)
+    compute = [(f"{kind} {choice_label('datatype', name)}", engine.gflops_efficiency)
                for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
                for name, engine in engines.items() if name == scenario.datatype]  # fmt: skip
     memory = [("HBM", system.mem1.mb_efficiency)]
     memory += [("host memory", system.mem2.mb_efficiency)] if system.mem2.capacity_gib else []
     found += [
-        Figure("compute", "How much of the peak operations reach", f"{scenario.datatype}, by size in GFLOP",
+        Figure("compute", "How much of the peak operations reach",
+               f"{choice_label('datatype', scenario.datatype)}, by size in GFLOP",
                lambda mode: efficiency_curve(compute, "GFLOP", mode)),
         Figure("traffic", "How much of the bandwidth transfers reach", "by size in MB",
                lambda mode: efficiency_curve(memory, "MB", mode)),

@@ -2,6 +2,9 @@
 
 A request for a scenario gives a job. Equal scenarios share one job, whoever asks; a job goes on when a tab is closed.
 Explorations stay open as long as there is room, and are found again in the store.
+
+One small space is explored at a time, and beside it one large one, so that nobody waits minutes for what takes a
+second. Among those that wait, what a session asked for last comes before all that any session asked for earlier.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,10 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 LOG: Final = logging.getLogger("shardscape.runner")
 _UNSTORED: Final = "The result could not be stored and is kept in memory."
+LARGE: Final = 20_000_000
+"""Executions from which on a space is a large one; some seconds of work."""
+PER_SESSION: Final = 8
+"""Explorations that may wait for one session; for more, those it asked for first are given up."""
 ROWS_IN_MEMORY: Final = 12_000_000
 """Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
 
@@ -41,6 +48,8 @@ class Job:
     """One exploration on its way. Read-only for everybody but the runner."""
 
     scenario: Scenario
+    asker: str = ""
+    """The session that asked first."""
     state: State = "waiting"
     progress: Progress | None = None
     exploration: Exploration | None = None
@@ -48,6 +57,8 @@ class Job:
     """One sentence for a failed job."""
     in_memory: bool = False
     """Whether the rows are held in memory, because no store has them."""
+    shown: bool = False
+    """Whether a page has shown what was found, or found it stored."""
 
     def __post_init__(self) -> None:
         self.finished = threading.Event()
@@ -62,6 +73,11 @@ class Job:
         return self.scenario.key
 
     @property
+    def large(self) -> bool:
+        """Whether it takes so long that others do not wait for it."""
+        return self.scenario.space.total >= LARGE
+
+    @property
     def ended(self) -> bool:
         """Whether nothing more will happen."""
         return self.state in ("done", "failed", "cancelled")
@@ -72,7 +88,7 @@ class Job:
 
 
 class Runner:
-    """Explores one scenario at a time and keeps what it found."""
+    """Explores one small and one large scenario at a time and keeps what it found."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -81,12 +97,18 @@ class Runner:
         self.store: Store | None = self._open(settings.store)
         self._lock = threading.RLock()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._queue: deque[Job] = deque()
+        self._queue: list[Job] = []
+        self._turns: dict[str, float] = {}
+        """When those sessions that have more waiting had their latest turn."""
         self._work = threading.Condition(self._lock)
         self._closed = False
-        self._worker = self._other_process() if settings.process and self.store is not None else None
-        self._thread = threading.Thread(target=self._run, name="shardscape-runner", daemon=True)
-        self._thread.start()
+        self._workers = self._other_processes() if settings.process and self.store is not None else ()
+        self._threads = [
+            threading.Thread(target=self._run, args=(large,), name=f"shardscape-runner{'-large' * large}", daemon=True)
+            for large in (False, True)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def request(self, scenario: Scenario, watcher: str = "", *, again: bool = False) -> Job:
         """The job of a scenario: the one there is, or a new one.
@@ -106,22 +128,23 @@ class Runner:
             if job is not None and not _to_start_anew(job, watcher, again):
                 job.watchers.add(watcher)
                 return job
-            job = Job(scenario)
+            job = Job(scenario, watcher)
             job.watchers.add(watcher)
             if stored is not None:
+                job.shown = True
                 self._end(job, "done", exploration=stored)
             else:
                 refusal = self.refusal(scenario)
                 if refusal:
                     self._end(job, "failed", problem=refusal)
-                elif len(self._queue) >= self.settings.queue:
+                elif self._waiting_too_many(watcher):
                     raise QueueFull(
                         f"{len(self._queue)} explorations are waiting already, which is the limit of this server; "
                         "try again when some are done."
                     )
                 else:
                     self._queue.append(job)
-                    self._work.notify()
+                    self._work.notify_all()
             self._jobs[scenario.key] = job
             self._jobs.move_to_end(scenario.key)
             self._forget()
@@ -159,8 +182,10 @@ class Runner:
     def position(self, job: Job) -> int:
         """How many jobs are ahead of a waiting one."""
         with self._lock:
-            running = sum(other.state == "running" for other in self._jobs.values())
-            return self._queue.index(job) + running if job in self._queue else 0
+            if job not in self._queue:
+                return 0
+            running = sum(other.state == "running" and other.large == job.large for other in self._jobs.values())
+            return self._in_order(job.large).index(job) + running
 
     def forget(self, key: str) -> None:
         """Drops an ended job, for example after its exploration was deleted from the store."""
@@ -176,9 +201,10 @@ class Runner:
             for job in (*self._queue, *self._jobs.values()):
                 job.stop.set()
             self._work.notify_all()
-        if self._worker is not None:
-            self._worker.close()
-        self._thread.join(timeout=30)
+        for worker in self._workers:
+            worker.close()
+        for thread in self._threads:
+            thread.join(timeout=30)
         if self.store is not None:
             self.store.close()
 
@@ -187,22 +213,44 @@ class Runner:
             return None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            return Store(path)
+            store = Store(path)
+            self.warnings += store.losses
+            return store
         except (StoreError, OSError) as problem:
             reason = str(problem) if isinstance(problem, StoreError) else f"{path}: {problem.strerror or problem}."
             self.warnings.append(f"Results are kept in memory only and are lost when the server stops. {reason}")
             LOG.warning("no store: %s", reason)
             return None
 
-    def _other_process(self) -> Worker | None:
-        """A process to explore in; None where none can be started."""
-        worker = Worker()
+    def _other_processes(self) -> tuple[Worker, ...]:
+        """Processes to explore in, of which that for large spaces starts when there is one; none where none can be
+        started."""
+        workers = Worker(), Worker()
         try:
-            worker.start()
+            workers[0].start()
         except (OSError, WorkerError) as problem:
             LOG.warning("explorations run beside the pages, because no process can be started: %s", problem)
-            return None
-        return worker
+            return ()
+        return workers
+
+    def _in_order(self, large: bool) -> list[Job]:
+        """The small or large ones that wait, in the order of their turns: for each session the latest, then for each
+        the one before, and so on; those first whose session has had no turn, or not for long."""
+        newer: Counter[str] = Counter()
+        rounds = {}
+        for job in reversed(self._queue):
+            rounds[job.key] = newer[job.asker]
+            newer[job.asker] += 1
+        waiting = [job for job in self._queue if job.large == large]
+        return sorted(waiting, key=lambda job: (rounds[job.key], self._turns.get(job.asker, 0.0)))
+
+    def _waiting_too_many(self, watcher: str) -> bool:
+        """Whether there is no room for one more that waits; makes it where a session has many of its own."""
+        own = [job for job in self._queue if job.asker == watcher and job.watchers <= {watcher}]
+        if watcher and len(own) >= PER_SESSION:
+            self._queue.remove(own[0])
+            del self._jobs[own[0].key]  # should a page come back to it, it asks again
+        return len(self._queue) >= self.settings.queue
 
     def _stored(self, scenario: Scenario) -> Exploration | None:
         if self.store is None:
@@ -223,16 +271,20 @@ class Runner:
             )
         return ""
 
-    def _run(self) -> None:
+    def _run(self, large: bool) -> None:
         while True:
             with self._lock:
-                while not self._queue and not self._closed:
+                while not (waiting := self._in_order(large)) and not self._closed:
                     self._work.wait()
                 if self._closed:
-                    for job in self._queue:
+                    for job in waiting:
                         self._end(job, "cancelled")
                     return
-                job = self._queue.popleft()
+                job = waiting[0]
+                self._queue.remove(job)
+                left = {other.asker for other in self._queue}
+                self._turns = {asker: when for asker, when in self._turns.items() if asker in left}
+                self._turns[job.asker] = time.monotonic()
                 job.state = "running"
             self._explore(job)
             with self._lock:
@@ -251,8 +303,8 @@ class Runner:
         try:
             try:
                 job.in_memory = self.store is None
-                if self._worker is not None and self.store is not None:
-                    found = self._worker.explore(job.scenario, self.store, tell, stop)
+                if self._workers and self.store is not None:
+                    found = self._workers[job.large].explore(job.scenario, self.store, tell, stop)
                 else:
                     found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop, workers=1)
                 self._unstored()

@@ -11,12 +11,10 @@ from dashboard.comparison import Comparison
 from dashboard.format import counted
 from dashboard.scenarios_data import name_of, sentence_of
 from dashboard.text import literal
-from dashboard.untrusted import Refused, read
+from dashboard.untrusted import MOST_MEGABYTES, Refused, read
 from engine import Scenario
 
 __all__ = ["opener"]
-
-MOST_MEGABYTES = 1
 
 
 def opener() -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import streamlit as st
 
 import hardware
@@ -116,7 +118,7 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
     calibration = found.calibration or library_calibration()
     about = {
         "format": "shardscape-deployments/1", "kind": "modelled", "software": f"shardscape {export.version()}",
-        "calibration": {"name": calibration.name, "date": calibration.date},
+        "calibration": hardware.calibration_document(calibration),
         "num_procs": found.space.num_procs, "prompt": question.prompt, "output": question.output,
         "time_to_first_token": question.time_to_first_token, "time_per_output_token": question.time_per_output_token,
         "limits": question.limits, "price": found.price,
@@ -128,14 +130,10 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
     if kind == "csv":
         names = {name: export.heading(by_name(name)) for name in table.columns}
         return export.archive(about, {"deployments": table.rename(columns=names)})
-    if kind == "json":
-        rows = json.loads(table.to_json(orient="records"))
-        return json.dumps({"about": about, "deployments": rows}).encode()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    target = io.BytesIO()
     whole = pa.Table.from_pandas(table, preserve_index=False)
+    if kind == "json":
+        return b'{"about": ' + json.dumps(about).encode() + b', "deployments": [' + export.json_rows(whole) + b"]}"
+    target = io.BytesIO()
     pq.write_table(whole.replace_schema_metadata({"shardscape": json.dumps(about)}), target)
     return target.getvalue()
 

@@ -22,7 +22,7 @@ class Settings:
     """Executions of a space that are explored on request."""
     longest_seconds: float = 600.0
     """Time after which an exploration is stopped [s]."""
-    queue: int = 32
+    queue: int = 64
     """Explorations that may wait."""
     kept: int = 12
     """Explorations that stay open."""
@@ -63,7 +63,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         store=_store(environment, folder or Path.cwd()),
         largest_space=number("SHARDSCAPE_LARGEST_SPACE", 500_000_000, 2_000_000_000),
         longest_seconds=float(number("SHARDSCAPE_LONGEST_SECONDS", 600, 86_400)),
-        queue=number("SHARDSCAPE_QUEUE", 32, 1_000),
+        queue=number("SHARDSCAPE_QUEUE", 64, 1_000),
         kept=number("SHARDSCAPE_KEPT", 12, 1_000),
         process=switch("SHARDSCAPE_PROCESS"),
         problems=tuple(problems),

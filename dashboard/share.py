@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from dashboard import compare_scenarios, links, report, state
+from dashboard import compare_scenarios, links, report, report_compare, state
 from dashboard.comparison import Comparison
 from dashboard.controls import menu_key, shut
 from dashboard.scenarios_data import name_of
@@ -62,7 +62,7 @@ def _share() -> None:
             offer_link(link(), beside=sum(name in _OTHERS for name in state.link_parameters()), whole=found)
             with st.container(horizontal=True):
                 _files(scenario, found, "share_file")
-                _report(scenario)
+                _report(scenario, found)
 
 
 def _on_this_page() -> Comparison | None:
@@ -157,15 +157,26 @@ def comparison_file(found: Comparison, key: str) -> None:
     )  # fmt: skip
 
 
-def _report(scenario: Scenario) -> None:
-    job = runner().find(scenario.key)
-    if job is None or job.exploration is None:
-        return
-    address, exploration = link(), seen_with(job.exploration, scenario)
+def _report(scenario: Scenario, found: Comparison | None) -> None:
+    """The button for the report of the scenario, or of all that is compared."""
+    explorations = []
+    for each in (scenario,) if found is None else found.scenarios:
+        job = runner().find(each.key)
+        if job is None or job.exploration is None:
+            return
+        explorations.append(seen_with(job.exploration, each))
+    address = link()
+
+    def build() -> bytes:
+        if found is None:
+            return report.build(explorations[0], address)
+        return report_compare.build(found, explorations, address)
+
+    what = "the scenario" if found is None else f"all {len(found.scenarios)} scenarios"
     st.download_button(
-        "Report", lambda: report.build(exploration, address), file_name(scenario, ".html"), "text/html",
+        "Report", build, file_name(scenario, ".html" if found is None else "_compared.html"), "text/html",
         key="share_report", on_click="ignore", icon=":material/description:",
-        help="Figures, tables, assumptions and the scenario in one HTML file that opens offline.",
+        help=f"Figures, tables, assumptions and {what} in one HTML file that opens offline.",
     )  # fmt: skip
 
 

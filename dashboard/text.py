@@ -10,7 +10,10 @@ from dashboard.format import SPACE
 __all__ = ["literal"]
 
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
-_ICON: Final = re.compile(r":(?=[\w+\-/]+:)")
+_LATE: Final = re.compile(
+    r"(?<=:)(?=//|[\w+\-/]+:)|(?<=www)(?=\.)|(?<=@)|(?<!\S)(?=(?:<->|->|<-|--|>=|<=|~=)(?!\S))", re.IGNORECASE
+)
+"""Where addresses, icons and arrows are broken off, which are looked for when the escapes are gone."""
 _GAP: Final = re.compile(r"[^\S\u00a0]+")
 """Everything between words but the space that holds a number and its unit together."""
 _UNIT: Final = re.compile(
@@ -27,8 +30,8 @@ def literal(text: str) -> str:
 
     Lines do not end between a number and its unit.
 
-    Streamlit looks for icons such as ":material/bug:" after Markdown has taken the escapes away, so a colon that might
-    begin one is followed by a mark without width.
+    Streamlit looks for icons such as ":material/bug:", for addresses such as "www.example.org" and for arrows after
+    Markdown has taken the escapes away, so a mark without width stands in the midst of what might be one.
     """
     whole = _UNIT.sub(SPACE, _GAP.sub(" ", text).strip())
-    return _SPECIAL.sub(r"\\\1", _ICON.sub(f":{_JOINER}", whole))
+    return _SPECIAL.sub(r"\\\1", _LATE.sub(_JOINER, whole))

@@ -37,13 +37,16 @@ def losses(execution: Mapping[str, Any]) -> str:
     return f"{told}. Lost {'most ' if len(lost) > len(largest) else ''}to {named}."
 
 
-def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any]) -> str:
-    """By how much an execution is slower than the best, and by what, as Markdown; empty where it is as fast."""
+def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: str = "") -> str:
+    """By how much an execution is slower than the best, and by what, as Markdown; empty where it is as fast.
+
+    among: of which executions that is the best, such as " without filters".
+    """
     behind = float(best["sample_rate"]) / float(execution["sample_rate"]) - 1.0
     if not math.isfinite(behind) or behind < 5e-4:
         return ""
     name, why = degrees(*(best[field] for field in _DEGREES)), differences_in_time(best, execution)
-    return f"A sample takes **{percent(behind)}** longer than in the best, {name}: {why}."
+    return f"A sample takes **{percent(behind)}** longer than in the best{among}, {name}: {why}."
 
 
 def differences_in_time(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -18,10 +18,12 @@ from engine.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
 
 __all__ = [
-    "MOST_BYTES", "Refused", "checked", "comparison_of", "kind_of", "parse", "read", "scenario_of", "sentence",
+    "MOST_BYTES", "MOST_MEGABYTES", "Refused", "checked", "comparison_of", "kind_of", "parse", "read", "scenario_of",
+    "sentence",
 ]  # fmt: skip
 
 MOST_BYTES: Final = 1_000_000
+MOST_MEGABYTES: Final = MOST_BYTES // 1_000_000
 """Largest document that is parsed [bytes]; real ones have some thousands."""
 DEEPEST: Final = 16
 """Objects within objects that a document may have; real ones have six."""

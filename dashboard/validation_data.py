@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +17,8 @@ from engine.validation import Runs, RunsFileError
 from engine.validation.errors import error_statistics, source_family
 from engine.validation.gate import stored_errors
 from engine.validation.ranking import layout_groups
-from engine.validation.selection import reported
+from engine.validation.reading import runs_in
+from engine.validation.selection import reported, sources_of
 from engine.validation.uncertainty import Interval, interval
 
 __all__ = [
@@ -29,10 +29,8 @@ __all__ = [
 MOST_BYTES: Final = 2_000_000
 """Largest upload that is read [bytes]."""
 MOST_RUNS: Final = 5_000
-MOST_COLUMNS: Final = 300
 EVERY: Final = "all"
 TEXTS: Final = ("hardware", "family", "framework", "dtype", "recompute", "attn", "software_rule")
-SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,6 @@ def packaged() -> Checked:
 
 def uploaded(content: bytes, name: str) -> Checked:
     """The runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
-    if len(content) > MOST_BYTES:
-        raise Refused(f"{name} has {len(content) / 1e6:,.1f} MB; runs are read from up to {MOST_BYTES / 1e6:,.0f} MB.")
     return _uploaded(hashlib.sha256(content).hexdigest(), name, content)
 
 
@@ -90,24 +86,12 @@ def _uploaded(key: str, name: str, _content: bytes) -> Checked:
 def read_upload(content: bytes, name: str) -> Runs:
     """Runs of an uploaded CSV file, typed. Raises `Refused`; bad rows only get a fault."""
     try:
-        text = content.decode("utf-8-sig")
-        raw = pd.read_csv(
-            StringIO(text), dtype=str, keep_default_na=False, nrows=MOST_RUNS + 1, on_bad_lines="error"
-        )
-    except UnicodeDecodeError as problem:
-        raise Refused(f"{name} is not UTF-8 text (byte {problem.start}); save it as CSV in UTF-8.") from None
-    except (ValueError, OverflowError) as problem:  # the errors of pandas are ValueErrors
-        raise Refused(sentence(f"{name} cannot be read as CSV ({str(problem).splitlines()[0][:120]})")) from None
-    if len(raw) > MOST_RUNS:
-        raise Refused(f"{name} has more than {MOST_RUNS:,} runs; the page reads so many, `shardscape validate` more.")
-    if len(raw.columns) > MOST_COLUMNS:
-        raise Refused(f"{name} has {len(raw.columns):,} columns; a table of runs has up to {MOST_COLUMNS}.")
-    if not len(raw):
-        raise Refused(f"{name} has no run; below the header there must be a row per run.")
-    try:
-        return validation.runs_of(raw, name.removesuffix(".csv"))
+        runs = runs_in(content, name, most_bytes=MOST_BYTES, most_runs=MOST_RUNS)
     except RunsFileError as problem:
         raise Refused(sentence(problem)) from None
+    if not len(runs.table):
+        raise Refused(f"{name} has no run; below the header there must be a row per run.")
+    return runs
 
 
 def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
@@ -198,11 +182,9 @@ def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
 
 
 def interval_of(row: pd.Series[Any]) -> Interval | None:
-    """How far unseen runs comparable with this one were off; None without a known accelerator."""
+    """How far unseen runs of its kind and of other sources were off; None without a known accelerator or such runs."""
     system = system_named(str(row["hardware"]))
     if system is None:
         return None
-    return interval(
-        generation=generation_of(system), experts=bool(row["moe_experts"] > 0), fully_sharded=bool(row["fsdp"] > 0),
-        share=SHARE,
-    )  # fmt: skip
+    source = str(sources_of(row.to_frame().T)[0])
+    return interval(generation=generation_of(system), experts=bool(row["moe_experts"] > 0), without=source)

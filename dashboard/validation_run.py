@@ -14,7 +14,7 @@ from dashboard.controls import show
 from dashboard.format import format_value, gibibytes, percent, signed_percent
 from dashboard.run_words import assumed, noted
 from dashboard.text import literal
-from dashboard.validation_data import SHARE, Checked, interval_of
+from dashboard.validation_data import Checked, interval_of
 
 __all__ = ["layout", "panel"]
 
@@ -68,17 +68,6 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
     st.caption(_remarks(row))
 
 
-def _plainly(described: str) -> str:
-    """Which runs an interval rests on, in words: "blackwell, with experts"."""
-    for name, words in (
-        ("generation blackwell", "Blackwell"), ("generation hopper", "Hopper"), ("generation ampere", "Ampere"),
-        ("generation ", ""), ("experts True", "with experts"), ("experts False", "dense"),
-        ("fully_sharded True", "weights gathered layer by layer"), ("fully_sharded False", "weights held whole"),
-    ):  # fmt: skip
-        described = described.replace(name, words)
-    return described
-
-
 def _stack(rule: object) -> str:
     """The software whose facts fill the gaps of a run."""
     return "current frameworks" if rule == "default" else literal(str(rule))
@@ -93,8 +82,8 @@ def _remarks(row: pd.Series[Any]) -> str:
             format_value("total_time", factor * row["predicted_step_time_s"]) for factor in (around.low, around.high)
         )
         words.append(
-            f"{percent(SHARE, 0)} of {around.rows} comparable unseen runs would lie between {low} and {high} "
-            f"({literal(_plainly(around.described))})."
+            f"By {percent(around.share, 0)} of {literal(around.rests_on)}, none of its own, it would lie between {low} "
+            f"and {high}."
         )
     words.append(f"What the run does not say of its software is taken as usual for {_stack(row['software_rule'])}.")
     if row["assumptions"]:

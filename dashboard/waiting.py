@@ -13,6 +13,7 @@ from dashboard.format import count, counted, format_value
 from dashboard.runner import Job, QueueFull, Runner
 from dashboard.server import runner
 from dashboard.text import literal
+from dashboard.turns import Rank, turns
 from engine import Exploration, Progress, Scenario
 from engine.calibrated import model_shapes
 
@@ -23,7 +24,8 @@ PATIENCE = 1.0
 _OTHERS = "_exploration_of_others"
 """Key of what was cancelled in vain."""
 POLL = 0.5
-"""How often progress is looked at [s]."""
+"""How often progress is looked at [s]; more seldom while others are ahead."""
+SLOWEST_POLL = 3.0
 
 
 def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
@@ -35,9 +37,14 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         st.warning(literal(str(problem)), icon=":material/hourglass_empty:")
         st.button("Try again", icon=":material/refresh:")
         st.stop()
-    if not job.wait(PATIENCE):
-        _watch(job.key, watcher)
+    if not job.shown:
+        with turns.aside(Rank.EXPLORED):
+            job.wait(PATIENCE)
+    if not job.ended:
+        ahead = server.position(job)
+        st.fragment(_watch, run_every=min(SLOWEST_POLL, POLL * (1 + ahead / 2)))(job.key, watcher)
         st.stop()
+    job.shown = True
     if job.state == "done" and job.exploration is not None:
         if job.exploration.total == 0:
             _nothing(scenario)
@@ -84,7 +91,6 @@ def _again(server: Runner, scenario: Scenario, watcher: str, label: str) -> None
     st.button(label, icon=":material/refresh:", on_click=ask, key="explore_again")
 
 
-@st.fragment(run_every=POLL)
 def _watch(key: str, watcher: str) -> None:
     """The progress card; reruns the page when the job has ended."""
     server = runner()

@@ -33,6 +33,7 @@ from dashboard.nearest_fit import least_hbm, ways
 from dashboard.plainest import plainest_of
 from dashboard.text import literal
 from dashboard.time_words import differences_in_time
+from dashboard.turns import turns
 from dashboard.whatif_changes import current, described, put, text_of
 from dashboard.whatif_studies import studies
 from dashboard.wording import choices, differences, title
@@ -48,6 +49,7 @@ DAY: Final = 86_400.0
 
 @st.cache_resource(show_spinner=False, max_entries=128)
 def _answer(_scenario: Scenario, key: str, changes: str, _changes: Mapping[str, float]) -> Answer:
+    turns.leave()  # some searches take seconds
     with studies().asking():
         return _plainly(whatif.reoptimise(_scenario, _changes, plainest_of))
 
@@ -233,7 +235,8 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
     else:
         need, (tensor, pipeline) = least
         why = (
-            f"The least demanding needs **{gibibytes(need)}** of HBM, {gibibytes(need - there)} more than the "
+            f"With no more host memory than there is, the least demanding needs **{gibibytes(need)}** of HBM, "
+            f"{gibibytes(need - there)} more than the "
             f"{gibibytes(there)} there are. It is in TP\u00a0{tensor}\u00a0×\u00a0PP\u00a0{pipeline}."
         )
     if found.kept is not None and found.kept["reason_text"]:

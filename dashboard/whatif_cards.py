@@ -16,6 +16,7 @@ from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import given, key_for, segments, show
+from dashboard.derived import token_flops
 from dashboard.format import MINUS
 from dashboard.plainest import plainest_of
 from dashboard.server import runner
@@ -24,10 +25,12 @@ from dashboard.whatif_changes import current, options, put
 from dashboard.whatif_progress import progress
 from dashboard.whatif_studies import Run, studies
 from dashboard.wording import choices, title
-from engine import whatif
-from engine.whatif import Point, Study
+from engine import Scenario, whatif
+from engine.whatif import Parameter, Point, Study
 
-__all__ = ["draw", "power_bounds"]
+__all__ = ["draw", "swings_of"]
+
+_ABOUT: Final = {"system": "Hardware", "run": "Run", "model": "Model"}
 
 AROUND: Final = {"base": "Around the base", "whatif": "Around the what-if"}
 STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
@@ -37,8 +40,6 @@ COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
 """Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
 GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
 REACH: Final = 4.0
-MATTERS: Final = 0.01
-"""Gain or loss from which a parameter counts as bounding anything: where none does, the time goes elsewhere."""
 
 
 class Board:
@@ -95,6 +96,10 @@ class Board:
             drawn[kind] = token, make()
         chart: Chart = drawn[kind][1]
         return chart
+
+    def now(self, name: str) -> float:
+        """The value of a parameter in the what-if."""
+        return self.changes.get(name, whatif.otherwise(self.scenario, self.changes, name))
 
     def values(self, name: str) -> list[float]:
         """The values of a parameter on an axis of the sweep over two."""
@@ -180,35 +185,51 @@ def _tornado(board: Board) -> None:
     low, high = FACTORS[board.step]
     told = (f"{MINUS}{board.step} %", f"+{board.step} %") if board.step != "2" else ("÷2", "×2")
     base = board.centre_rate
-    gains: dict[str, dict[float, tuple[float, float]]] = {}
-    labels: dict[str, str] = {}
-    for which, factor, point in list(board.tornado.found):
-        labels[which.name] = which.label
-        gains.setdefault(which.name, {})[factor] = (_gain(point.rate, base), _gain(point.kept, base))
-    missing = (None, None)
-    swings = [
-        Swing(name, labels[name], by.get(low, missing)[0], by.get(high, missing)[0], by.get(low, missing)[1],
-              by.get(high, missing)[1])
-        for name, by in gains.items()
-    ]  # fmt: skip
+    swings = swings_of(board.scenario, list(board.tornado.found), base, (low, high))
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
     progress(board.tornado)
     if base > 0:
+        together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
-            "Best throughput when one parameter changes. Bars: the whole space searched again. Lines: the same "
-            f"execution kept. Click a bar to sweep it.{power_bounds(swings)}"
+            "Best model FLOP per second when one parameter changes: for hardware that is throughput, and another model "
+            "is not better for having less to compute. Bars: the whole space searched again. Lines: the same execution "
+            f"kept. Click a bar to sweep it.{together}"
         )
     elif board.tornado.finished:
         st.caption(_helps(board, told))
 
 
-def power_bounds(swings: Sequence[Swing]) -> str:
-    """Why the matrix peak, which one expects to matter most, hardly does where power bounds what is sustained."""
-    spans = {swing.name: max(map(abs, swing.known)) for swing in swings if swing.known}
-    if spans.get("power", 0.0) < MATTERS or spans.get("matrix", math.inf) > 0.1 * spans["power"]:
-        return ""
-    return " The matrix peak alone matters little: at the same design power a higher one is not sustained."
+def swings_of(
+    scenario: Scenario, found: Sequence[tuple[Parameter, float, Point]], base: float, factors: tuple[float, float]
+) -> list[Swing]:
+    """What each parameter does to the model FLOP per second, those of the hardware first.
+
+    A sample of a longer sequence or of a larger model is more work, so samples per second say nothing of it.
+
+    Args:
+        scenario: whose parameters were changed. found: parameter, factor and point, as `whatif.sensitivity` gives them.
+        base: best throughput without a change [samples/s]. factors: those of either bar.
+    """
+    before = _work(scenario)
+    gains: dict[Parameter, dict[float, tuple[float, float]]] = {}
+    for which, factor, point in found:
+        more = 1.0
+        if which.about == "model":
+            more = _work(whatif.changed(scenario, {which.name: point.values[which.name]})) / before
+        each = _gain(more * point.rate, base), _gain(more * point.kept, base)
+        gains.setdefault(which, {})[factor] = each
+    missing = (None, None)
+    swings = []
+    for which, by in gains.items():
+        (down, down_kept), (up, up_kept) = (by.get(factor, missing) for factor in factors)
+        swings.append(Swing(which.name, which.label, down, up, down_kept, up_kept, _ABOUT[which.about]))
+    return sorted(swings, key=lambda swing: list(_ABOUT.values()).index(swing.group))
+
+
+def _work(scenario: Scenario) -> float:
+    """Model FLOP of one sample."""
+    return token_flops(scenario).model() * scenario.model.seq_size
 
 
 def _helps(board: Board, told: tuple[str, str]) -> str:
@@ -234,7 +255,7 @@ def _sweep(board: Board) -> None:
     stops = [
         Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point)) for point in list(run.found)
     ]
-    ring = (board.changes.get(name, which.value), board.rate) if board.changes else None
+    ring = (board.now(name), board.rate) if board.changes else None
     chart = board.chart(
         run, ring,
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
@@ -291,7 +312,7 @@ def _pick_pair(board: Board, x: str, y: str) -> None:
 
 def _side(board: Board, name: str) -> Side:
     which, values = board.every[name], board.values(name)
-    now = board.changes.get(name, which.value)
+    now = board.now(name)
     nearest = min(values, key=lambda value: abs(math.log(value / now)) if now > 0 and value > 0 else abs(value - now))
     return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
 

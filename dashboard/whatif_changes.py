@@ -43,9 +43,9 @@ def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
         except ValueError as problem:  # every refusal of models, hardware and engine is one
             problems.append(f"{problem} It is left as it was.")
             continue
-        if value != whatif.parameter(scenario, name).value:
-            changes[name] = value
-    return changes, tuple(problems)
+        changes[name] = value
+    moved = {name: value for name, value in changes.items() if value != whatif.otherwise(scenario, changes, name)}
+    return moved, tuple(problems)
 
 
 def text_of(changes: Mapping[str, float]) -> str:
@@ -57,7 +57,7 @@ def put(scenario: Scenario, name: str, value: float) -> None:
     """Changes one parameter, in a widget's callback."""
     changes, _ = current(scenario)
     changes.pop(name, None)
-    if float(f"{value:.10g}") != float(f"{whatif.parameter(scenario, name).value:.10g}"):
+    if float(f"{value:.10g}") != float(f"{whatif.otherwise(scenario, changes, name):.10g}"):
         changes[name] = value
     try:
         _possible(scenario, changes, name)

@@ -13,6 +13,7 @@ import hardware
 from dashboard import state
 from dashboard.charts.markup import head
 from dashboard.controls import given, key_for, segments, whole, whole_field
+from dashboard.library import called
 from dashboard.server import user_files
 from dashboard.text import literal
 from dashboard.untrusted import Refused
@@ -45,8 +46,16 @@ def card(again: Callable[[], None]) -> None:
         for problem in problems:
             st.warning(literal(problem), icon=":material/link_off:")
         way = segments("Input", {"sliders": "Sliders", "exact": "Exact values"}, "whatif_input")
+        parts = [which for which in of_system if which.part_of]
         for which in of_system:
-            _field(scenario, which, changes, way, again)
+            if which in parts[:1]:
+                alone = sum(one.name in changes for one in parts)
+                label = "Peak or power alone" + (f" · {alone} changed" if alone else "")
+                with st.expander(label, expanded=bool(alone), key="whatif_alone"):
+                    for part in parts:
+                        _field(scenario, part, changes, way, again)
+            elif which not in parts:
+                _field(scenario, which, changes, way, again)
         others = [which for which in every if which.about != "system"]
         count = sum(which.name in changes for which in others)
         label = "Model and machine" + (f" · {count} changed" if count else "")
@@ -65,7 +74,7 @@ def _field(
     scenario: Scenario, which: Parameter, changes: Mapping[str, float], way: str, again: Callable[[], None]
 ) -> None:
     """One parameter, as a slider or as a number to type."""
-    value = changes.get(which.name, which.value)
+    value = changes.get(which.name, whatif.otherwise(scenario, changes, which.name))
     key = key_for(f"_whatif_{way}_{which.name}", float(value))
 
     def changed() -> None:
@@ -103,8 +112,8 @@ def _save(scenario: Scenario, changes: Mapping[str, float]) -> None:
     to_system = whatif.system_changes(scenario, changes)
     with st.popover("Save as system", icon=":material/bookmark:", disabled=not changes, width="stretch"):
         key = "_whatif_name"
-        origin = scenario.system.derived_from or scenario.system.name
-        st.text_input("Name", f"{origin} (what-if)"[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
+        origin = called(scenario.system.derived_from or scenario.system.name, System)
+        st.text_input("Name", _suggested(scenario), key=key, max_chars=LONGEST_TITLE)
         st.caption(
             f"A copy of {literal(origin)} that remembers what was changed in it."
             if to_system
@@ -124,8 +133,14 @@ def _save(scenario: Scenario, changes: Mapping[str, float]) -> None:
             )  # fmt: skip
 
 
+def _suggested(scenario: Scenario) -> str:
+    """A name for the changed system, of that of the original without its remark in brackets."""
+    origin = called(scenario.system.derived_from or scenario.system.name, System).partition(" (")[0]
+    return f"{origin} (what-if)"[:LONGEST_TITLE]
+
+
 def _system(scenario: Scenario, changes: Mapping[str, float], key: str) -> System:
-    name = str(st.session_state.get(key) or f"{scenario.system.name} (what-if)")
+    name = str(st.session_state.get(key) or _suggested(scenario))
     return hardware.edited(scenario.system, whatif.system_changes(scenario, changes), name=name, title=name)
 
 

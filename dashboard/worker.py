@@ -5,7 +5,8 @@ a millisecond each, and each time waits until a page that is being computed give
 pages at work: 6 to 16 s for an exploration that takes 0.2 s alone.
 
 The process is a plain interpreter that is talked to over pipes (see `engine.parallel`). Only this process may write the
-store, so rows come over as Arrow streams in files, which are mapped, not read, and deleted when they are stored.
+store, so rows come over in files: many as shards of a store, which are moved into it as they are, few as an Arrow
+stream.
 """
 
 from __future__ import annotations
@@ -16,28 +17,33 @@ import pickle
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from dashboard.scratch import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.explore import from_store
 from engine.parallel import WorkerError
-from engine.store import Record, Store, Writer
+from engine.store import ROWS_IN_DATABASE, Record, Store, StoreError, Writer
+from engine.store_shards import write_shard
 
 __all__ = ["Refused", "Worker", "serve"]
 
-ROWS_PER_FILE: Final = 262_144
-"""Rows that come over at a time, some 50 MB: each time, the receiving thread has to wait for its turn."""
+ROWS_PER_FILE: Final = 524_288
+"""Rows that come over at a time, some 100 MB in memory and 20 in the file."""
 FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
+BEHIND: Final = 5
+"""How far the process stands back behind the server where both want a core: to a quarter of it."""
 
 _START: Final = """
 import pickle, sys
@@ -97,10 +103,11 @@ class Worker:
         found = from_store(scenario, store)
         if found is not None:
             return found
-        with tempfile.TemporaryDirectory(prefix="shardscape-") as folder:
-            self._explore(scenario, store, Path(folder), progress, cancel)
+        with scratch_folder() as folder:
+            self._explore(scenario, store, folder, progress, cancel)
         found = from_store(scenario, store)
-        assert found is not None
+        if found is None:
+            raise StoreError("It was removed from the store before it could be read.")
         return found
 
     def _explore(
@@ -151,6 +158,11 @@ def _take(
                     with pa.memory_map(str(file)) as source:
                         writer.append(pa.ipc.open_stream(source).read_all())
                 file.unlink()
+            elif what == "shard":
+                if writer is not None and writer.record is None:
+                    writer.take(folder / content[0], *content[1:])
+                else:
+                    (folder / content[0]).unlink()
             elif what == "complete":
                 if writer is not None and writer.record is None:
                     writer.complete(**content)
@@ -199,7 +211,9 @@ class _Relay(Store):
         self._send_on = send
         self._folder = folder
         self._pending: list[pa.Table] = []
-        self._files = 0
+        self._begun = 0
+        self._shards: deque[tuple[str, int, Future[int]]] = deque()
+        """Those that are being written, by name, with the number of their rows."""
         self._server = os.getppid()
         self.record = None
 
@@ -211,34 +225,52 @@ class _Relay(Store):
     def writer(self, *what: Any, **more: Any) -> Iterator[Any]:
         """Itself: what it is told to append goes on."""
         self._send_on("open", (what, more))
-        yield self
+        with ThreadPoolExecutor(1) as self._writer:  # which leaves this thread to evaluate
+            yield self
 
     def append(self, rows: pa.Table) -> None:
         """Passes on rows, many at a time."""
         self._pending.append(rows)
         if sum(table.num_rows for table in self._pending) >= ROWS_PER_FILE:
-            self._flush()
+            self._write()
+        while self._shards and self._shards[0][2].done():
+            self._pass_on()
 
     def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
         """Passes on everything else, and ends the exploration."""
-        self._flush()
+        if self._begun or sum(table.num_rows for table in self._pending) > ROWS_IN_DATABASE:
+            if self._pending:
+                self._write()
+            while self._shards:
+                self._pass_on()
+        elif self._pending:
+            table = pa.concat_tables(self._pending)
+            name = "few.arrow"
+            with pa.OSFile(str(self._folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+            self._send_on("rows", name)
         self._send_on("complete", {"reductions": dict(reductions), **more})
         raise _Told
 
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        while sum(entry.suffix == ".arrow" for entry in self._folder.iterdir()) >= FILES_AHEAD:
+    def _write(self) -> None:
+        """Begins to write what there is as a shard, once there are not too many that nobody has taken."""
+        while sum(entry.suffix == ".parquet" for entry in self._folder.iterdir()) >= FILES_AHEAD:
             if self.stopped():
                 raise ExplorationCancelled("The exploration was stopped.")
-            time.sleep(0.002)
-        table = pa.concat_tables(self._pending).combine_chunks()
+            if self._shards:
+                self._pass_on()
+            else:
+                time.sleep(0.002)
+        table = pa.concat_tables(self._pending)
         self._pending = []
-        name = f"{self._files}.arrow"
-        with pa.OSFile(str(self._folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
-            stream.write_table(table)
-        self._files += 1
-        self._send_on("rows", name)
+        name = f"{self._begun}.parquet"
+        self._begun += 1
+        self._shards.append((name, table.num_rows, self._writer.submit(write_shard, self._folder / name, table)))
+
+    def _pass_on(self) -> None:
+        """Passes on the shard that was begun first, once it is written."""
+        name, rows, written = self._shards.popleft()
+        self._send_on("shard", (name, rows, written.result()))
 
     def stopped(self) -> bool:
         """Whether to stop: asked to, or nobody is there any more to tell."""
@@ -254,7 +286,9 @@ class _Told(Exception):  # noqa: N818 - not an error
 
 
 def serve() -> None:
-    """In the process: explores what it is told to until the server is gone."""
+    """In the process: explores what it is told to until the server is gone, when pages leave it time."""
+    if hasattr(os, "nice"):
+        os.nice(BEHIND)
     source = sys.stdin.buffer
     with os.fdopen(os.dup(1), "wb") as sink:
         os.dup2(2, 1)  # whatever a library prints must not get among the messages

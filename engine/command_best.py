@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.command_exploration import interval_document, scenario_document, scenario_line, scenario_of, write_error
+from engine.command_exploration import confidence_document, scenario_document, scenario_line, scenario_of, write_error
 from engine.command_output import (
     CalibrationOption,
     CostModelOption,
@@ -51,8 +51,9 @@ def best(
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
-    feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows, runs;
-    null where no runs tell), top (best first: id, fields and statistics), seconds.
+    feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows,
+    sources, runs, few_sources; null where no runs tell), not_measured (what no measured run had of what the best rests
+    on), top (best first: id, fields and statistics), seconds.
 
     Exit code 1 when nothing is feasible.
     """
@@ -67,8 +68,8 @@ def best(
     table.insert(0, "id", ids)
     if json:
         counts = {"total": found.total, "feasible": found.feasible, "evaluated": found.evaluated}
-        first = interval_document(scenario, table.iloc[0].to_dict()) if len(ids) else None
-        write(as_json({**scenario_document(scenario), **counts, "step_time_interval": first,
+        first = confidence_document(scenario, table.iloc[0].to_dict() if len(ids) else None)
+        write(as_json({**scenario_document(scenario), **counts, **first,
                         "top": table.to_dict("records"), "seconds": seconds}))
     else:
         write(scenario_line(scenario))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine import Scenario
 
 __all__ = [
-    "interval_document", "scenario_document", "scenario_line", "scenario_of", "write_error", "write_reasons",
+    "confidence_document", "scenario_document", "scenario_line", "scenario_of", "write_error", "write_reasons",
 ]  # fmt: skip
 
 
@@ -79,34 +79,43 @@ def write_reasons(counts: Mapping[str, int]) -> None:
         write(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
 
 
-ERROR_SHARE = 0.8
-"""Share of comparable measured runs inside the interval that is printed."""
-
-
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
-    """Prints how far the step time of the best execution may be off, where measured runs tell."""
-    from engine.validation.uncertainty import interval_of, is_modelled
+    """Prints what was never measured of what the first execution rests on, and how far its step time may be off."""
+    from engine.validation.measured import not_measured, told_not_measured
+    from engine.validation.uncertainty import interval_of
 
-    if is_modelled(scenario):
-        write("Nothing was measured on processors of this generation: the figures are modelled, not calibrated.")
+    if scenario.cost_model == "calculon":
         return
-    found = interval_of(scenario, execution, ERROR_SHARE)
+    if unknown := not_measured(scenario, execution):
+        write(f"Of the first: {told_not_measured(unknown)}")
+        return
+    found = interval_of(scenario, execution)
     if found is None:
+        write("Too few runs of this kind of model were measured to say how far the step of the first may be off.")
         return
     step = float(execution["total_time"])
+    low, high = step * found.low, step * found.high
     write(
-        f"Step of the first: {ERROR_SHARE:.0%} of {found.rows} comparable measured runs took {found.low - 1:+.0%} to "
-        f"{found.high - 1:+.0%} of such a prediction, here {step * found.low:.4g} to {step * found.high:.4g} s."
+        f"Step of the first: {found.share:.0%} of {found.rests_on}, took {found.low:.2f} to {found.high:.2f} times "
+        f"what a fit without their source predicts; here {low:.4g} to {high:.4g} s."
     )
 
 
-def interval_document(scenario: Scenario, execution: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """The same for JSON: seconds, the share of comparable measured runs between them, how many and which these are."""
+def confidence_document(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """The same for JSON, about the best execution.
+
+    `step_time_interval` has seconds, the share of comparable measured runs between them, how many, from how many
+    sources and which these are; None where nothing tells. `not_measured` is a list of words.
+    """
+    from engine.validation.measured import not_measured
     from engine.validation.uncertainty import interval_of
 
-    found = interval_of(scenario, execution, ERROR_SHARE)
-    if found is None:
-        return None
-    step = float(execution["total_time"])
-    low, high = step * found.low, step * found.high
-    return {"low": low, "high": high, "share": ERROR_SHARE, "rows": found.rows, "runs": found.described}
+    if execution is None:
+        return {"step_time_interval": None, "not_measured": []}
+    found = interval_of(scenario, execution)
+    told = None
+    if found is not None:
+        step = float(execution["total_time"])
+        told = {"low": step * found.low, "high": step * found.high, "share": found.share, "rows": found.rows,
+                "sources": found.sources, "runs": found.described, "few_sources": found.is_weak}  # fmt: skip
+    return {"step_time_interval": told, "not_measured": list(not_measured(scenario, execution))}

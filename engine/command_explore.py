@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.command_exploration import (
-    interval_document,
+    confidence_document,
     scenario_document,
     scenario_line,
     scenario_of,
@@ -57,7 +57,8 @@ def explore(
     cost_model: CostModelOption = None,
     calibration: CalibrationOption = None,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="FILE", help="Result store (.duckdb), made if it is missing.")
+        Path | None,
+        typer.Option("--store", metavar="FILE", readable=False, help="Result store (.duckdb), made if it is missing."),
     ] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best executions to show.")] = 10,
     by: Annotated[str, typer.Option(metavar="METRIC", help="Headline figure they are best by.")] = "sample_rate",
@@ -91,14 +92,16 @@ def explore(
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
     feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
-    step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, runs; null
-    where no runs tell), top (a list of such), seconds, executions_per_second, from_store. Times are in seconds and
-    sizes in bytes; null stands for an infinite requirement, and for what the cost model does not have.
+    step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
+    few_sources; null where no runs tell), not_measured (what no measured run had of what that rests on), top (a list of
+    such), seconds, executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for an
+    infinite requirement, and for what the cost model does not have.
 
     Exit code 1 when nothing is feasible.
     """
     import engine
     from engine.columns import UnknownColumn, headline_of
+    from engine.store import Store
 
     scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
     metrics = [column.name for column in headline_of(scenario.cost_model)]
@@ -106,11 +109,16 @@ def explore(
         raise UnknownColumn(f"--by cannot be {by!r}; it is one of {', '.join(metrics)}.")
     if export is not None:
         _check_export(export)
+    opened = None
+    if store is not None:
+        opened = Store(store)
+        for sentence in opened.losses:
+            write(sentence, stream=sys.stderr)
     line = ProgressLine(sys.stderr)
     start = time.perf_counter()
     with _Interruptible() as cancel:
         try:
-            found = engine.explore_scenario(scenario, store=store, progress=line, cancel=cancel)
+            found = engine.explore_scenario(scenario, store=opened, progress=line, cancel=cancel)
         except engine.ExplorationCancelled:
             line.clear()
             write("Interrupted; nothing was stored.", stream=sys.stderr)
@@ -168,7 +176,7 @@ def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, aga
         "feasible": found.feasible,
         "infeasible_by_reason": found.infeasible_by_reason,
         "best": found.best,
-        "step_time_interval": None if found.best is None else interval_document(found.scenario, found.best),
+        **confidence_document(found.scenario, found.best),
         "top": [] if best is None else best.to_dict("records"),
         "seconds": seconds,
         "executions_per_second": found.total / seconds if seconds > 0 else None,

@@ -26,6 +26,7 @@ from engine.command_library import models_app, systems_app
 from engine.command_measure import measure
 from engine.command_output import ExitCode, write
 from engine.command_serve import serve
+from engine.command_store import store_app
 from engine.command_validate import validate
 
 __all__ = ["app", "main"]
@@ -54,6 +55,7 @@ Examples:
   shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
   shardscape measure --quick
   shardscape models list
+  shardscape store check results.duckdb
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
 
@@ -117,6 +119,7 @@ for command in (serve, explore, best, evaluate, layers, inference, cost, validat
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")
+app.add_typer(store_app, name="store")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

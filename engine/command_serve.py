@@ -9,6 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
+from engine.command_output import write
+
 __all__ = ["STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
 
 STORE_VARIABLE: Final = "SHARDSCAPE_STORE"
@@ -57,7 +59,8 @@ def serve(
         typer.Option("--address", help="Address to listen on; this machine only (127.0.0.1) by default."),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="FILE", help="Result store (.duckdb), made if it is missing.")
+        Path | None,
+        typer.Option("--store", metavar="FILE", readable=False, help="Result store (.duckdb), made if it is missing."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser where there is a display.")] = True,
 ) -> None:
@@ -76,6 +79,8 @@ def serve(
         from engine.store import Store
 
         with Store(store) as opened:  # so that a store that cannot be used is told here and not on a page
+            for sentence in opened.losses:
+                write(sentence, stream=sys.stderr)
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
     sys.stdout.flush()
     os.execv(command[0], command)

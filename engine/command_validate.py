@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import sys
 import uuid
 from contextlib import suppress
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["validate"]
-
-LARGEST_FILE: Final = 50_000_000
-"""Largest file of runs that is read [bytes]; a run takes some 500 to 1,000."""
 
 KINDS: Final = ("set", "source and hardware")
 """Parts of the error table that are printed; JSON has all."""
@@ -60,6 +56,10 @@ def validate(
     calculon_step_time_s [s].
 
     \b
+    Then how many measured times lie within the intervals that figures are shown with: of runs of the package, by models
+    fitted without the run's source and without anything else of that source; of FILE, as they are.
+
+    \b
     Printed errors are those of |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
     the signed error, negative: predicted too fast), share within 10 %, Kendall's tau and regret of the layout predicted
     best (percent) within runs of one workload on one machine, and runs without a prediction.
@@ -75,12 +75,14 @@ def validate(
 
     if out is not None:
         _check_out(out)
-    if runs is not None:
-        _check_runs(runs)
     read = validation.library_runs() if runs is None else validation.read_runs(runs)
     table = validation.validate(read, calculon=calculon)
     errors = validation.error_table(read.table, table)
     memory = validation.memory_table(read.table, table)
+    if runs is None:
+        coverage = validation.stored_coverage()
+    else:
+        coverage = validation.coverage_of(validation.map_runs(read), table)
     counts = table.loc[table["status"] != "predicted", "reason"].value_counts()
     unsupported = {str(reason): int(count) for reason, count in counts.items()}
     predicted = int((table["status"] == "predicted").sum())
@@ -92,33 +94,16 @@ def validate(
                 {
                     "runs": None if runs is None else str(runs), "rows": len(table), "predicted": predicted,
                     "unsupported_by_reason": unsupported, "errors": errors.to_dict("records"),
-                    "memory_errors": memory.to_dict("records"),
+                    "memory_errors": memory.to_dict("records"), "coverage": coverage.to_dict("records"),
                 }
             )
         )  # fmt: skip
     else:
-        _print(table, errors, memory, unsupported, predicted, runs)
+        _print(table, errors, memory, coverage, unsupported, predicted, runs)
     if out is not None:
         write(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
     if not predicted:
         raise typer.Exit(ExitCode.NOTHING)
-
-
-def _check_runs(path: Path) -> None:
-    """Refuses what reading would wait for, or fill the memory with."""
-    from engine.validation import RunsFileError
-
-    try:
-        found = os.stat(path)
-    except OSError:
-        raise RunsFileError(f"{path} does not exist or may not be read; give a CSV file of measured runs.") from None
-    if not stat.S_ISREG(found.st_mode):
-        what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a file"
-        raise RunsFileError(f"{path} is {what}; give a CSV file of measured runs.")
-    if found.st_size > LARGEST_FILE:
-        raise RunsFileError(
-            f"{path} has {found.st_size / 1e6:,.0f} MB; runs are read from files of up to {LARGEST_FILE / 1e6:,.0f} MB."
-        )
 
 
 def _check_out(path: Path) -> None:
@@ -154,8 +139,8 @@ def _write_out(table: pd.DataFrame, path: Path) -> None:
 
 
 def _print(
-    table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, unsupported: dict[str, int], predicted: int,
-    runs: Path | None,
+    table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, coverage: pd.DataFrame,
+    unsupported: dict[str, int], predicted: int, runs: Path | None,
 ) -> None:  # fmt: skip
     from engine.validation import REASONS
 
@@ -172,6 +157,11 @@ def _print(
                 write(_error_lines(part, kind))
         write()
         write("Errors in percent of the measured step time; bias is signed, negative means predicted too fast.")
+    if len(coverage):
+        write()
+        write(_coverage_lines(coverage))
+        unseen = " by fits without their source" if runs is None else ""
+        write(f"Percent of measured times in intervals said to hold as many{unseen}; then every source counted once.")
     if len(memory):
         write()
         lines = [
@@ -192,6 +182,19 @@ def _error_lines(part: pd.DataFrame, kind: str) -> str:
         for row in part.to_dict("records")
     ]
     return text_table([kind, *(title for _, title, _ in columns)], rows)
+
+
+def _coverage_lines(coverage: pd.DataFrame) -> str:
+    from engine.validation.uncertainty import SHARES
+
+    names = [f"{kind}_{100 * share:.0f}" for kind in ("covered", "sources") for share in SHARES]
+    headers = [f"{share:.0%}" for share in SHARES] + [f"{share:.0%} by source" for share in SHARES]
+    rows = [
+        [row["name"], *(f"{row[name]:,}" for name in ("runs", "sources", "none")),
+         *(_decimal(row[name], 0) for name in names)]
+        for row in coverage.to_dict("records")
+    ]  # fmt: skip
+    return text_table(["in intervals", "runs", "sources", "no interval", *headers], rows)
 
 
 def _decimal(value: Any, decimals: int) -> str:

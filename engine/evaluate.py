@@ -23,7 +23,7 @@ from engine.feasibility import check_against, tier_use
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
 from engine.memory import BlockSizes, MemoryUse, memory_use, tiers
 from engine.optimizer import OptimizerTable, optimizer_table
-from engine.outcome import outcome_table, words_array
+from engine.outcome import given_words, outcome_table, words_array
 from engine.pipeline import Stages, stages
 from engine.rates import Rates, network_rates, rates
 from engine.sentences import excesses
@@ -58,7 +58,9 @@ def evaluate(
         model: a model, or the name or path of one.
         system: a system, or the name or path of one.
         executions: one row per execution with the 23 fields of `engine.columns.FIELDS`; for the calibrated cost model
-            also with any of `engine.columns.EXTENSIONS`. Other columns are ignored.
+            also with any of `engine.columns.EXTENSIONS`. Other columns are ignored. Columns may be of any type: a
+            value means the same in all of them. 8, 8.0 and Decimal("8") are the number 8; 2.5, "8" and True are no
+            whole numbers, and make their row invalid. A flag may also be 0 or 1.
         cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
             takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
         calibration: values for the calibrated cost model; None takes those of the library.
@@ -105,7 +107,7 @@ def _evaluate_exact(model: Model, system: System, executions: pd.DataFrame) -> p
 
     def quantities(here: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
         part = {name: array[here] for name, array in memory.items()}
-        return _quantities(model, system, executions.iloc[here], take(e, here), code, part)
+        return _quantities(model, system, executions, here, take(e, here), code, part)
 
     given = executions[list(FIELD_NAMES)]
     return outcome_table(given, STATISTICS, reason, malformed, values, quantities)
@@ -211,9 +213,10 @@ def _evaluate_chunk(
 
 
 def _quantities(
-    model: Model, system: System, table: pd.DataFrame, e: Executions, code: str, memory: dict[str, Floats]
+    model: Model, system: System, table: pd.DataFrame, rows: npt.NDArray[np.intp], e: Executions, code: str,
+    memory: dict[str, Floats],
 ) -> dict[str, Any]:
-    """The numbers and words that a reason's sentence uses, for the rows of one reason."""
+    """The numbers and words that a reason's sentence uses, for `rows` of the table: executions `e`, of one reason."""
     data_par, pipeline_par = np.maximum(e.data_par, 1), np.maximum(e.pipeline_par, 1)
     sources: dict[str, Callable[[], Any]] = {
         "product": lambda: _whole(e.tensor_par.astype(object) * e.pipeline_par * e.data_par),
@@ -229,7 +232,7 @@ def _quantities(
     for column in FIELDS:
         field = table[column.name] if column.dtype == "str" else getattr(e, column.name)
         sources[column.name] = (
-            (lambda words: lambda: _shown_words(words))(field)
+            (lambda words: lambda: given_words(words, rows))(field)
             if column.dtype == "str"
             else ((lambda numbers: lambda: numbers)(field))
         )
@@ -246,10 +249,6 @@ def _quantities(
 
 def _whole(numbers: npt.NDArray[Any]) -> pa.Array:
     return pa.array([f"{number:,}" for number in numbers.tolist()], pa.string())
-
-
-def _shown_words(words: pd.Series[Any]) -> pa.Array:
-    return pa.array(words.astype(str).str.slice(0, 60), pa.string())
 
 
 def _missing_network(e: Executions, tiers_there: int) -> dict[str, Any]:

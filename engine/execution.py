@@ -17,6 +17,7 @@ import pandas as pd
 
 from engine import reasons
 from engine.columns import FIELDS, Column
+from engine.field_values import MISSING, Fault, column_names, convert, to_flag, to_whole, to_word
 
 __all__ = [
     "DATATYPES",
@@ -121,7 +122,7 @@ def parse_columns(
         raise ExecutionTableError(
             f"Executions must be a pandas DataFrame with the 23 execution fields, not {type(table).__name__}."
         )
-    names = list(table.columns)
+    names = column_names(table)
     missing = [column.name for column in wanted if column.name not in names and column.name not in optional]
     if missing:
         raise ExecutionTableError(
@@ -134,106 +135,36 @@ def parse_columns(
     reason = np.zeros(len(table), np.int16)
     malformed: list[Malformed] = []
     arrays: dict[str, npt.NDArray[Any]] = {}
-    nothing = reasons.number_of("missing_value")
     for column in wanted:
         if column.name not in names:
             continue
-        series = table[column.name]
         words = words_of(column, datatypes)
-        arrays[column.name], faults = _parse_column(column, series, words)
-        for number, rows, values in faults:
-            if number == nothing and column.name in optional:
+        arrays[column.name], faults = _parse_column(column, table[column.name], words)
+        for code, rows, values in faults:
+            if code == MISSING and column.name in optional:
                 continue
-            new = rows[reason[rows] == reasons.FITS]
-            if len(new):
+            first = reason[rows] == reasons.FITS
+            if first.any():
+                number, new = reasons.number_of(code), rows[first]
                 reason[new] = number
-                text = dict(zip(rows.tolist(), values, strict=True))
-                shown = [text[row] for row in new.tolist()]
                 accepted = ", ".join(words) if column.dtype == "str" else f"{LARGEST:,}"
-                malformed.append(Malformed(number, column.name, accepted, new, shown))
+                kept = [value for value, chosen in zip(values, first.tolist(), strict=True) if chosen]
+                malformed.append(Malformed(number, column.name, accepted, new, kept))
     return arrays, reason, malformed
 
 
-Faults = list[tuple[int, Ints, list[str]]]
-
-
-def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) -> tuple[npt.NDArray[Any], Faults]:
-    """One field as an array, and its malformed rows as (reason number, rows, values as text)."""
-    kind = series.dtype.kind if isinstance(series.dtype, np.dtype) else ""
-    if column.dtype == "int64" and kind in "iu" and len(series):
-        values = series.to_numpy()
-        if values.min() >= -LARGEST and values.max() <= LARGEST:
-            return values.astype(np.int64, copy=False), []
-    if column.dtype == "bool" and kind == "b":
-        return series.to_numpy(), []
-    # Everything else goes through its distinct values: few, whatever the number of rows.
-    codes, distinct = _factorize(series)
-    parsed = [_parse_value(column, value, words) for value in distinct]
-    missing = (0, "missing_value") if column.dtype != "bool" else (False, "missing_value")
-    lookup = np.array(
-        [value for value, _ in [*parsed, missing]], dtype=np.bool_ if column.dtype == "bool" else np.int64
-    )
-    faulty = np.array([reasons.number_of(code) if code else reasons.FITS for _, code in [*parsed, missing]], np.int16)
-    array = lookup[codes]
-    numbers = faulty[codes]
-    faults: Faults = []
-    for number in np.unique(numbers[numbers != reasons.FITS]).tolist():
-        rows = np.flatnonzero(numbers == number)
-        shown = [_shown(distinct[code]) if code >= 0 else "" for code in codes[rows].tolist()]
-        faults.append((number, rows, shown))
-    return array, faults
-
-
-def _factorize(series: pd.Series[Any]) -> tuple[npt.NDArray[np.intp], list[Any]]:
-    """Codes and distinct values; -1 is missing. True and 1 stay apart, which a plain factorisation would merge."""
-    if series.dtype != object:
-        of_values, values_found = pd.factorize(series)
-        return of_values, list(values_found)
-    values = series.to_numpy(dtype=object)
-    kinds, kind_names = pd.factorize(np.array([id(type(value)) for value in values], np.int64))
-    codes = np.empty(len(values), np.intp)
-    distinct: list[Any] = []
-    for kind in range(len(kind_names)):
-        rows = np.flatnonzero(kinds == kind)
-        try:
-            found, uniques = pd.factorize(values[rows])
-        except TypeError:  # cannot be hashed: each value is its own
-            found, uniques = np.arange(len(rows)), values[rows]
-        codes[rows] = np.where(found < 0, -1, found + len(distinct))
-        distinct.extend(uniques)
-    return codes, distinct
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _parse_value(column: Column, value: Any, words: Sequence[str]) -> tuple[int | bool, str]:
-    """The value of a field as the arrays hold it, and the code of what is wrong with it ("" when nothing is)."""
-    if _is_missing(value):
-        return 0, "missing_value"
-    if column.dtype == "str":
-        if not isinstance(value, str):
-            return -1, "not_a_word"
-        return (words.index(value) if value in words else -1), ""
+def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) -> tuple[npt.NDArray[Any], list[Fault]]:
+    """One field as an array, and its malformed rows."""
+    kind = series.dtype.kind if isinstance(series.dtype, np.dtype) else "object"
+    if column.dtype == "int64":
+        if kind in "iu" and len(series):
+            values = series.to_numpy()
+            if values.min() >= -LARGEST and values.max() <= LARGEST:
+                return values.astype(np.int64, copy=False), []
+        return convert(series, to_whole(LARGEST), np.int64)
     if column.dtype == "bool":
-        if isinstance(value, bool | np.bool_) or (
-            isinstance(value, int | float | np.integer | np.floating) and value in (0, 1)
-        ):
-            return bool(value), ""
-        return False, "not_a_boolean"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        return 0, "not_an_integer"
-    if value in (float("inf"), float("-inf")) or value != int(value):
-        return 0, "not_an_integer"
-    if abs(int(value)) > LARGEST:
-        return 0, "out_of_range"
-    return int(value), ""
+        return (series.to_numpy(), []) if kind == "b" else convert(series, to_flag, np.bool_)
+    return convert(series, to_word(words), np.int64)
 
 
 def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:

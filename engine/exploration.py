@@ -80,6 +80,10 @@ class Exploration:
         """The best of a headline metric in every cell, and why a cell has none (see `Reductions.by_cell`)."""
         return self.reductions.by_cell(metric)
 
+    def by_pair(self, metric: str = PRIMARY) -> pd.DataFrame:
+        """The same of every pair of tensor and pipeline degrees, for all its cells together."""
+        return self.reductions.by_pair(metric)
+
     def frontier(
         self,
         x: str,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from engine.rows import SCHEMAS, to_arrow
 from engine.scenario import Scenario
 from engine.space import Space
 from engine.steps import chunks_of
-from engine.store import Store, Writer
+from engine.store import Store, StoreError, StoreLossWarning
 from hardware import Calibration
 
 __all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"]
@@ -91,8 +91,9 @@ def explore(
             name batch sizes.
         datatype: what the model is computed in.
         limits: what fields may be (see `engine.limits`), and what the space is widened by (see `engine.space.Space`).
-        store: a store or the path of one. A scenario that it holds already is not evaluated again. None keeps
-            results in memory; their rows are made when first asked for.
+        store: a store or the path of one, which is open until the result and its rows are not referred to any more.
+            A scenario that it holds already is not evaluated again. None keeps results in memory; their rows are made
+            when first asked for.
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
         workers: processes to use while no rows are kept. None uses all cores where the space is large enough to repay
@@ -108,6 +109,8 @@ def explore(
         ExplorationCancelled: on `cancel`; a store is left as it was.
         engine.parallel.WorkerError: one of several processes died.
         engine.store.StoreError: the store cannot be used.
+
+    Warns with `engine.store.StoreLossWarning` of what the store at a path has lost.
     """
     scenario = Scenario.of(
         model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
@@ -125,30 +128,39 @@ def explore_scenario(
     workers: int | None = None,
 ) -> Exploration:
     """Explores a scenario; see `explore`."""
-    with ExitStack() as stack:
-        if store is not None and not isinstance(store, Store):
-            store = Store(store)
-        if store is None:
-            return _in_memory(scenario, progress, cancel, workers)
-        found = from_store(scenario, store)
-        if found is not None:
-            return found
-        space = _bounded(scenario)
-        writer: Writer = stack.enter_context(
-            store.writer(scenario.key, scenario.to_document(), total=space.total, engine_version=scenario.physics)
+    if store is None:
+        return _in_memory(scenario, progress, cancel, workers)
+    if not isinstance(store, Store):
+        store = Store(store)
+        for sentence in store.losses:
+            warnings.warn(sentence, StoreLossWarning, stacklevel=2)
+    found: Exploration | None = None
+    while found is None:  # what somebody else stores while this waits may be removed again before it is read here
+        found = from_store(scenario, store) or _stored(scenario, store, progress, cancel, workers)
+    return found
+
+
+def _stored(
+    scenario: Scenario,
+    store: Store,
+    progress: Callable[[Progress], None] | None,
+    cancel: Cancel | None,
+    workers: int | None,
+) -> Exploration | None:
+    """Explores a scenario into a store; None when somebody else has done so meanwhile."""
+    space = _bounded(scenario)
+    with store.writer(
+        scenario.key, scenario.to_document(), total=space.total, engine_version=scenario.physics
+    ) as writer:
+        if writer.record is not None:
+            return None
+        clock = _Clock()
+        reductions = _run(scenario, progress, cancel, writer.append, workers)
+        timings = {"explore": clock.seconds()}
+        writer.complete(
+            infeasible_by_reason=reductions.infeasible_by_reason(), timings=timings, reductions=reductions.to_tables()
         )
-        if writer.record is None:
-            clock = _Clock()
-            reductions = _run(scenario, progress, cancel, writer.append, workers)
-            seconds = clock.seconds()
-            writer.complete(
-                infeasible_by_reason=reductions.infeasible_by_reason(),
-                timings={"explore": seconds},
-                reductions=reductions.to_tables(),
-            )
-    result = from_store(scenario, store)
-    assert result is not None
-    return result
+    return Exploration(scenario, reductions, timings, lambda: store.rows(scenario.key))
 
 
 def from_store(scenario: Scenario, store: Store) -> Exploration | None:
@@ -156,7 +168,13 @@ def from_store(scenario: Scenario, store: Store) -> Exploration | None:
     record = store.find(scenario.key)
     if record is None:
         return None
-    reductions = Reductions.from_tables(scenario.space, store.reductions(scenario.key))
+    try:
+        tables = store.reductions(scenario.key)
+    except StoreError:
+        if store.find(scenario.key) is None:  # removed in between
+            return None
+        raise
+    reductions = Reductions.from_tables(scenario.space, tables)
     _measure(reductions)
     return Exploration(scenario, reductions, record.timings, lambda: store.rows(scenario.key))
 

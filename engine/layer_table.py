@@ -47,7 +47,7 @@ def layer_table(model: ModelLike, system: SystemLike, execution: Mapping[str, An
         engine.ExecutionTableError, models.ModelFileError, hardware.SystemFileError: input.
     """
     model, system = model_of(model), system_of(system)
-    table = pd.DataFrame([dict(execution)])
+    table = pd.DataFrame([dict(execution)], dtype=object)
     outcome = evaluate(model, system, table).iloc[0]
     if outcome["reason"] in reasons.CALIBRATED_ONLY:
         # What only the calibrated cost model asks, such as training, does not matter here.

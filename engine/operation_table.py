@@ -23,7 +23,7 @@ __all__ = ["case_of_execution", "operation_table"]
 
 def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]) -> Case:
     """What the calibrated cost model reads of one execution, which is well formed."""
-    found, _, _ = read(model, system, pd.DataFrame([dict(execution)]))
+    found, _, _ = read(model, system, pd.DataFrame([dict(execution)], dtype=object))
     return case_of_fields(model, system, found)
 
 
@@ -47,7 +47,7 @@ def operation_table(
         engine.ExecutionTableError, models.ModelFileError, hardware.SystemFileError: input.
     """
     model, system = model_of(model), system_of(system)
-    table = pd.DataFrame([dict(execution)])
+    table = pd.DataFrame([dict(execution)], dtype=object)
     outcome = evaluate(model, system, table, cost_model="calibrated", calibration=calibration).iloc[0]
     if outcome["status"] != "ok" and outcome["reason"] not in ("memory_tier1", "memory_tier2"):
         raise LayerError(str(outcome["reason_text"]) or reasons.BY_CODE[outcome["reason"]].label)

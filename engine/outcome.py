@@ -13,8 +13,9 @@ import pyarrow as pa
 from engine import reasons
 from engine.columns import Column
 from engine.execution import Malformed
+from engine.field_values import distinct, quoted
 
-__all__ = ["Quantities", "outcome_table", "text_series", "words_array"]
+__all__ = ["Quantities", "given_words", "outcome_table", "text_series", "words_array"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -29,6 +30,14 @@ FEW_ROWS = 8192
 def words_array(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
     """A text array [rows] from positions in `words`."""
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
+
+
+def given_words(series: pd.Series[Any], rows: npt.NDArray[np.intp]) -> pa.Array:
+    """The words of a column in these rows as sentences show them: short, on one line, without quotation marks."""
+    codes, words = distinct(series)
+    codes = codes[rows]
+    told = [*(quoted(word)[1:-1] if isinstance(word, str) else quoted(word) for word in words), ""]
+    return words_array(np.where(codes < 0, len(words), codes), told)
 
 
 def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:

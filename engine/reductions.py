@@ -196,7 +196,7 @@ class Reductions:
                 "value": self.value[column],
                 "id": self.id[column],
                 "reason": pd.array(codes, dtype="str"),
-                "reason_text": pd.array(self._obstacle_texts(codes, first, second), dtype="str"),
+                "reason_text": pd.array(self._obstacle_texts(codes, first, second, self.rejected), dtype="str"),
                 "shortfall_bytes": first + second,
                 "shortfall_hbm_bytes": first,
                 "shortfall_host_bytes": second,
@@ -213,17 +213,48 @@ class Reductions:
         number[first > 0] = reasons.number_of("memory_tier1")  # as where an execution overflows both
         return number, (first, second)
 
-    def _obstacle_texts(self, codes: list[str], first: Floats, second: Floats) -> list[str]:
+    def by_pair(self, metric: str) -> pd.DataFrame:
+        """One row per pair of tensor and pipeline degrees, with the columns of `by_cell`.
+
+        A pair stands for all of its cells: the best of their values, the sum of their counts, and the nearest of their
+        obstacles; degrees and batch are those of the cell that has it.
+        """
+        cells = self.by_cell(metric)
+        degrees = ["tensor_par", "pipeline_par"]
+        if not cells.duplicated(degrees).any():
+            return cells
+        sign = _SIGN[_POSITION[metric]]
+        ordered = cells.assign(
+            rank=(sign * cells["value"]).fillna(np.inf), miss=cells["shortfall_bytes"].fillna(np.inf)
+        ).sort_values(["rank", "miss"], kind="stable")
+        pairs = ordered.groupby(degrees, sort=True)
+        merged = pairs.first(skipna=False).reset_index().drop(columns=["rank", "miss"])
+        for names, together in ((["total", "feasible"], "sum"), (["hbm_alone_bytes", "host_alone_bytes"], "min")):
+            merged[names] = pairs[names].agg(together).to_numpy()
+        rejected = np.zeros((len(merged), self.rejected.shape[1]), np.int64)
+        np.add.at(rejected, cells.groupby(degrees, sort=True).ngroup().to_numpy(), self.rejected)
+        hbm, host = (merged[f"shortfall_{name}_bytes"].to_numpy(float) for name in ("hbm", "host"))
+        most = np.where(merged["feasible"] > 0, 0, np.argmax(rejected[:, 1:], axis=1) + 1)
+        memory = merged["shortfall_bytes"] > 0
+        codes = [code if short else reasons.code_of(number)
+                 for code, short, number in zip(merged["reason"], memory, most.tolist(), strict=True)]  # fmt: skip
+        merged["reason"] = pd.array(codes, dtype="str")
+        merged["reason_text"] = pd.array(self._obstacle_texts(codes, hbm, host, rejected), dtype="str")
+        return merged
+
+    def _obstacle_texts(self, codes: list[str], first: Floats, second: Floats, counts: Ints) -> list[str]:
+        """Why nothing runs, a sentence per row of `counts` [rows, reasons + 1]; empty where something does."""
         texts = []
         system = self.space.system
         lacking = zip(first.tolist(), second.tolist(), strict=True)
-        for code, (hbm, host), rejected in zip(codes, lacking, self.rejected.tolist(), strict=True):
+        for code, (hbm, host), rejected in zip(codes, lacking, counts.tolist(), strict=True):
             if not code:
                 texts.append("")
             elif hbm + host > 0:
                 tiers = (("HBM", system.mem1.capacity_gib, hbm), ("host memory", system.mem2.capacity_gib, host))
                 needs = ", and ".join(_too_much(*tier) for tier in tiers if tier[2] > 0)
-                texts.append(f"None of {sum(rejected):,} executions runs: the nearest needs {needs}.")
+                both = f" ({excess((hbm + host) / 2**30, 0.0)['short']} in all)" if hbm > 0 and host > 0 else ""
+                texts.append(f"None of {sum(rejected):,} executions runs: the nearest needs {needs}{both}.")
             else:
                 count = rejected[reasons.number_of(code)]
                 texts.append(f"{reasons.BY_CODE[code].label}: {count:,} of {sum(rejected):,} executions.")

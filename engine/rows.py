@@ -37,8 +37,7 @@ def _fields(plan: AnyPlan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
         "microbatch_size": plan.sites.microbatch_size[rows.site],
         "pipeline_interleaving": plan.sites.interleaving[rows.site],
     }
-    for name in ("context_par", "expert_par", "expert_tensor_par"):
-        fields[name] = getattr(plan.cells, name)[cell]
+    fields |= plan.space.further(plan.cells.number[cell])
     for name in plan.space.mode_fields:
         if name != "data_par_overlap":
             fields[name] = plan.modes.fields[name][rows.mode]
@@ -61,7 +60,7 @@ def _variant(
     for column in fields_of(plan.space.cost_model):
         if column.name == "datatype":
             arrays.append(_words(np.zeros(count, np.int8), (plan.space.datatype,)))
-        elif column.name in constant:
+        elif column.name in constant and column.name not in shared:
             value = constant[column.name]
             arrays.append(pa.array(np.full(count, value, bool if column.dtype == "bool" else np.int32)))
         else:

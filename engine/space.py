@@ -296,10 +296,10 @@ class Space:
         modes = c["mode_kind"][cell]
         for name in self.mode_fields:
             fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
-        return fields | self._further(cell)
+        return fields | self.further(cell)
 
-    def _further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
-        """Fields of the cost model beyond the 23 that a cell decides [rows]; `cell` counts cells."""
+    def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Fields that follow from the cell alone [rows], in place of what is enumerated; `cell` counts cells."""
         return {}
 
     def _checked_ids(self, ids: npt.ArrayLike) -> Ints:

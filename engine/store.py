@@ -4,13 +4,14 @@ A store keeps, per exploration, a record (scenario, engine version, counts, timi
 tables) and one row per feasible execution. Records and reductions are always in the database file. Rows are there too
 up to `ROWS_IN_DATABASE`; beyond, they are Parquet shards in the folder `<stem>.rows` beside it.
 
-An exploration exists only when it is complete: rows that are shards are on disk under their final name before one
-transaction inserts reductions and record. Whatever a dying process leaves behind is swept when the store is next opened
-for writing. The store knows no physics; the columns come from `engine.columns`.
+An exploration exists only when it is complete: rows that are shards are on disk before one transaction inserts
+reductions and record. Whatever a dying process leaves behind was recorded before it was made, and is removed when the
+store is next opened for writing; nothing else is. The store knows no physics; the columns come from `engine.columns`.
 """
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from engine import store_catalogue, store_shards
+from engine import store_catalogue
 from engine.store_catalogue import Record, cost_model_of, records_of, reductions_of, shards_of
 from engine.store_conditions import Condition, source_of_shards, source_of_table
 from engine.store_database import Database, checked_key, rows_table
@@ -29,12 +30,14 @@ from engine.store_errors import (
     StoreError,
     StoreInterruptedError,
     StoreLockedError,
+    StoreLossWarning,
     StoreMemoryError,
     StoreVersionError,
     StoreWriteError,
     TooManyValuesError,
 )
 from engine.store_query import Histogram, Rows, interrupt_all
+from engine.store_shards import Shards
 from engine.store_writer import ROWS_IN_DATABASE, Writer
 
 __all__ = [
@@ -50,6 +53,7 @@ __all__ = [
     "StoreError",
     "StoreInterruptedError",
     "StoreLockedError",
+    "StoreLossWarning",
     "StoreMemoryError",
     "StoreVersionError",
     "StoreWriteError",
@@ -59,7 +63,10 @@ __all__ = [
 
 
 class Store:
-    """A result store. All methods may be called from any thread; use it as a context manager or call `close`."""
+    """A result store. All methods may be called from any thread.
+
+    Use it as a context manager or call `close`; one that nothing refers to any more, nor to its rows, closes itself.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         """Open the store at `path`, a file ending in `.duckdb`; make it if it is missing and `read_only` is false.
@@ -70,6 +77,7 @@ class Store:
         self.read_only = read_only
         self._active: set[duckdb.DuckDBPyConnection] = set()
         self._open: Database | None = Database.acquire(Path(path), read_only=read_only)
+        self._release = weakref.finalize(self, self._open.release)
         self.path: Final = self._open.path
 
     def __enter__(self) -> "Store":
@@ -80,10 +88,10 @@ class Store:
 
     def close(self) -> None:
         """Give the file back. Running queries are cancelled; closing twice does nothing."""
-        database, self._open = self._open, None
-        if database is not None:
+        if self._open is not None:
+            self._open = None
             self.interrupt()
-            database.release()
+            self._release()
 
     def interrupt(self) -> None:
         """Cancel all queries now running through this store; they raise StoreInterruptedError. Writers go on."""
@@ -99,20 +107,30 @@ class Store:
         return records_of(self._database(), None, self._active)
 
     def rows(self, key: str) -> Rows:
-        """Return access to the rows of a complete exploration.
+        """Return access to the rows of a complete exploration, whose shards are verified when they are first used.
 
         Raises StoreCorruptError, naming the file, when a shard is missing or damaged.
         """
         database = self._database()
-        shards = shards_of(database, key, self._active)
+        found = shards_of(database, key, self._active)
         model = cost_model_of(database, key, self._active)
-        if shards is None:
-            source = source_of_table(rows_table(key), model)
-            return Rows(database, source, self._active, model, database.added, key)
-        folder = database.folder / key
-        store_shards.check(folder, shards)
-        files = [str(folder / shard.name) for shard in shards]
-        return Rows(database, source_of_shards(model, files), self._active, model, database.added, key)
+        shards, source = None, source_of_table(rows_table(key), model)
+        if found is not None:
+            shards = Shards(database.folder, found, database.verified)
+            try:
+                shards.verify()
+            except StoreError:
+                shards_of(database, key)  # raises when the exploration has been removed meanwhile
+                raise
+            source = source_of_shards(model, shards.files)
+        return Rows(database, source, self._active, model, database.added, key, shards, self)
+
+    @property
+    def losses(self) -> list[str]:
+        """What was stored and is not there any more, a sentence for each; see `engine.store_contents`."""
+        database = self._database()
+        lost = database.contents.lost(database.stored())
+        return [store_catalogue.loss(database, key, entry) for key, entry in lost.items()]
 
     def reductions(self, key: str) -> dict[str, pa.Table]:
         """Return the reductions of a complete exploration by name, with exactly the types that were stored."""

@@ -6,8 +6,6 @@ and neither shards nor catalogue know of them.
 """
 
 import contextlib
-import shutil
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 
 from engine import columns
 from engine.store_errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
+from engine.store_files import StoreFiles
 
 MOST_BYTES: Final = 5 << 29
 """What may lie beside the rows of one store [bytes], and what columns that are added at once may come to before they
@@ -173,46 +172,41 @@ class Added(ABC):
 
 
 class AddedFiles(Added):
-    """Columns added to the rows of a store: a Parquet file each, in the folder `<key>.added` beside those of shards.
+    """Columns added to the rows of a store: a Parquet file each, in folders `<key>.added` beside those of shards."""
 
-    Opening a store for writing sweeps what is there (see `engine.store_database`).
-    """
-
-    def __init__(self, folder: Path, *, read_only: bool, most: int = MOST_BYTES) -> None:
+    def __init__(self, files: StoreFiles, *, read_only: bool, most: int = MOST_BYTES) -> None:
         super().__init__(most)
-        self._folder, self._read_only = folder, read_only
+        self._files, self._read_only = files, read_only
+        self._names: dict[_Column, str] = {}
+        self._replaced: list[str] = []  # files that a query may still read
 
     def close(self) -> None:
         """Remove everything that was added."""
-        for key in {key for key, _ in self._kept}:
-            self.forget(key)
-        with contextlib.suppress(OSError):  # stays while it holds anything
-            self._folder.rmdir()
-
-    def forget(self, key: str, names: Sequence[str] | None = None) -> None:
-        """See `Added.forget`; the folder goes with the last column."""
-        super().forget(key, names)
-        self._tidy(key)
+        with contextlib.suppress(StoreError):  # swept when the store is next opened
+            if self._names or self._replaced:
+                self._files.remove([*self._names.values(), *self._replaced])
+        self._names.clear()
+        self._kept.clear()
 
     @contextlib.contextmanager
     def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["_FileWriter"]:
+        folder = self._files.folder
         if self._read_only:
             raise StoreAccessError(
-                f"The store of {self._folder} is open for reading only: open it for writing to evaluate more columns."
+                f"The store of {folder} is open for reading only: open it for writing to evaluate more columns."
             )
-        folder = self._folder / f"{key}{SUFFIX}"
+        mine = self._files.make_folder(f"{key}{SUFFIX}")
+        writer = _FileWriter(folder / mine, names, rows)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder))
-        except OSError as error:
-            raise explain(error, folder) from error
-        writer = _FileWriter(partial, names, rows)
-        try:
+            self._files.claim([f"{mine}/{writer.path(name).name}" for name in writer.names])
             yield writer
         finally:
             writer.close()
-            shutil.rmtree(partial, ignore_errors=True)
-            self._tidy(key)
+            with self._lock:
+                published = set(self._names.values())
+            files = [f"{mine}/{writer.path(name).name}" for name in writer.names]
+            with contextlib.suppress(StoreError):
+                self._files.remove([file for file in files if file not in published])
 
     def _finish(self, writer: AddedWriter) -> Mapping[str, int]:
         assert isinstance(writer, _FileWriter)
@@ -220,34 +214,28 @@ class AddedFiles(Added):
             writer.finish()
             return {name: writer.path(name).stat().st_size for name in writer.names}
         except (OSError, pa.ArrowException) as error:
-            raise explain(error, self._folder) from error
+            raise explain(error, self._files.folder) from error
 
     def _publish(self, key: str, writer: AddedWriter) -> None:
         assert isinstance(writer, _FileWriter)
-        try:
-            for name in writer.names:
-                writer.path(name).replace(self._place(key, name))
-        except OSError as error:
-            raise explain(error, self._folder) from error
+        for name in writer.names:
+            if (key, name) in self._names:
+                self._replaced.append(self._names[key, name])
+            self._names[key, name] = writer.path(name).relative_to(self._files.folder).as_posix()
 
     def _place(self, key: str, name: str) -> str:
-        return str(self._folder / f"{key}{SUFFIX}" / f"{name}.parquet")
+        return str(self._files.folder / self._names[key, name])
 
     def _drop(self, key: str, name: str) -> None:
-        with contextlib.suppress(OSError):
-            Path(self._place(key, name)).unlink()
+        with contextlib.suppress(StoreError):  # swept when the store is next opened
+            self._files.remove([self._names.pop((key, name))])
 
     def _readable(self, key: str, name: str) -> bool:
         try:
             pq.read_table(self._place(key, name))
-        except (OSError, ValueError, pa.ArrowException):
+        except (KeyError, OSError, ValueError, pa.ArrowException):
             return False
         return True
-
-    def _tidy(self, key: str) -> None:
-        """Remove the folder of an exploration once nothing is in it any more."""
-        with contextlib.suppress(OSError):
-            (self._folder / f"{key}{SUFFIX}").rmdir()
 
 
 class _FileWriter(AddedWriter):

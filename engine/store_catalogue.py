@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine import store_shards
 from engine.store_database import Database, checked_key, rows_table
 from engine.store_errors import StoreError
-from engine.store_shards import Shard
+from engine.store_shards import Shard, Shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPy
         inside = {row[0]: _room(cursor, row[0]) for row in found if row[8] is None}
     records = []
     for key, scenario, version, total, feasible, reasons, timings, created_at, shard_text, reduction_bytes in found:
-        shards = [] if shard_text is None else store_shards.from_json(shard_text)
+        shards = [] if shard_text is None else store_shards.from_json(key, shard_text)
         records.append(
             Record(
                 key=key,
@@ -60,7 +60,7 @@ def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPy
                 timings=json.loads(timings),
                 created_at=created_at.replace(tzinfo=datetime.UTC),
                 bytes=int(reduction_bytes) + sum(shard.bytes for shard in shards) + inside.get(key, 0),
-                damage=store_shards.damage(database.folder / key, shards),
+                damage=Shards(database.folder, shards, database.verified).damage(),
             )
         )
     return records
@@ -72,8 +72,8 @@ def shards_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnecti
         text = "SELECT shards FROM exploration WHERE key = $key"
         found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
     if not found:
-        raise StoreError(f"The store {database.path} has no exploration {key}: `records` lists those it has.")
-    return None if found[0][0] is None else store_shards.from_json(found[0][0])
+        raise no_exploration(database, key)
+    return None if found[0][0] is None else store_shards.from_json(key, found[0][0])
 
 
 def cost_model_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> str:
@@ -87,21 +87,53 @@ def cost_model_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConn
 
 def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> dict[str, pa.Table]:
     """Return an exploration's reductions by name; raise StoreError when there is no such exploration."""
-    shards_of(database, key, *active)
-    with database.cursor(*active) as cursor:
-        text = "SELECT name, content FROM reduction WHERE key = $key ORDER BY name"
-        found = cursor.execute(text, {"key": key}).fetchall()
-    return {name: pa.ipc.open_stream(content).read_all() for name, content in found}
+    with database.cursor(*active) as cursor:  # in one query: it may be removed between two
+        text = (
+            "SELECT r.name, r.content FROM exploration e LEFT JOIN reduction r ON r.key = e.key "
+            "WHERE e.key = $key ORDER BY r.name"
+        )
+        found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
+    if not found:
+        raise no_exploration(database, key)
+    return {name: pa.ipc.open_stream(content).read_all() for name, content in found if name is not None}
+
+
+def no_exploration(database: Database, key: str) -> StoreError:
+    """Return the error that says that an exploration is not there."""
+    return StoreError(f"The store {database.path} has no exploration {key}: `records` lists those it has.")
+
+
+def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
+    """Return the sentence that says that an exploration was lost; `entry` is what the list of contents says of it."""
+    when = str(entry.get("created_at", ""))[:16].replace("T", " ")
+    return (
+        f"{subject(key, entry.get('scenario', {}))}, stored at {when} UTC, is not in the store {database.path} any "
+        "more, as its latest changes were cut off: `shardscape store check` with --repair explores it again, with "
+        "--drop forgets it."
+    )
+
+
+def subject(key: str, scenario: Any) -> str:
+    """Return what an exploration is called in a sentence, as far as its scenario says it."""
+    names = [scenario.get(part) if isinstance(scenario, dict) else None for part in ("model", "system")]
+    titles = [str(one.get("title") or one.get("name") or "") if isinstance(one, dict) else "" for one in names]
+    if not all(titles):
+        return f"The exploration {key}"
+    return f"The exploration {key[:8]} of {titles[0]} on {scenario.get('num_procs')} x {titles[1]}"
 
 
 def delete(database: Database, key: str) -> None:
     """Remove an exploration: first its record, so that it is gone whatever happens then."""
+    shards = shards_of(database, key) or []
+    names = [shard.name for shard in shards]
+    database.contents.remove([key])
     with database.transaction() as cursor:
         cursor.execute("DELETE FROM exploration WHERE key = $key", {"key": key})
         cursor.execute("DELETE FROM reduction WHERE key = $key", {"key": key})
         cursor.execute(f"DROP TABLE IF EXISTS {rows_table(key)}")
+        database.files.put_down(cursor, names)
     database.added.forget(key)
-    store_shards.remove_shards(database.folder / key)
+    database.files.remove(names)
 
 
 def _room(cursor: duckdb.DuckDBPyConnection, key: str) -> int:

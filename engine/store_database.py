@@ -1,66 +1,43 @@
 """The DuckDB file of a result store: created whole or not at all, opened once per process, locked down, swept.
 
 DuckDB lets one process write a file, and within that process every connection must agree on its settings. So a process
-holds one `Database` per file, shared by all stores opened on it; each query gets a cursor of its own.
+holds one `Database` per file, shared by all stores opened on it; each query gets a cursor of its own. Nothing else
+opens the file meanwhile: closing what was opened would give DuckDB's lock away (see `engine.store_lock`).
 """
 
 import contextlib
-import errno
+import ctypes
 import os
 import re
-import shutil
+import tempfile
 import threading
 import uuid
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
-from engine import columns
 from engine.store_added import AddedFiles
-from engine.store_errors import (
-    StoreAccessError,
-    StoreCorruptError,
-    StoreError,
-    StoreLockedError,
-    StoreMemoryError,
-    StoreVersionError,
-    explain,
+from engine.store_contents import SUFFIX as CONTENTS
+from engine.store_contents import Contents
+from engine.store_errors import StoreError, StoreLockedError, StoreMemoryError, StoreVersionError, explain
+from engine.store_files import ROOT, TABLE, StoreFiles
+from engine.store_lock import StoreLock
+from engine.store_making import (
+    LAYOUT,
+    SUFFIX,
+    WITHOUT_CHECKSUMS,
+    checked_path,
+    columns_digest,
+    create,
+    remove_half_made,
 )
-
-SUFFIX: Final = ".duckdb"
-LAYOUT: Final = "1"
-"""Version of the tables below; raised whenever they change."""
+from engine.store_open import open_databases, return_later
 
 KEY_PATTERN: Final = re.compile(r"[0-9a-z][0-9a-z_-]{0,127}")
 """What may name an exploration: it becomes the name of a folder and of a table. Lower case only, because some file
 systems do not tell case apart."""
-
-TABLES: Final = """
-CREATE TABLE meta (name VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
-CREATE TABLE exploration (
-    key VARCHAR PRIMARY KEY,
-    scenario VARCHAR NOT NULL,
-    engine_version VARCHAR NOT NULL,
-    total BIGINT NOT NULL,
-    feasible BIGINT NOT NULL,
-    infeasible_by_reason VARCHAR NOT NULL,
-    timings VARCHAR NOT NULL,
-    created_at TIMESTAMP NOT NULL,
-    shards VARCHAR
-);
-CREATE TABLE reduction (
-    key VARCHAR,
-    name VARCHAR,
-    rows BIGINT NOT NULL,
-    content BLOB NOT NULL,
-    PRIMARY KEY (key, name)
-);
-"""
-"""The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
-are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
 MEMORY: Final = 128
 """What DuckDB may keep in memory [MiB]: left alone it takes most of the machine over time, for tables that it could
@@ -69,15 +46,12 @@ SORTING: Final = 384
 """How much more it may take while it sorts many rows [MiB]. What is larger spills to disk beside the file, but a sort
 of 3.7 M rows fails with 128 MiB."""
 
-_DUCKDB_MAGIC: Final = b"DUCK"
-_MAGIC_OFFSET: Final = 8  # behind the checksum of the first header
-_open_databases: dict[Path, "Database"] = {}
-_registry_lock = threading.Lock()
-
-
-def columns_digest() -> str:
-    """Return a short digest of the stored columns, which tells stores written with another register apart."""
-    return f"{zlib.crc32(columns.ddl('rows').encode()):08x}"
+_NO_EXTENSIONS: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+"""Asked to open a SQLite file, DuckDB would fetch an extension from the network. A connection that somebody else in
+this process made without these keeps ours from being made, too."""
 
 
 def rows_table(key: str) -> str:
@@ -97,26 +71,47 @@ def checked_key(key: str) -> str:
 class Database:
     """One open store file in this process, shared by every store on the same path."""
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
+    def __init__(self, path: Path, databases: dict[Path, "Database"], *, read_only: bool) -> None:
+        """Open the file for `acquire`, which keeps it among `databases`."""
         self.path = path
+        self._databases = databases
         self.read_only = read_only
         self.folder = path.with_name(path.name.removesuffix(SUFFIX) + ".rows")
-        self.added = AddedFiles(self.folder, read_only=read_only)
+        self.files = StoreFiles(self.folder, self.transaction)
+        """What lies beside the file."""
+        self.added = AddedFiles(self.files, read_only=read_only)
         """Columns that are evaluated after an exploration."""
+        self.verified: dict[Path, tuple[tuple[int, ...], str | None]] = {}
+        """Shards that were read to the end, as they were then, and what was wrong with them."""
         self.write_lock = threading.Lock()
+        self._process_id = os.getpid()
         self._users = 1
         self._cursors_lock = threading.Lock()
         self._writers_changed = threading.Condition()
         self._writers: dict[str, int] = {}
         self._memory_lock = threading.Lock()
         self._sorts, self._memory = 0, MEMORY
-        self._connection = self._connect()
+        self._lock = StoreLock(path, read_only=read_only)
         try:
-            self._check_identity()
             if not read_only:
-                self._sweep()
+                remove_half_made(path, self._lock)
+                if not path.exists():
+                    create(path, self._lock)
+            self._connection = self._connect()
+            try:
+                self.identity = self._checked_identity()
+                self._lock_down()
+                self.contents = Contents(path.with_name(path.name.removesuffix(SUFFIX) + CONTENTS), self.identity)
+                """What is stored, a second time."""
+                if not read_only:
+                    self.contents.agree_with(self.stored())
+                    self.files.sweep()
+                    self._sweep_spilled()
+            except BaseException:
+                self._connection.close()
+                raise
         except BaseException:
-            self._connection.close()
+            self._lock.release()
             raise
 
     @classmethod
@@ -126,13 +121,12 @@ class Database:
         A store that only reads may share a database opened for writing. Raises a StoreError that says what is wrong
         with the path.
         """
-        path = _checked_path(path, read_only=read_only)
-        with _registry_lock:
-            database = _open_databases.get(path)
+        path = checked_path(path, read_only=read_only)
+        with open_databases() as databases:
+            database = databases.get(path)
             if database is None:
-                if not path.exists():
-                    _create(path)
-                database = _open_databases[path] = cls(path, read_only=read_only)
+                _check_other_names(path, databases)
+                database = databases[path] = cls(path, databases, read_only=read_only)
             elif database.read_only and not read_only:
                 raise StoreLockedError(f"The store {path} is open for reading in this process: close it there first.")
             else:
@@ -140,19 +134,29 @@ class Database:
             return database
 
     def release(self) -> None:
-        """Give back one use; the last one closes the file."""
-        with _registry_lock:
-            self._users -= 1
-            if self._users == 0:
-                _open_databases.pop(self.path, None)
-                self.added.close()
-                with contextlib.suppress(duckdb.Error):  # a failing last checkpoint leaves a log that opening replays
-                    self._connection.close()
+        """Give back one use; the last one closes the file. May be called from anywhere, also by the collector."""
+        if self._process_id == os.getpid():  # what a forked process inherited is not its own
+            return_later(self)
+
+    def give_back(self) -> None:
+        """One user less; called by `engine.store_open` only."""
+        self._users -= 1
+        if self._users == 0:
+            self._databases.pop(self.path, None)
+            self.added.close()
+            with contextlib.suppress(duckdb.Error):  # a failing last checkpoint leaves a log that opening replays
+                self._connection.close()
+            self._lock.release()
+
+    def never_close(self) -> None:
+        """In a forked process: keep the connection to the end, for closing it would write the log into the file, which
+        is for the process that has the lock. Interpreters close all that nothing refers to when they end."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep the file open, whatever the stores on it do."""
-        with _registry_lock:
+        with open_databases():
             self._users += 1
         try:
             yield
@@ -165,6 +169,8 @@ class Database:
 
         While the query runs the cursor is a member of the sets `active`, for whoever may want to interrupt it.
         """
+        if self._process_id != os.getpid():
+            raise StoreError(f"The store {self.path} was open when this process was forked: open it again here.")
         try:
             with self._cursors_lock:
                 cursor = self._connection.cursor()
@@ -236,23 +242,13 @@ class Database:
                 self._writers_changed.notify_all()
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        """Open the file with no way to reach any other file than the shards beside it."""
         try:
-            connection = duckdb.connect(str(self.path), read_only=self.read_only)
-            shards = str(self.folder).replace("'", "''")
-            locked = connection.execute("SELECT current_setting('lock_configuration')").fetchall()[0][0]
-            if not locked:  # else this process has the file open already, through modules loaded before
-                connection.execute(f"SET memory_limit = '{MEMORY}MiB'")
-                connection.execute("SET allowed_configs = ['memory_limit']")
-                connection.execute(f"SET allowed_directories = ['{shards}/']")
-                connection.execute("SET enable_external_access = false")
-                connection.execute("SET lock_configuration = true")
+            return duckdb.connect(str(self.path), read_only=self.read_only, config=_NO_EXTENSIONS)
         except duckdb.Error as error:
             raise explain(error, self.path) from error
-        return connection
 
-    def _check_identity(self) -> None:
-        """Make sure that the database is a store of this layout and these columns."""
+    def _checked_identity(self) -> str:
+        """Make sure that the database is a store of this layout and these columns; return what tells it from others."""
         expected = {"application": "shardscape", "layout": LAYOUT, "columns": columns_digest()}
         with self.cursor() as cursor:
             known = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'meta'").fetchall()[0][0]
@@ -263,93 +259,68 @@ class Database:
         if found.get("application") != expected["application"]:
             raise StoreVersionError(f"The file {self.path} is a DuckDB database but no result store: name another.")
         for name, meaning in (("layout", "layout"), ("columns", "set of columns")):
-            if found.get(name) != expected[name]:
+            old = name == "layout" and found.get(name) == WITHOUT_CHECKSUMS
+            if found.get(name) != expected[name] and not old:
                 raise StoreVersionError(
                     f"The store {self.path} has {meaning} {found.get(name)}, this version writes {expected[name]}: "
                     "name another file, or delete this one and explore again."
                 )
+        if found["layout"] == WITHOUT_CHECKSUMS and not self.read_only:
+            found["identity"] = self._bring_up_to_date()
+        return str(found.get("identity", ""))
 
-    def _sweep(self) -> None:
-        """Remove what a process that died left behind: shards without a record, added columns, spilled sorts, half-made
-        files.
-
-        Called only while this process holds the write lock. Touches nothing but names that stores give.
-        """
+    def stored(self) -> dict[str, tuple[str, str]]:
+        """When each exploration was stored, and its scenario as JSON, by key."""
         with self.cursor() as cursor:
-            kept = {key for (key,) in cursor.execute("SELECT key FROM exploration WHERE shards IS NOT NULL").fetchall()}
-        if self.folder.is_dir():
-            for entry in self.folder.iterdir():
-                if entry.is_dir() and entry.name not in kept and KEY_PATTERN.fullmatch(entry.name.split(".")[0]):
-                    shutil.rmtree(entry, ignore_errors=True)
-            with contextlib.suppress(OSError):  # stays while it holds anything
-                self.folder.rmdir()
-        for spill in Path(f"{self.path}.tmp").glob("duckdb_temp*"):
-            spill.unlink(missing_ok=True)
-        for half_made in self.path.parent.glob(f".{self.path.name}.*.new*"):
-            half_made.unlink(missing_ok=True)
+            found = cursor.execute("SELECT key, created_at, scenario FROM exploration").fetchall()
+        return {key: (created_at.isoformat(), scenario) for key, created_at, scenario in found}
+
+    def _bring_up_to_date(self) -> str:
+        """Give a store of the layout without checksums the tables of this one, with the folders that it made."""
+        identity = uuid.uuid4().hex
+        with self.transaction() as cursor:
+            cursor.execute(TABLE)
+            found = cursor.execute("SELECT key || '/' FROM exploration WHERE shards IS NOT NULL").fetchall()
+            if found:
+                self.files.put_down(cursor, [ROOT, *(name for (name,) in found)])
+            cursor.execute("INSERT INTO meta VALUES ('identity', $identity)", {"identity": identity})
+            cursor.execute("UPDATE meta SET value = $layout WHERE name = 'layout'", {"layout": LAYOUT})
+        return identity
+
+    def _lock_down(self) -> None:
+        """Leave the connection no way to reach any other file than the shards beside it, and bound its memory."""
+        shards, spilled = (str(path).replace("'", "''") for path in (self.folder, self._spilled()))
+        with self.cursor() as cursor:
+            cursor.execute(f"SET memory_limit = '{MEMORY}MiB'")
+            cursor.execute(f"SET temp_directory = '{spilled}'")
+            cursor.execute("SET allowed_configs = ['memory_limit']")
+            cursor.execute(f"SET allowed_directories = ['{shards}/']")
+            cursor.execute("SET enable_external_access = false")
+            cursor.execute("SET lock_configuration = true")
+
+    def _spilled(self) -> Path:
+        """The folder for what a sort has no memory for: beside the file under a name that nobody else gives a folder.
+        Where the store is only read, and perhaps by several, it is elsewhere."""
+        if self.read_only:
+            return Path(tempfile.gettempdir()) / f"shardscape-{uuid.uuid4().hex}.tmp"
+        return self.path.with_name(f"{self.path.name}.{self.identity}.tmp")
+
+    def _sweep_spilled(self) -> None:
+        """Remove what a process that died in a sort left behind."""
+        folder = self._spilled()
+        if folder.is_dir() and not folder.is_symlink():
+            with contextlib.suppress(OSError):
+                for file in folder.glob("duckdb_temp*"):
+                    if file.is_file() and not file.is_symlink():
+                        file.unlink()
+                folder.rmdir()
 
 
-def _checked_path(path: Path, *, read_only: bool) -> Path:
-    """Return the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked."""
-    try:
-        path = path.resolve()
-        if path.is_dir():
-            raise StoreAccessError(f"The store {path} is a folder: name a file in it, such as results{SUFFIX}.")
-        if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
-            raise StoreAccessError(f"The store {path} needs a file name ending in {SUFFIX}, such as results{SUFFIX}.")
-        if not path.parent.is_dir():
-            raise StoreAccessError(f"The folder {path.parent} for the store {path.name} is missing: create it first.")
-        if path.exists():
-            with path.open("rb") as file:
-                magic = file.read(_MAGIC_OFFSET + len(_DUCKDB_MAGIC))[_MAGIC_OFFSET:]
-            # Asked to open a SQLite file, DuckDB would try to fetch an extension from the network.
-            if magic != _DUCKDB_MAGIC:
-                raise StoreCorruptError(f"The file {path} is not a DuckDB database: name another, or delete this one.")
-            if not read_only and not os.access(path, os.W_OK):
-                raise StoreAccessError(f"The store {path} is not writable: open it read-only or change permissions.")
-        elif read_only:
-            raise StoreAccessError(f"There is no store at {path}: run an exploration with this file first.")
-        if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
-            raise StoreAccessError(f"The folder {path.parent} is not writable: put the store elsewhere.")
-    except StoreError:
-        raise
-    except (OSError, ValueError, RuntimeError) as error:
-        raise explain(error, path) from error
-    return path
-
-
-def _create(path: Path) -> None:
-    """Make an empty store under a temporary name and give it its own name only when it is whole and on disk."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-    try:
-        with contextlib.closing(duckdb.connect(str(temporary))) as connection:
-            connection.execute(TABLES)
-            connection.execute(
-                "INSERT INTO meta VALUES ('application', 'shardscape'), ('layout', $layout), ('columns', $columns)",
-                {"layout": LAYOUT, "columns": columns_digest()},
-            )
-            connection.execute("CHECKPOINT")
-        flush_to_disk(temporary)
-        with contextlib.suppress(FileExistsError):  # another process was faster: its file is as good
-            try:
-                os.link(temporary, path)
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-                    raise
-                os.rename(temporary, path)  # file systems without hard links
-        flush_to_disk(path.parent)
-    except (duckdb.Error, OSError) as error:
-        if not path.exists():  # otherwise another process was faster, and has swept what was half made here
-            raise explain(error, path) from error
-    finally:
-        for leftover in (temporary, Path(f"{temporary}.wal")):
-            leftover.unlink(missing_ok=True)
-
-
-def flush_to_disk(path: Path) -> None:
-    """Force a file, or the entries of a folder, out of the operating system's cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _check_other_names(path: Path, databases: dict[Path, Database]) -> None:
+    """Make sure that no open database is this file under another name: it would have two logs."""
+    for other in databases:
+        same = False
+        with contextlib.suppress(OSError):
+            same = os.path.samefile(path, other)
+        if same:
+            raise StoreLockedError(f"The store {path} is open in this process as {other}: use that name.")

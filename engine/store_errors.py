@@ -44,6 +44,10 @@ class StoreInterruptedError(StoreError):
     """The query was cancelled by `interrupt`."""
 
 
+class StoreLossWarning(UserWarning):
+    """Explorations that were stored are not in the store any more; the message says in one sentence which."""
+
+
 class NotEvaluatedError(StoreError):
     """Rows were asked for statistics that are not stored and that nobody has had evaluated, or that gave way since."""
 
@@ -79,7 +83,6 @@ _NO_ROOM_WORDS = {
 }
 _CORRUPT_WORDS = (
     "corrupt",
-    "not a valid duckdb",
     "could not read enough bytes",
     "no magic bytes",
     "too small to be a parquet",
@@ -124,6 +127,8 @@ def explain(error: Exception, path: Path) -> StoreError:
         )
     if "different configuration" in words:
         return StoreLockedError(f"The store {path} is open in this process by other means: close it there first.")
+    if "not a valid duckdb database" in words or 'extension "' in words:  # which DuckDB would read other files with
+        return StoreCorruptError(f"The file {path} is not a DuckDB database: name another, or delete this one.")
     if "version number" in words and "read a database file" in words:
         return StoreVersionError(
             f"The file {path} was written by another version of DuckDB ({_first_line(text)}): "

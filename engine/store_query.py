@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from engine import columns, store_shards
+from engine import columns
 from engine.store_added import Added, AddedWriter
+from engine.store_catalogue import shards_of
 from engine.store_conditions import (
     ASKABLE,
     STORED,
@@ -45,6 +46,7 @@ from engine.store_errors import (
     explain,
     has_no_room,
 )
+from engine.store_shards import Shards
 
 SCHEMA: Final[pa.Schema] = columns.schema_of(ASKABLE.values())
 """Types and units of every column that rows can be asked for."""
@@ -85,12 +87,15 @@ class Rows:
         cost_model: str,
         added: Added,
         key: str,
+        shards: Shards | None = None,
+        opened: object = None,
     ) -> None:
-        """`added` holds columns beside the rows, under `key`."""
+        """`added` holds columns beside the rows, under `key`. `opened` is what keeps the database open."""
         self._database = database
         self._cost_model = cost_model
         self._source = source
         self._added, self._key = added, key
+        self._shards, self._opened = shards, opened
         self._active: set[duckdb.DuckDBPyConnection] = set()
         self._everyone = active
 
@@ -327,13 +332,18 @@ class Rows:
 
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:
-        """Blame a failed query on the damaged shard, if there is one."""
+        """Verify the shards; blame a failed query on the damaged one, or on whoever removed the exploration."""
         try:
+            if self._shards is not None:
+                self._shards.verify()
             yield
         except StoreInterruptedError:
             raise
         except StoreError:
-            store_shards.name_unreadable(self._source.files or [])
+            if self._key:
+                shards_of(self._database, self._key)  # raises when the exploration has been removed
+            if self._shards is not None:
+                self._shards.name_unreadable()
             raise
 
 

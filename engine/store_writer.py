@@ -4,9 +4,11 @@ import contextlib
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from engine import columns, store_shards
 from engine.store_catalogue import Record, records_of
@@ -70,9 +72,24 @@ class Writer:
             self._pending_rows += table.num_rows
             self._rows += table.num_rows
             if self._shards is None and self._rows > ROWS_IN_DATABASE:
-                self._shards = ShardWriter(self._database.folder, self._key)
+                self._shards = ShardWriter(self._database.files, self._key)
             if self._shards is not None:
                 self._write_groups(self._shards)
+
+    def take(self, shard: Path, rows: int, checksum: int) -> None:
+        """Add feasible executions that `store_shards.write_shard` has written to a file, which is taken away.
+
+        rows, checksum: how many they are, and what `write_shard` has returned.
+        """
+        self._check_unfinished()
+        with self._giving_up_on_failure():
+            if not pq.read_schema(shard).equals(self._schema):
+                raise StoreError(f"The shard {shard} to store does not have the columns of the register.")
+            if self._shards is None:
+                self._shards = ShardWriter(self._database.files, self._key)
+            self._write_groups(self._shards, all_rows=True)
+            self._shards.take(shard, rows, checksum)
+            self._rows += rows
 
     def complete(
         self,
@@ -121,7 +138,9 @@ class Writer:
             self._write_groups(self._shards, all_rows=True)
             record["shards"] = store_shards.to_json(self._shards.publish())
         with self._database.transaction() as cursor:
-            if self._shards is None:
+            if self._shards is not None:
+                self._database.files.strike(cursor, self._shards.names())  # from now on the record has them
+            else:
                 cursor.execute(columns.ddl(f"rows_{self._key}", self._cost_model))
                 if self._pending:
                     cursor.register("appended", pa.concat_tables(self._pending))
@@ -132,6 +151,7 @@ class Writer:
                 cursor.execute("INSERT INTO reduction VALUES ($key, $name, $rows, $content)", content)
             places = ", ".join(f"${name}" for name in record)
             cursor.execute(f"INSERT INTO exploration ({', '.join(record)}) VALUES ({places})", record)
+        self._database.contents.add(self._key, record["created_at"].isoformat(), json.loads(self._scenario))
 
     @contextlib.contextmanager
     def _giving_up_on_failure(self) -> Iterator[None]:

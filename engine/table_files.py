@@ -14,6 +14,7 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,6 +26,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from engine.columns import ALL_FIELDS, FIELDS, OUTCOME, Column, by_name, fields_of, statistics_of
+from engine.field_values import distinct, flag, number_in, quoted, whole_number
+from models.documents import shown
 
 __all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWriteError", "read_executions"]
 
@@ -149,22 +152,26 @@ def _from_text(column: Column, text: str) -> Any:
     """The value that a cell of text stands for; the text itself where it is nothing that the field could be."""
     if text == "":
         return None
+    if column.dtype == "str":
+        return text
+    exact = number_in(text)
     if column.dtype == "bool":
-        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
-    if column.dtype == "int64":
-        for kind in (int, float):
-            with suppress(ValueError):
-                return kind(text)
-    return text
+        known = {"true": True, "false": False}.get(text.lower(), flag(exact))
+        return text if known is None else known
+    if exact is None:
+        return None if text.lower() == "nan" else text
+    number = whole_number(exact)
+    return exact if number is None else number
 
 
 def _series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> pd.Series[Any]:
     """The values at `codes`, in the field's own type where all of them have it."""
     plain = {"int64": int, "bool": bool, "str": str}[column.dtype]
     if values and all(type(value) is plain for value in values):
-        if plain is str:
-            return pd.Series(pd.array(pa.DictionaryArray.from_arrays(codes, values).cast(pa.string()), dtype="str"))
-        with suppress(OverflowError):
+        with suppress(OverflowError, UnicodeEncodeError):  # too large, or half of a character
+            if plain is str:
+                words = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
+                return pd.Series(pd.array(words.cast(pa.string()), dtype="str"))
             return pd.Series(np.array(values, dtype=column.dtype)[codes])
     distinct = np.empty(len(values), dtype=object)
     distinct[:] = values
@@ -177,10 +184,25 @@ def _read_parquet(file: Path) -> Iterator[pd.DataFrame]:
         names = _found(source.schema_arrow.names)
         given = False
         for batch in source.iter_batches(ROWS_PER_PIECE, columns=names):
-            yield batch.to_pandas()
+            yield _from_arrow(file, batch, names)
             given = True
         if not given:
-            yield source.schema_arrow.empty_table().select(names).to_pandas()
+            yield _from_arrow(file, source.schema_arrow.empty_table().combine_chunks(), names)
+
+
+def _from_arrow(file: Path, batch: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pd.DataFrame:
+    """The columns as what their Arrow types say, whatever a file's notes for pandas say beside them."""
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = batch.column(name).to_pandas()
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            kind = batch.schema.field(name).type
+            raise TableFileError(
+                f"{file} has a column {name} of type {shown(str(kind))[1:-1]}, which cannot be read: "
+                f"{_first_line(error)}."
+            ) from error
+    return pd.DataFrame(columns)
 
 
 def _read_json(file: Path) -> Iterator[pd.DataFrame]:
@@ -191,11 +213,16 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
             "CSV or Parquet."
         )
     try:
-        document = json.loads(file.read_bytes().decode("utf-8-sig"))
+        text = file.read_bytes().decode("utf-8-sig")
+        document = json.loads(text, parse_float=_exact, object_pairs_hook=lambda pairs: _each_once(file, pairs))
+    except (json.JSONDecodeError, TableFileError):
+        raise
     except RecursionError:
         raise TableFileError(f"{file} is nested too deeply for a file of executions.") from None
     except UnicodeDecodeError as error:
         raise TableFileError(f"{file} is not UTF-8 text (byte {error.start}), so it is not JSON.") from None
+    except ValueError:  # Python reads whole numbers of some thousand digits only
+        raise TableFileError(f"{file} holds a number with too many digits for a field of an execution.") from None
     records = [document] if isinstance(document, Mapping) else document
     if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
         raise TableFileError(f"{file} holds no execution; it must be an object with the 23 fields, or a list of such.")
@@ -205,7 +232,31 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
         _check_columns(file, names)
     for start in range(0, max(len(records), 1), ROWS_PER_PIECE):
         part = records[start : start + ROWS_PER_PIECE]
-        yield pd.DataFrame({name: [record.get(name) for record in part] for name in names})
+        rows = np.arange(len(part))
+        yield pd.DataFrame(
+            {name: _series(by_name(name), [record.get(name) for record in part], rows) for name in names}
+        )
+
+
+def _exact(text: str) -> float | Decimal:
+    """A number with a point or an exponent; not as a float where that would make a whole number of it."""
+    number = float(text)
+    if not number.is_integer():
+        return number
+    try:
+        exact = Decimal(text)
+    except ArithmeticError:  # an exponent of twenty digits
+        return float("nan")
+    return number if exact == number else exact
+
+
+def _each_once(file: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TableFileError(f"{file} has an execution with {shown(twice)} twice; each field may appear once.")
+    return record
 
 
 class ResultWriter:
@@ -298,32 +349,23 @@ def _array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array
     """A column of results as it is written."""
     if column.kind != "field":
         return pa.array(series, pa.string() if column.dtype == "str" else pa.float64(), from_pandas=True)
-    if series.dtype == column.dtype:
-        array = pa.array(series, from_pandas=True)
-        return array.cast(pa.string()) if as_text else array
-    values = [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in series.tolist()]
+    if series.dtype == column.dtype and not as_text and column.dtype != "str":
+        return pa.array(series)
+    codes, values = distinct(series)
     if as_text:
-        return pa.array([None if value is None else _text(value) for value in values], pa.string())
-    if column.dtype == "str":
-        return pa.array([value if isinstance(value, str) else None for value in values], pa.string())
-    if column.dtype == "bool":
-        return pa.array([bool(value) if _is_flag(value) else None for value in values], pa.bool_())
-    return pa.array([None if value is None or not _is_whole(value) else int(value) for value in values], pa.int64())
+        array = pa.array([_text(value) for value in values], pa.string())
+    elif column.dtype == "str":
+        array = pa.array([_text(value) if isinstance(value, str) else None for value in values], pa.string())
+    elif column.dtype == "bool":
+        array = pa.array([flag(value) for value in values], pa.bool_())
+    else:
+        numbers = [whole_number(value) for value in values]
+        array = pa.array([n if n is not None and abs(n) < 2**63 else None for n in numbers], pa.int64())
+    return array.take(pa.array(codes, mask=codes < 0))
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | np.bool_ | int | float | np.number)
-
-
-def _is_flag(value: Any) -> bool:
-    return _is_number(value) and value in (0, 1)
-
-
-def _is_whole(value: Any) -> bool:
-    if isinstance(value, bool | np.bool_) or not _is_number(value):
-        return False
-    return bool(abs(value) < 2**63 and value == int(value))
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()  # half a character has no encoding
+    text = quoted(value)
+    return text.lower() if isinstance(value, bool | np.bool_) else text

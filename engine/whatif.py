@@ -28,13 +28,13 @@ from engine.exploration import first_row
 from engine.scenario import Scenario
 from engine.search import best_of
 from engine.space import SpaceError, checked_size
-from engine.whatif_parameters import ChangeError, Parameter, changed, parameter, parameters, system_changes
+from engine.whatif_parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
 from engine.whatif_search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transferred
 
 __all__ = [
     "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
-    "parameter", "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sizes_between", "sweep",
-    "sweep_two", "system_changes", "values_around",
+    "otherwise", "parameter", "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sizes_between",
+    "sweep", "sweep_two", "system_changes", "values_around",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
@@ -138,14 +138,15 @@ def sensitivity(
 ) -> Study[tuple[Parameter, float, Point]]:
     """One parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
-    names: which parameters; by default all of system and model that the factors make sense for (see `applicable`).
+    names: which parameters; by default all of system and model that the factors make sense for (see `applicable`), but
+    not what moves with another one of them.
     choose: which of several executions that tie is the best of the base and kept. largest: executions of a space above
     which a point is not searched and has this as its `problem`, in all studies.
     """
     chosen = [parameter(scenario, name) for name in names] if names is not None else list(parameters(scenario))
     pairs = [(which, factor) for which in chosen for factor in factors if applicable(which, factor)]
     if names is None:
-        pairs = [pair for pair in pairs if pair[0].about != "run"]
+        pairs = [pair for pair in pairs if pair[0].about != "run" and not pair[0].part_of]
 
     def after(done: int) -> Iterator[tuple[Parameter, float, Point]]:
         searcher = searcher_of(scenario, choose)

@@ -9,17 +9,19 @@ from typing import Any, Final, Literal
 
 import hardware
 import models
+from engine.calibrated import calibrated
 from engine.execution import LARGEST
 from engine.scenario import Scenario
 from models import Model
 from models.documents import did_you_mean
 
-__all__ = ["ChangeError", "Parameter", "changed", "parameter", "parameters", "system_changes"]
+__all__ = ["ChangeError", "Parameter", "changed", "otherwise", "parameter", "parameters", "system_changes"]
 
 About = Literal["system", "model", "run"]
 
 MICRO: Final = 1e6
 SIXTEEN_BITS: Final = ("float16", "bfloat16")
+POWER: Final = "accelerator.tdp_w"
 
 
 class ChangeError(ValueError):
@@ -49,6 +51,8 @@ class Parameter:
     mask: bool = False
     can_be_off: bool = False
     """Whether 0 is a value, and means that there is none."""
+    part_of: str = ""
+    """Name of the parameter that moves this one together with others; alone it is changed on request only."""
 
     @property
     def lowest(self) -> float:
@@ -64,9 +68,9 @@ class Parameter:
 def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     """Everything that can be changed about a scenario, those of the system first."""
     system, datatype = scenario.system, scenario.datatype
+    exact = scenario.cost_model == "calculon"
     found = [
-        Parameter("matrix", "Matrix peak", "TFLOP/s", system.matrix[datatype].tflops, "system",
-                  f"Dense peak of matrix products in {datatype}, per GPU.", f"matrix.{datatype}.tflops"),
+        *_compute(scenario),
         Parameter("vector", "Vector peak", "TFLOP/s", system.vector[datatype].tflops, "system",
                   f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
                   f"vector.{datatype}.tflops"),
@@ -75,10 +79,8 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
         Parameter("hbm_capacity", "HBM capacity", "GiB", system.mem1.capacity_gib, "system",
                   "Memory of a GPU.", "mem1.capacity_gib", mask=True),
     ]  # fmt: skip
-    exact = scenario.cost_model == "calculon"
     if not exact:  # its element-wise work is bound by memory, and its latencies belong to the calibration
-        del found[1]
-        found += _power(scenario)
+        found = [which for which in found if which.name != "vector"]
     last = len(system.networks) - 1
     for tier, network in enumerate(system.networks):
         reach = f"network tier {tier}, which links {network.size:,} GPUs"
@@ -129,15 +131,29 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _power(scenario: Scenario) -> list[Parameter]:
-    """Design power, which decides what a matrix unit sustains, where it is known and the cost model reads it."""
-    facts = scenario.system.accelerator
-    if facts is None or not facts.tdp_w:
-        return []
-    text = "Power that a GPU is built to draw. It bounds the clock, and so the rate of matrix products and attention."
-    if scenario.datatype in SIXTEEN_BITS:
-        text += " At a given power, a higher matrix peak alone is not sustained and changes little or nothing."
-    return [Parameter("power", "Design power", "W", float(facts.tdp_w), "system", text, "accelerator.tdp_w")]
+def _compute(scenario: Scenario) -> list[Parameter]:
+    """Matrix peak and design power, together and each alone where the cost model reads both and power is known."""
+    system, datatype = scenario.system, scenario.datatype
+    peak = system.matrix[datatype].tflops
+    text, path = f"Dense peak of matrix products in {datatype}, per GPU.", f"matrix.{datatype}.tflops"
+    power = system.accelerator.tdp_w if system.accelerator is not None else None
+    if scenario.cost_model == "calculon" or not power:
+        return [Parameter("matrix", "Matrix peak", "TFLOP/s", peak, "system", text, path)]
+    alone = text + " Design power stays what it is."
+    if scenario.datatype in SIXTEEN_BITS and calibrated(system):
+        alone += " Power bounds the clock, so a higher peak alone is not sustained and changes little or nothing."
+    return [
+        Parameter("compute", "Compute and power", "TFLOP/s", peak, "system",
+                  f"More or fewer matrix units of the same kind: {text[0].lower()}{text[1:]} Peaks in other datatypes "
+                  "and the design power change in proportion, so that the energy of an operation stays what it is.",
+                  path),
+        Parameter("matrix", "Matrix peak alone", "TFLOP/s", peak, "system", alone, path, part_of="compute"),
+        Parameter("power", "Design power alone", "W", float(power), "system",
+                  "Power that a GPU is built to draw, with the matrix peak as it is. "
+                  + ("It bounds the clock, and so the rate of matrix products and attention." if calibrated(system) else
+                     "Nothing was measured on this generation, so its rates do not depend on it."),
+                  POWER, part_of="compute"),
+    ]  # fmt: skip
 
 
 def _plain(value: float) -> float:
@@ -154,15 +170,24 @@ def parameter(scenario: Scenario, name: str) -> Parameter:
     return every[name]
 
 
+def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> float:
+    """The value that a parameter has under the other changes: the scenario's, or in proportion to what moves it."""
+    which = parameter(scenario, name)
+    if which.part_of not in changes:
+        return which.value
+    return which.value * changes[which.part_of] / parameter(scenario, which.part_of).value
+
+
 def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
     """The scenario with the named parameters at other values, in their units.
 
+    What moves several, such as compute, goes first; those of its parts that are named too are then at their own values.
     Its system and model are edited copies that remember what they were made from. Limits stay as they are. Raises
     `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for a value that cannot be, and later, when
     its space is made, `engine.SpaceError`.
     """
     real = {name: _checked(parameter(scenario, name), value) for name, value in changes.items()}
-    real = {name: value for name, value in real.items() if value != parameter(scenario, name).value}
+    real = {name: value for name, value in real.items() if value != otherwise(scenario, real, name)}
     result = scenario
     to_system = system_changes(scenario, real)
     if to_system:
@@ -180,8 +205,12 @@ def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
 def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str, float | int]:
     """What of the changes is about the system, by path into its document and in the document's units."""
     found: dict[str, float | int] = {}
-    for name, value in changes.items():
+    for name, value in sorted(changes.items(), key=lambda change: bool(parameter(scenario, change[0]).part_of)):
         which = parameter(scenario, name)
+        if name == "compute":
+            factor = value / which.value
+            found |= {f"matrix.{one}.tflops": each.tflops * factor for one, each in scenario.system.matrix.items()}
+            found[POWER] = parameter(scenario, "power").value * factor
         if which.about == "system":
             found[which.path] = int(value) if which.discrete else value / which.scale
         if name == "matrix" and scenario.cost_model == "calibrated" and scenario.datatype in SIXTEEN_BITS:

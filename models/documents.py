@@ -116,6 +116,7 @@ class _Shortened(reprlib.Repr):
 def shown(value: object) -> str:
     """`value` as a message quotes it: at most about a hundred characters, on one line."""
     text = _Shortened().repr(value).encode("ascii", "backslashreplace").decode()
+    text = re.sub(r"\s*\n\s*", " ", text)  # a table prints itself in lines
     return text if len(text) <= 120 else text[:117] + "..."
 
 

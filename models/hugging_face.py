@@ -14,6 +14,7 @@ from models.architecture import Architecture
 from models.documents import did_you_mean, name_from_stem, sentence, shown
 from models.hugging_face_config import Config
 from models.hugging_face_families import Fields
+from models.parameters import parameters
 from models.schema import Model, ModelFileError
 
 FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
@@ -83,7 +84,8 @@ def from_hugging_face(
 ) -> Model:
     """The model that a parsed Hugging Face config.json describes.
 
-    `name` is what it will be called, otherwise the end of the file's `_name_or_path`. `where` names the document in
+    `name` is what it will be called, otherwise the end of the file's `_name_or_path`, or the family with the number of
+    parameters, such as "Llama 8.03B". `where` names the document in
     messages. `seq_size` [tokens] is the length of a sample: by default the longest context, or 4,096 where that is
     above 8,192. Raises `ModelFileError` for families, or for shapes within one, that cannot be represented.
     """
@@ -95,8 +97,7 @@ def from_hugging_face(
     try:
         architecture = Architecture.model_validate(read(config))
         seq, basis = _seq_size(architecture, seq_size)
-        path = document.get("_name_or_path")
-        called = name or name_from_stem(path.rstrip("/").rpartition("/")[2] if isinstance(path, str) else "")
+        called = name or _own_name(document) or _described(family, architecture)
         return Model(
             name=called,
             title=called,
@@ -111,6 +112,20 @@ def from_hugging_face(
         schema = Model if problem.title == "Model" else Architecture
         hint = f" (read as a Hugging Face config, model_type '{model_type}')"
         raise ModelFileError(sentence(problem, schema, where, hint=hint)) from None
+
+
+def _own_name(document: Mapping[str, Any]) -> str:
+    """The end of the path that the document says it came from; empty where it does not say."""
+    path = document.get("_name_or_path")
+    last = path.rstrip("/").rpartition("/")[2] if isinstance(path, str) else ""
+    return name_from_stem(last) if last.strip(". ") else ""
+
+
+def _described(family: str, architecture: Architecture) -> str:
+    """A name for a model that has none: its family and how many parameters it has."""
+    count = parameters(architecture)
+    size, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M")
+    return f"{family} {size:.3g}{unit}"
 
 
 def _seq_size(architecture: Architecture, wanted: int | None) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -59,9 +60,9 @@ def load_document(document: object, where: str = "the document", name: str | Non
     content: dict[str, Any] = dict(document)
     called = name_from_stem(name or PurePath(where).stem)
     if is_hugging_face(content):
-        # every config is named config.json: its own name says more
-        own = called == "config" and bool(content.get("_name_or_path"))
-        return from_hugging_face(content, None if own else called, where=where)
+        # Every config is named config.json, and by a browser that has one already "config (1).json".
+        nameless = re.fullmatch(r"config(uration)?[ ._-]*(\(?\d*\)?)", called, re.IGNORECASE)
+        return from_hugging_face(content, None if nameless else called, where=where)
     schema: type[BaseModel] = BlockShape
     try:
         if "format" not in content:

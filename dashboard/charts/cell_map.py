@@ -288,8 +288,8 @@ def shortfall_label(missing: Any) -> str:
     if pd.isna(missing) or missing <= 0 or math.isinf(missing):
         return ABSENT
     gib = float(missing) / _GIB
-    # Rounded up, because "+0" would say that nothing is missing.
-    return f"+{math.ceil(gib):,}" if gib > 9.9 else f"+{math.ceil(gib * 10) / 10:.1f}"
+    # As sentences say it; never "+0", which would say that nothing is missing.
+    return f"+{gib:,.0f}" if gib >= 9.95 else f"+{max(gib, 0.05 + 1e-9):.1f}"
 
 
 def _hover(row: dict[Any, Any], column: Column, values: list[float], best: int | None) -> str:

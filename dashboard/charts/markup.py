@@ -13,6 +13,9 @@ from dashboard.format import UNLIMITED, format_value, gibibytes, percent
 from dashboard.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, Kind
 from engine.columns import by_name
 
+NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks, HBM + host'
+"""What a hatched cell of a map and its number stand for, as an item of a legend."""
+
 _CSS = Path(__file__).parent.parent / "style.css"
 
 
@@ -167,7 +170,7 @@ def map_legend(num_procs: int, unit: str, *, fastest: bool = False, runs: bool =
     shown = f"<span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span><span>★ best of all</span>"
     return (
         f'<div class="ss-legend">{shown if runs else ""}'
-        '<span><i class="ss-swatch ss-hatch"></i>does not fit; GiB over capacity</span>'
+        f"<span>{NOT_FITTING}</span>"
         f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
     )
 

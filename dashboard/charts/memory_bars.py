@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, degrees, empty, in_sentence, note, style_axes, unfading
+from dashboard.charts.template import Chart, base, degrees, empty, in_sentence, noted, style_axes, unfading
 from dashboard.format import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, Kind, Palette, palette
 
@@ -175,7 +175,7 @@ def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, 
     sizes = [head + row_height * len(bars) + foot for _, _, bars in panels]
     height = sum(sizes) + gap * (len(panels) - 1) + 8
     figure = base(colours, height)
-    findings = []
+    findings, notes = [], list[dict[str, Any]]()
     top = height - 8
     for index, (name, capacity, bars) in enumerate(panels):
         suffix = "" if index == 0 else str(index + 1)
@@ -184,11 +184,12 @@ def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, 
         figure.update_layout(
             {f"yaxis{suffix}": {"domain": plot, "anchor": f"x{suffix}"}, f"xaxis{suffix}": {"anchor": f"y{suffix}"}}
         )
-        _draw_panel(figure, suffix, name, capacity, bars, colours, row_height)
+        notes += _draw_panel(figure, suffix, name, capacity, bars, colours, row_height)
         findings.append(_finding(name, capacity, bars))
         top = bottom - gap
     style_axes(figure, colours)
-    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2})
+    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2},
+                         annotations=notes)  # fmt: skip
     figure.update_yaxes(tickfont={"size": 12, "color": colours.text})
     return Chart(figure, " ".join(findings))
 
@@ -201,8 +202,9 @@ def _draw_panel(
     bars: list[MemoryBar],
     colours: Palette,
     row_height: int,
-) -> None:
-    """Draw the bars, totals and capacity line of one tier."""
+) -> list[dict[str, Any]]:
+    """Draw the bars and the capacity line of one tier; return its totals as annotations."""
+    notes = []
     totals = [sum(bar.pieces.values()) for bar in bars]
     bounded = 0 < capacity < UNLIMITED
     longest = max(*totals, capacity * 0.98 if bounded else 0.0, 1.0)
@@ -217,27 +219,28 @@ def _draw_panel(
         figure.add_trace(
             _piece(kind, sizes, rows, totals, bars, scale, reach, colours, suffix, 0.6 if row_height > 30 else 0.72)
         )
-    axis = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
+    axis: dict[str, Any] = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
     column: dict[str, Any] = {"x": 1, "xref": "paper", "xanchor": "right", "yref": axis["yref"], "font_size": 12}
     for row, total, size in zip(rows, totals, own, strict=True):
         tone = colours.worse if bounded and total > size else colours.text
-        note(figure, f"<b>{format_value(_UNIT, total)}</b>", colours, y=row, xshift=_TOTAL_AT, colour=tone, **column)
+        told = f"<b>{format_value(_UNIT, total)}</b>"
+        notes.append(noted(told, colours, y=row, xshift=_TOTAL_AT, colour=tone, **column))
         if bounded and size > 0:
-            note(figure, percent(total / size, 0), colours, y=row, xshift=_SHARE_AT, colour=tone, **column)
+            notes.append(noted(percent(total / size, 0), colours, y=row, xshift=_SHARE_AT, colour=tone, **column))
     if bounded and len(set(own)) > 1:
         for row, size in zip(rows, own, strict=True):
             figure.add_shape(type="line", x0=size / scale.factor, x1=size / scale.factor, y0=row - 0.42, y1=row + 0.42,
                              layer="above", line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
         told = ", ".join(f"{bar.label} {gibibytes(size)}" for bar, size in zip(bars, own, strict=True))
-        note(figure, f"{name} {told}", colours, x=1, xref="paper", y=len(bars) - 0.5, yref=axis["yref"],
-             yanchor="bottom", yshift=1, xanchor="right", colour=colours.worse)  # fmt: skip
+        notes.append(noted(f"{name} {told}", colours, x=1, xref="paper", y=len(bars) - 0.5, yref=axis["yref"],
+                           yanchor="bottom", yshift=1, xanchor="right", colour=colours.worse))  # fmt: skip
     elif bounded:
         place = capacity / scale.factor
         figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(bars) - 0.5, layer="above",
                          line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
         side = "right" if place > 0.25 * reach / scale.factor else "left"
-        note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(bars) - 0.5, yanchor="bottom", yshift=1,
-             xanchor=side, colour=colours.worse, **axis)  # fmt: skip
+        notes.append(noted(f"{name} {gibibytes(capacity)}", colours, x=place, y=len(bars) - 0.5, yanchor="bottom",
+                           yshift=1, xanchor=side, colour=colours.worse, **axis))  # fmt: skip
     figure.update_layout(
         {
             f"xaxis{suffix}": {"range": [0, reach / scale.factor], "ticksuffix": scale.suffix, "nticks": 6,
@@ -249,6 +252,7 @@ def _draw_panel(
             },
         }
     )
+    return notes
 
 
 def _piece(

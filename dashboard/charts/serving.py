@@ -185,18 +185,20 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
                 selected=look, unselected=look,
             )
         )  # fmt: skip
+    notes = []
     for place, total in zip(places, rows["memory_total"], strict=True):
         tone = colours.worse if total > capacity else colours.text
         # What hardly does not fit takes more than the capacity in writing, too.
         decimals = 2 if 1.0 < total / capacity < 1.005 else 0
-        note(figure, f"<b>{gibibytes(total)}</b> · {percent(total / capacity, decimals)}", colours, x=1, xref="paper",
-             xanchor="right", xshift=112, y=place, colour=tone)  # fmt: skip
+        told = f"<b>{gibibytes(total)}</b> · {percent(total / capacity, decimals)}"
+        notes.append(noted(told, colours, x=1, xref="paper", xanchor="right", xshift=112, y=place, colour=tone))
     edge = capacity / scale.factor
     figure.add_shape(type="line", x0=edge, x1=edge, y0=-0.5, y1=len(rows) - 0.5, layer="above",
                      line={"color": colours.worse, "width": 2})  # fmt: skip
-    note(figure, f"HBM {gibibytes(capacity)}", colours, x=edge, y=len(rows) - 0.5, yanchor="bottom", yshift=1,
-         xanchor="right", colour=colours.worse)  # fmt: skip
-    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116})
+    notes.append(noted(f"HBM {gibibytes(capacity)}", colours, x=edge, y=len(rows) - 0.5, yanchor="bottom", yshift=1,
+                       xanchor="right", colour=colours.worse))  # fmt: skip
+    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116},
+                         annotations=notes)  # fmt: skip
     figure.update_xaxes(range=[0, reach / scale.factor], ticksuffix=scale.suffix, nticks=6, tickformat=",~g")
     figure.update_yaxes(range=[-0.5, len(rows) - 0.5], tickvals=places, ticktext=rows["label"].tolist(),
                         tickfont={"size": 12, "color": colours.text})  # fmt: skip

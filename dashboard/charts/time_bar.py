@@ -53,7 +53,8 @@ def waterfall(
     """Draw the parts of a step, each bar starting where the one before ends, with values and shares at the right.
 
     execution, other: rows with the columns `COLUMNS` [s]. The other is the thin bar under each thick one, and a third
-    column of numbers says by how much it differs. Parts of no length stay in place, so that charts can be compared.
+    column of numbers says by how much the first takes longer. Parts of no length stay in place, so that charts can be
+    compared.
     """
     colours = palette(mode)
     kinds = time_kinds(execution, other)
@@ -155,10 +156,10 @@ def _columns(
     colours: Palette,
     names: tuple[str, str],
 ) -> list[dict[str, Any]]:
-    """Return the numbers to write right of the plot: value, share of the step, difference of the other execution."""
+    """Return the numbers to write right of the plot: value, share of the step, difference to the other execution."""
     offsets = (72, 134, 212)
     heads = [names[0] if others is not None else "time", "share"]
-    heads += [f"{names[1]} − {names[0]}"] if others is not None else []
+    heads += [f"{names[0]} − {names[1]}"] if others is not None else []
     notes: list[dict[str, Any]] = []
     place: dict[str, Any] = {"xref": "paper", "x": 1, "xanchor": "right"}
     for head, offset in zip(heads, offsets, strict=False):
@@ -170,7 +171,7 @@ def _columns(
                            font_size=12, **place))  # fmt: skip
         notes.append(noted(share, colours, y=row, xshift=offsets[1], font_size=12, **place))
         if others is not None:
-            change = others[index] - size
+            change = size - others[index]
             tone = colours.worse if change > 0 else colours.better if change < 0 else colours.muted
             # Differences too small to matter to the step stay quiet.
             tone = colours.muted if abs(change) < 5e-4 * sizes[0] else tone

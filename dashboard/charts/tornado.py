@@ -1,4 +1,4 @@
-"""Which parameter matters: per parameter, how far the best throughput moves when it is changed either way."""
+"""Which parameter matters: per parameter, how far the best work per second moves when it is changed either way."""
 
 import math
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ class Swing(NamedTuple):
     down_kept: float | None
     """Gain with the base's best execution left as it is."""
     up_kept: float | None
+    group: str = ""
+    """What the parameter is about, such as "Hardware": those of a group stand together under its name."""
 
     @property
     def known(self) -> list[float]:
@@ -35,19 +37,25 @@ class Swing(NamedTuple):
 
 
 def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light") -> Chart:
-    """Draw one row per parameter, the widest first.
+    """Draw one row per parameter, the widest of its group first; groups in the order in which they come.
 
     swings: in any order. steps: what was done, as "−10 %" and "+10 %"; either may be empty where it was not tried. Bars
     carry customdata (name of the parameter,).
     """
     colours = palette(mode)
-    shown = sorted(swings, key=_span, reverse=True)
+    groups = list(dict.fromkeys(swing.group for swing in swings))
+    shown = sorted(swings, key=lambda swing: (groups.index(swing.group), -_span(swing)))
     if not shown:
         return empty(colours, 160, "Nothing has been computed yet.")
     if not any(swing.known for swing in shown):
         return empty(colours, 160, "Nothing runs to begin with, so there are no gains to show.")
-    figure = base(colours, 60 + _ROW * len(shown))
-    places = [len(shown) - 1 - index for index in range(len(shown))]
+    # A row of its own for the name of every group, where there are several.
+    names = [index for index, swing in enumerate(shown)
+             if len(groups) > 1 and (not index or swing.group != shown[index - 1].group)]  # fmt: skip
+    rows = len(shown) + len(names)
+    figure = base(colours, 60 + _ROW * rows)
+    places = [rows - 1 - index - sum(first <= index for first in names) for index in range(len(shown))]
+    heads = {places[index] + 1: f"<b>{shown[index].group}</b>" for index in names}
     known = [gain for swing in shown for gain in swing.known]
     low, high = min(0.0, *known), max(0.0, *known)
     reach = max(high - low, 0.01)
@@ -64,7 +72,7 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
             if kept is not None and math.isfinite(kept)
         ]
         notes += _labels(swing, row, reach, colours)
-    ticks.append(_upright(0, -0.6, len(shown) - 0.4, colours.muted, 1))
+    ticks.append(_upright(0, -0.6, rows - 0.4, colours.muted, 1))
     figure.update_layout(
         barmode="overlay", uniformtext={"mode": False}, margin={"t": 26, "b": 4}, shapes=ticks, annotations=notes
     )
@@ -72,7 +80,8 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         range=[100 * (low - 0.2 * reach), 100 * (high + 0.2 * reach)], ticksuffix=" %", showgrid=True, nticks=6,
     )  # fmt: skip
     figure.update_yaxes(
-        tickvals=places, ticktext=[swing.label for swing in shown], range=[-0.6, len(shown) - 0.4],
+        tickvals=[*places, *heads], ticktext=[*(swing.label for swing in shown), *heads.values()],
+        range=[-0.6, rows - 0.4],
         tickfont={"size": 12, "color": colours.text},
     )  # fmt: skip
     return Chart(figure, _finding(shown, steps))
@@ -153,7 +162,7 @@ def _span(swing: Swing) -> float:
 
 
 def _finding(shown: Sequence[Swing], steps: tuple[str, str]) -> str:
-    first = shown[0]
+    first = max(shown, key=_span)
     told = " and ".join(
         f"{signed_percent(gain)} at {step}"
         for gain, step in ((first.down, steps[0]), (first.up, steps[1]))
@@ -161,6 +170,6 @@ def _finding(shown: Sequence[Swing], steps: tuple[str, str]) -> str:
     )
     quiet = sum(_span(swing) < 1e-3 for swing in shown)
     return (
-        f"Best throughput when one parameter changes: {first.label} matters most, {told or 'with nothing that runs'}; "
-        f"{quiet} of {len(shown)} parameters change nothing."
+        f"Best work per second when one parameter changes: {first.label} matters most, "
+        f"{told or 'with nothing that runs'}; {quiet} of {len(shown)} parameters change nothing."
     )

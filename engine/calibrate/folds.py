@@ -66,9 +66,9 @@ def kin_of(checked: Checked) -> Kin:
     case = checked.case()
     size = int(checked.accepted.sum())
     columns = [
-        np.broadcast_to(np.nan_to_num(values, nan=-1.0), size)
+        np.broadcast_to(np.nan_to_num(column, nan=-1.0), size)
         for part in (case.model, case.accelerator, case.layout, case.software)
-        for values in part.arrays()
+        for column in part.columns()
     ]
     same = _numbered(np.column_stack(columns))
     given = checked.table[checked.accepted]["group"].astype(str).to_numpy(str)

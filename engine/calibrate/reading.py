@@ -7,12 +7,8 @@ exactly that one.
 from __future__ import annotations
 
 import os
-import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
-from pathlib import Path
 from typing import Final
 
 import pandas as pd
@@ -20,7 +16,8 @@ import pandas as pd
 from engine.calibrate.choice import CalibrateError
 from engine.calibrate.logs import looks_like_log, read_log
 from engine.calibrate.template import FIELDS
-from engine.validation.reading import Runs, RunsFileError, runs_of
+from engine.csv_tables import file_content, header_of, parsed, text_of
+from engine.validation.reading import ONCE, Runs, RunsFileError, runs_of
 from models.documents import shown
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "MOST_RUNS", "Measured", "parse_given", "read_contents", "read_paths"]
@@ -30,7 +27,6 @@ MOST_RUNS: Final = 5_000
 MOST_BYTES: Final = 20_000_000
 """Largest file that is read [bytes]."""
 MOST_FILES: Final = 200
-MOST_COLUMNS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +57,8 @@ def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str]
     contents: dict[str, bytes] = {}
     for path in paths:
         name = os.fspath(path)
-        try:
-            found = os.stat(path)
-            if not stat.S_ISREG(found.st_mode):
-                what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a file"
-                raise CalibrateError(f"{name} is {what}; name a CSV file of measured runs, or logs.")
-            if found.st_size > MOST_BYTES:
-                raise CalibrateError(_too_large(name, found.st_size))
-            contents[name] = Path(path).read_bytes()
-        except OSError as problem:
-            told = problem.strerror or type(problem).__name__
-            raise CalibrateError(f"{name} cannot be read ({told}); name a CSV file of measured runs.") from None
+        contents[name] = file_content(path, MOST_BYTES, CalibrateError)
     return read_contents(contents, given)
-
-
-def _too_large(name: str, size: int) -> str:
-    return f"{name} has {size / 1e6:,.1f} MB; runs are read from files of up to {MOST_BYTES / 1e6:,.0f} MB."
 
 
 def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None = None) -> Measured:
@@ -97,7 +79,7 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
     remarks: list[str] = []
     for path, content in contents.items():
         name = " ".join(shown(os.path.basename(path))[1:-1].split())
-        text = _text(content, name)
+        text = text_of(content, name, MOST_BYTES, CalibrateError)
         if _is_table(text):
             table = _table(text, name)
             tables.append(table)
@@ -119,52 +101,17 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
     return Measured(_runs(tables, given or {}), tuple(labels), tuple(remarks))
 
 
-def _text(content: bytes, name: str) -> str:
-    if len(content) > MOST_BYTES:
-        raise CalibrateError(_too_large(name, len(content)))
-    for encoding in ("utf-8-sig", "utf-16") if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig",):
-        try:
-            text = content.decode(encoding)
-        except UnicodeDecodeError as problem:
-            told = f"{name} is not text in UTF-8 (byte {problem.start:,}); save the table as CSV in UTF-8."
-            continue
-        if "\0" in text:
-            told = f"{name} is not text; give a CSV table or a log."
-            continue
-        if not text.strip():
-            raise CalibrateError(f"{name} is empty.")
-        return text
-    raise CalibrateError(told)
-
-
 def _is_table(text: str) -> bool:
     """Whether the first line that says anything is a header of runs."""
-    first = next((line for line in text[:100_000].splitlines() if line.strip()), "")
-    words = {word.strip().strip('"') for word in re.split(r"[,;\t]", first)}
-    return len(words & {*FIELDS, "iteration time (ms)", "hidden size"}) >= 3
+    names, _ = header_of(text)
+    return len({*names} & {*FIELDS, "iteration time (ms)", "hidden size"}) >= 3
 
 
 def _table(text: str, name: str) -> pd.DataFrame:
-    first = next(line for line in text[:100_000].splitlines() if line.strip())
-    separator = max(",;\t", key=first.count)
-    columns = first.count(separator) + 1
-    if columns > MOST_COLUMNS:
-        raise CalibrateError(f"{name} has {columns:,} columns; a table of runs has up to {MOST_COLUMNS}.")
-    try:
-        table = pd.read_csv(
-            StringIO(text), dtype=str, keep_default_na=False, nrows=MOST_RUNS + 1, on_bad_lines="error", sep=separator,
-            skip_blank_lines=True,
-        )  # fmt: skip
-    except (ValueError, OverflowError) as problem:  # the errors of pandas are ValueErrors
-        told = " ".join(str(problem).split())[:160].rstrip(".")
-        raise CalibrateError(f"{name} cannot be read as CSV ({told}).") from None
-    if len(table) > MOST_RUNS:
-        raise CalibrateError(f"{name} has more than {MOST_RUNS:,} runs; a fit takes up to {MOST_RUNS:,}.")
+    table = parsed(text, name, CalibrateError, most_rows=MOST_RUNS, once=ONCE)
     if not len(table):
         raise CalibrateError(f"{name} has no run; below the header there must be a row per run.")
-    if isinstance(table.index, pd.RangeIndex):
-        return table
-    raise CalibrateError(f"{name} cannot be read as CSV (rows have more values than the header has names).")
+    return table
 
 
 def _runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:

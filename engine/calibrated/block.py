@@ -38,7 +38,7 @@ class BlockTimes:
 
     `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
     from `linear` on add up to them. `computing` is the forward pass without communication, `repeated_exposed` the
-    communication of any kind among `recompute`.
+    tensor-parallel communication among `recompute`; what else is exchanged again counts with its own kind.
     """
 
     forward: Floats
@@ -231,14 +231,14 @@ def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTi
     products, traffic, experts, launches = half
     tensor = 2.0 * shared.exchange
     elementwise_forward = shared.norms.forward + traffic.forward
-    # Attention that is recomputed asks for the keys and values of its ring again, hidden as in the forward pass.
-    resent = again.tensor * tensor + again.attention * shared.context[0] + again.experts * experts
     redone = (
         again.linear * products.forward
         + again.attention * shared.core.forward
         + again.elementwise * elementwise_forward
-        + resent
+        + again.tensor * tensor
     )
+    # Attention that is recomputed asks for the keys and values of its ring again, hidden as in the forward pass.
+    ring_again, sent_again = again.attention * shared.context[0], again.experts * experts
     forward = products.forward + shared.core.forward + elementwise_forward + tensor + shared.context[0] + experts
     backward = (
         products.backward
@@ -249,6 +249,8 @@ def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTi
         + shared.context[1]
         + experts
         + redone
+        + ring_again
+        + sent_again
     )
     host = launch_time(case, p)
     floor_forward = launches[0] * host
@@ -262,14 +264,14 @@ def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTi
         slow_forward,
         slow_backward,
         slow_forward - tensor - shared.context[0] - experts,
-        resent,
+        again.tensor * tensor,
         products.forward + products.backward,
         shared.core.forward + shared.core.backward,
         elementwise_forward + shared.norms.backward + traffic.backward,
         redone,
         2.0 * tensor,
-        shared.context[0] + shared.context[1],
-        2.0 * experts,
+        shared.context[0] + shared.context[1] + ring_again,
+        2.0 * experts + sent_again,
         late,
     )
     return BlockTimes(*np.broadcast_arrays(*parts))

@@ -20,9 +20,13 @@ __all__ = ["MODELLED", "PROVENANCES", "EffectiveRate", "accelerator_error", "eff
 
 MODELLED = "no measurements: modelled"
 PROVENANCES = ("fitted", "measured", "stated", MODELLED)
-"""How well founded a rate is, best first: a fit to measured runs found one of its parameters; a benchmark measured one;
-all were set by hand; nothing was measured on its generation."""
+"""How well founded a rate is, best first: a fit to measured runs of its precision and generation found it; a benchmark
+measured it; a factor of it was set by hand; nothing was measured on its generation."""
+POWER = "power_exponent"
+"""Scales what is known of one accelerator to others of its generation, which is said in words; it founds no rate."""
 NOT_COVERED = "other"
+BITS = {"matrix, 16 bits": 16, "matrix, 8 bits": 8, "matrix, 4 bits": 4}
+"""Bits of the rates whose runs can be told by their precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def effective_rates(
     generation = generation_of(system)
     matrix: tuple[str, ...] = (f"sustained_{generation}",)
     if generation != NOT_COVERED:
-        matrix += ("power_exponent",)
+        matrix += (POWER,)
     blackwell = generation == "blackwell"
     eight = (*matrix, "eight_bit_blackwell" if blackwell else "eight_bit")
     kernel = fastest_attention(system)
@@ -91,7 +95,7 @@ def effective_rates(
     for name, unit, peak, sustained, used in every:
         if peak <= 0:
             continue
-        provenance = _provenance(system, chosen, used)
+        provenance = _provenance(system, chosen, used, BITS.get(name))
         basis = _basis(system, chosen, used, provenance)
         found.append(EffectiveRate(name, unit, float(peak), float(sustained), used, provenance, basis))
     return tuple(found)
@@ -110,12 +114,23 @@ def accelerator_error(system: System, calibration: Calibration | None = None) ->
     return next((error for error in errors if name and error.accelerator == name), None)
 
 
-def _provenance(system: System, calibration: Calibration, used: tuple[str, ...]) -> str:
+def _provenance(system: System, calibration: Calibration, used: tuple[str, ...], bits: int | None) -> str:
     # What other generations were fitted on says nothing about this one, unless the calibration was made on it.
     if not calibrated(system) and calibration.system != system.name:
         return MODELLED
-    kinds = {calibration.parameters[name].kind for name in used}
-    return next((kind for kind in PROVENANCES if kind in kinds), "stated")
+    # A product is as well founded as the least of its factors.
+    kinds = {calibration.parameters[name].kind for name in used if name != POWER}
+    found = next(kind for kind in reversed(PROVENANCES) if kind in kinds)
+    if found == "fitted" and bits is not None and not calibration.system and not _was_measured(system, bits):
+        return "stated"
+    return found
+
+
+def _was_measured(system: System, bits: int) -> bool:
+    """Whether runs in a precision were measured on the system's generation."""
+    from engine.validation.measured import measured_kinds, precision_words
+
+    return precision_words(bits, generation_of(system)) in measured_kinds()
 
 
 def _basis(system: System, calibration: Calibration, used: tuple[str, ...], provenance: str) -> str:
@@ -123,7 +138,10 @@ def _basis(system: System, calibration: Calibration, used: tuple[str, ...], prov
     if provenance == MODELLED:
         return f"{values}; no run of this generation was measured"
     if provenance != "fitted":
-        return f"{values}; {calibration.parameters[used[0]].source}"
+        stated = [name for name in used if calibration.parameters[name].kind == provenance and name != POWER]
+        fitted = [name for name in used if calibration.parameters[name].kind == "fitted"]
+        first = f"{fitted[0]} is fitted, the rest is not: " if fitted and stated else ""
+        return f"{values}; {first}{calibration.parameters[(stated or used)[-1]].source}"
     error = accelerator_error(system, calibration)
     if error is None:
         return f"{values}; fitted on runs of other accelerators of its generation, scaled by power per peak rate"

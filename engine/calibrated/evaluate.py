@@ -24,7 +24,8 @@ from engine.calibrated.parameters import Parameters
 from engine.calibrated.step import pipeline_level, straggling, update_level
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.derived.flops import token_flops
-from engine.outcome import outcome_table, words_array
+from engine.field_values import absent, objects
+from engine.outcome import given_words, outcome_table, words_array
 from engine.sentences import excesses
 from hardware import System
 from models import Model
@@ -100,7 +101,11 @@ def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
             default = pd.array(np.array(column.choices, object)[default], dtype="str")
         default = pd.Series(default, index=table.index)
         given = table[column.name] if column.name in table.columns else default
-        columns[column.name] = given.where(given.notna(), default) if given.isna().any() else given
+        empty = absent(given)
+        if empty.any():
+            # Not every type of column can hold what a default is.
+            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index).infer_objects()
+        columns[column.name] = given
     return pd.DataFrame(columns, index=table.index)
 
 
@@ -199,8 +204,7 @@ def _quantities(
     }
     for column in ALL_FIELDS:
         if column.dtype == "str":
-            text = given[column.name].iloc[rows].astype(str).str.slice(0, 60)
-            result[column.name] = pa.array(text, pa.string())
+            result[column.name] = given_words(given[column.name], rows)
         else:
             result[column.name] = f[column.name]
     if code == "network_too_small":
@@ -230,9 +234,9 @@ def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], cod
         wrong = np.array([f[name] < 1 for name in names])
     which = np.argmax(wrong, axis=0)
     accepted = [", ".join(DATATYPES if name == "datatype" else by_name(name).choices) for name in names]
-    value = [str(given[names[field]].iloc[row])[:60] for field, row in zip(which.tolist(), rows.tolist(), strict=True)]
+    values = [given_words(given[name], rows).to_pylist() for name in names]
     return {
         "field": words_array(which, names),
-        "value": pa.array(value, pa.string()),
+        "value": pa.array([values[field][row] for row, field in enumerate(which.tolist())], pa.string()),
         "accepted": words_array(which, accepted),
     }

@@ -21,6 +21,7 @@ from engine.calibrated.networks import farthest
 from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.execution import Executions, Malformed, check_fields, mark, parse_columns
+from engine.field_values import absent
 from hardware import System
 from models import Model
 
@@ -81,7 +82,7 @@ def read(model: Model, system: System, table: pd.DataFrame) -> tuple[Fields, Num
     base = {name: array for name, array in found.items() if name not in optional}
     fields = {**base, **defaults(system, base)}
     for name in optional & set(found):
-        fields[name] = np.where(pd.isna(table[name]), fields[name], found[name])
+        fields[name] = np.where(absent(table[name]), fields[name], found[name])
     context = fields["context_par"]
     _check_plain(base, context, reason)
     check(model, system, fields, reason)

@@ -6,7 +6,7 @@ model on one system passes scalars for both and arrays for the execution only. T
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeAlias
 
@@ -46,15 +46,16 @@ class _Arrays:
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         return cls(**{name: _arrays(values[name]) for name in names})
 
+    def columns(self) -> Iterator[Floats]:
+        """Every array of the group, those of each network too."""
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            yield from value if isinstance(value, tuple) else (value,)
+
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
         """The rows at `index`; numbers stay as they are."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return type(self)(**{name: _at(value, index) for name, value in values.items()})
-
-    def arrays(self) -> list[Floats]:
-        """Every array or number of the group, networks tier by tier."""
-        values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
-        return [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
 
 
 def _arrays(value: Any) -> Any:

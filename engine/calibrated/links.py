@@ -10,13 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.calibrated.block import common
 from engine.calibrated.context_parallel import ring
+from engine.calibrated.flow import block_level, pipeline_flow
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
 from engine.calibrated.pipeline import message_time
 from engine.calibrated.rates import sustained_rates
-from engine.calibrated.step import block_level, pipeline_level, update_level
+from engine.calibrated.recompute import recomputed
+from engine.calibrated.stages import KINDS
+from engine.calibrated.step import pipeline_level, update_level
 
 __all__ = ["link_times"]
 
@@ -33,16 +35,19 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
         case.software, overlap_tensor=none, overlap_expert=none, overlap_data=none, overlap_pipeline=none
     )
     alone = replace(case, software=software)
-    step, once = pipeline_level(alone, block_level(alone, p), p), update_level(alone, p)
+    level = block_level(alone, p)
+    flow = pipeline_flow(alone, level, p)
+    step, once = pipeline_level(alone, level, p, flow), update_level(alone, p)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    shown = sum(common(alone, rates, p).context)
-    whole = sum(ring(alone, rates, p, none, none))
+    forward, backward = ring(alone, rates, p, none, none)
+    whole = forward * (1.0 + recomputed(alone).attention) + backward
+    blocks = sum(flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in range(len(KINDS)))
     chunks = case.layout.pipeline_interleaving
     messages = case.microbatches * chunks * software.messages * message_time(case, rates, p)
     return {
         "tp": step.tensor_exposed,
         "recomm": step.repeated_exposed,
-        "cp": step.context_exposed * np.where(shown > 0, whole / np.where(shown > 0, shown, 1.0), 1.0),
+        "cp": case.microbatches * blocks * whole,
         "ep": step.expert_exposed,
         "pp": step.pipeline_exposed + np.where(chunks > 1, messages, 0.0),
         "dp": once.exchange + once.tied + step.gather_exposed,

@@ -7,7 +7,7 @@ mode); the pipeline is computed only where something fits. Rows then gather from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -40,6 +40,8 @@ Flags = npt.NDArray[np.bool_]
 
 TABLE_CHUNK = 16_384
 """Rows of a table computed at a time: intermediate arrays stay in cache."""
+WAYS = 4
+"""Ways to offload block by block: nothing, weights, activations, both."""
 
 
 @dataclass(slots=True)
@@ -107,8 +109,7 @@ class CalibratedPlan:
         else:
             wanted, which = np.unique(rows, return_inverse=True)
             part, added = _flow_part(self.space, self.parameters, self.layout, self.levels, wanted)
-        # Offloading has a row for each way and pipeline.
-        more = None if added is None else take(added, offloaded * len(part.running) + which)
+        more = None if added is None else take(added, which * WAYS + offloaded)
         return take(part, which), more
 
 
@@ -260,7 +261,7 @@ def _flow_case(
 def _flow_part(
     space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, levels: _Levels, rows: Ints
 ) -> tuple[FlowPart, OffloadedFlow | None]:
-    """The figures of these pipelines, and what each way to offload adds to them, way by way."""
+    """The figures of these pipelines [rows], and what each way to offload adds to them [rows x ways]."""
     case, level = _flow_case(space, layout, levels, rows)
     flow = pipeline_flow(case, level, p)
     part = flow_part(pipeline_level(case, level, p, flow))
@@ -279,34 +280,26 @@ def _flow_part(
             ways.append(offloaded_flow(case, level, flow, weights=moved[0], activations=moved[1], rate=rate))
         else:
             ways.append(none_moved)
-    shape = np.shape(part.running)
-    return part, _stacked(
-        OffloadedFlow(*(np.broadcast_to(getattr(way, item.name), shape) for item in fields(OffloadedFlow)))
-        for way in ways
+    # The ways of one pipeline stand side by side: rows that share it are evaluated together.
+    together = (
+        np.stack([np.broadcast_to(getattr(way, item.name), np.shape(part.running)) for way in ways], axis=1).ravel()
+        for item in fields(OffloadedFlow)
     )
-
-
-def _stacked(parts: Iterable[Any]) -> Any:
-    """Dataclasses of arrays [rows] one after the other."""
-    first, *others = parts
-    return type(first)(
-        *(np.concatenate([getattr(part, item.name) for part in (first, *others)]) for item in fields(first))
-    )
+    return part, OffloadedFlow(*together)
 
 
 def _joined(parts: list[tuple[FlowPart, OffloadedFlow | None]]) -> tuple[FlowPart, OffloadedFlow | None]:
     if not parts:
         return FlowPart(*[np.zeros(0)] * len(fields(FlowPart))), None
     added = [part[1] for part in parts if part[1] is not None]
-    if not added:
-        return _stacked(part[0] for part in parts), None
-    # Each part has its ways one after the other; together every way has all parts one after the other.
-    by_way = [OffloadedFlow(*(getattr(way, item.name).reshape(4, -1) for item in fields(OffloadedFlow)))
-              for way in added]  # fmt: skip
-    return _stacked(part[0] for part in parts), OffloadedFlow(
-        *(np.concatenate([getattr(way, item.name) for way in by_way], axis=1).ravel()
-          for item in fields(OffloadedFlow))
-    )  # fmt: skip
+    return _end_to_end([part[0] for part in parts]), _end_to_end(added) if added else None
+
+
+def _end_to_end(parts: list[Any]) -> Any:
+    """Dataclasses of arrays [rows], one after the other."""
+    return type(parts[0])(
+        *(np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(parts[0]))
+    )
 
 
 def block_shapes(site: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:

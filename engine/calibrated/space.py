@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from engine.calibrated.build import model_shapes
 from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
 from engine.calibrated.networks import farthest
 from engine.calibrated.parameters import parameters, parameters_of
+from engine.calibrated.placement import networks_of
 from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, by_name
 from engine.limits import LimitError, permits
@@ -56,6 +56,8 @@ COVERED: dict[str, str] = {
     "expert_overlap": "off; on with a limit",
     "pipeline_overlap": "off; on with a limit",
     "tensor_par_net": "as ranks are placed: tensor, context, data, pipeline, innermost first",
+    "pipeline_par_net": "as ranks are placed",
+    "data_par_net": "as ranks are placed; gradients are exchanged over context parallel ranks, too",
     "fused_activation": "on",
     "seq_par_ag_redo": "off; gathers are always repeated",
     "training": "on; serving has an evaluation of its own",
@@ -168,13 +170,8 @@ class CalibratedSpace(Space):
         return values
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
-        """One assignment, where ranks are placed innermost first; the tiers are those that limits leave, or the
-        innermost."""
-        chosen = []
-        for name in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
-            allowed = permits(self.limits, name)
-            chosen.append([tier for tier in range(self.tiers) if allowed(tier)][:1])
-        return np.array(list(product(*chosen)), np.int64).reshape(-1, 3)
+        """One assignment, which says nothing: what networks carry follows from the degrees, see `further`."""
+        return np.zeros((1, 3), np.int64)
 
     def _cells(self) -> tuple[Cell, ...]:
         shapes, limits, model = model_shapes(self.model), self.limits, self.model
@@ -198,6 +195,10 @@ class CalibratedSpace(Space):
                     data = self.num_procs // tensor // pipeline // context
                     if data > self.max_batch_size or not allow["data_par"](data):
                         continue
+                    degrees = {"tensor_par": tensor, "context_par": context, "data_par": data, "pipeline_par": pipeline}
+                    placed = networks_of(self.system, {**degrees, "expert_par": 1, "expert_tensor_par": 1})
+                    if not all(allow[name](int(net)) for name, net in placed.items()):
+                        continue
                     ways = self._expert_ways(tensor, context * data)
                     for batch in self._batches(data):
                         tried += len(ways)
@@ -212,7 +213,7 @@ class CalibratedSpace(Space):
                             if size * model.seq_size // context % tensor == 0 and allow["microbatch_size"](size)
                         )
                         kind = (tensor > 1) * TENSOR + (pipeline > 1) * PIPELINE + (data * context > 1) * REPLICAS
-                        if not microbatches or not len(self.assignments[kind]) or not len(self.modes[kind]):
+                        if not microbatches or not len(self.modes[kind]):
                             continue
                         cells += [
                             Cell(
@@ -267,9 +268,12 @@ class CalibratedSpace(Space):
             and allow["expert_tensor_par"](split)
         ]
 
-    def _further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
+    def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
+        """Degrees beyond the 23, and the networks as ranks are placed."""
         names = ("context_par", "expert_par", "expert_tensor_par")
-        return {name: np.array([getattr(item, name) for item in self.cells], np.int64)[cell] for name in names}
+        degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in names}
+        every = degrees | networks_of(self.system, {**self._columns, **degrees})
+        return {name: values[cell] for name, values in every.items()}
 
 
 @lru_cache(maxsize=256)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.calibrated.inputs import Floats
+from engine.field_values import column_names, convert, to_whole, to_word
 from engine.inference.columns import FIELDS
-from models.documents import shown
 
-__all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of"]
+__all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of", "frame_of"]
 
 LAUNCHES = ("eager", "compiled", "graphs")
 LARGEST = 2**40
@@ -23,7 +23,7 @@ DEFAULTS: Mapping[str, Any] = {"expert_par": 1, "replicas": 1, "weight_bits": 16
 
 
 class DeploymentTableError(ValueError):
-    """A table of deployments lacks a column, or has something that is no number; the message is one sentence."""
+    """A table of deployments is none, lacks a column or has a value that a field cannot be; one sentence says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,64 @@ class Deployments:
         return np.maximum(self.expert_par / self.tensor_par, 1.0)
 
 
-def deployments_of(table: pd.DataFrame | Mapping[str, Any]) -> Deployments:
+def frame_of(table: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
+    """A table of deployments as a data frame: columns of one length, of which values by themselves fill a column.
+
+    Raises `DeploymentTableError` for what is no table.
+    """
+    if isinstance(table, pd.DataFrame):
+        names = column_names(table)
+        twice = [column.name for column in FIELDS if names.count(column.name) > 1]
+        if twice:
+            raise DeploymentTableError(f"The table of deployments has more than one column {twice[0]}.")
+        return table.reset_index(drop=True)
+    if not isinstance(table, Mapping):
+        raise DeploymentTableError(
+            f"Deployments are a pandas DataFrame, or a mapping of columns, not {type(table).__name__}."
+        )
+    known = {column.name for column in FIELDS}
+    given = {name: values for name, values in table.items() if name in known}
+    lists = {name: _listed(values) for name, values in given.items() if _is_list(values)}
+    lengths = {name: len(values) for name, values in lists.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+        raise DeploymentTableError(f"The columns of the deployments have different numbers of rows: {told}.")
+    rows = next(iter(lengths.values()), 1)
+    columns = {name: lists[name] if name in lists else _repeated(value, rows) for name, value in given.items()}
+    return pd.DataFrame(columns, index=range(rows if given else 0))
+
+
+def _is_list(values: Any) -> bool:
+    """Whether something is a column, and not the value of one."""
+    if isinstance(values, np.ndarray):
+        return values.ndim > 0
+    return isinstance(values, list | tuple | range | pd.Series | pd.Index | pd.api.extensions.ExtensionArray)
+
+
+def _listed(values: Any) -> pd.Series[Any]:
+    if isinstance(values, pd.Series):
+        return values.reset_index(drop=True)
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim > 1):
+        return _objects(list(values))  # as they are: pandas would make floats of whole numbers beside a gap
+    return pd.Series(values)
+
+
+def _repeated(value: Any, rows: int) -> pd.Series[Any]:
+    return _objects([value] * rows)
+
+
+def _objects(values: list[Any]) -> pd.Series[Any]:
+    array = np.empty(len(values), object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return pd.Series(array)
+
+
+def deployments_of(frame: pd.DataFrame) -> Deployments:
     """The arrays of a table with one deployment per row.
 
     Required are tensor_par, pipeline_par, batch, prompt and output. Raises `DeploymentTableError`.
     """
-    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
     columns = {}
     for column in FIELDS:
         if column.name in frame:
@@ -85,17 +137,13 @@ def deployments_of(table: pd.DataFrame | Mapping[str, Any]) -> Deployments:
 
 
 def _column(name: str, values: pd.Series[Any]) -> Floats:
-    if name == "launch":
-        words = values.astype(str).to_numpy()
-        return np.select([words == word for word in LAUNCHES], list(range(len(LAUNCHES))), -1).astype(np.float64)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    wrong = ~(np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) <= LARGEST))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        value = values.iloc[row]
-        told = shown(value.item() if hasattr(value, "item") else value)
+    is_word = name == "launch"
+    array, faults = convert(values, to_word(LAUNCHES) if is_word else to_whole(LARGEST), np.float64)
+    if faults:
+        row, value = min((int(fault.rows[0]), fault.values[0]) for fault in faults)
+        accepted = f"one of {', '.join(LAUNCHES)}" if is_word else f"a whole number up to {LARGEST:,}"
         raise DeploymentTableError(
-            f"Row {row + 1:,} of the deployments has {name} {told}; it must be a whole number up to "
-            f"{LARGEST:,}."
+            f"Row {row + 1:,} of the deployments has {f'{name} {value}' if value else f'no {name}'}; it must be "
+            f"{accepted}."
         )
-    return numbers
+    return array

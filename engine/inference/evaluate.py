@@ -10,14 +10,16 @@ import numpy as np
 import pandas as pd
 
 from engine.calibrated.parameters import library_calibration, parameters_of
+from engine.field_values import quoted
 from engine.inference.assumptions import Assumptions
 from engine.inference.checks import limit_reasons, reason_text, shape_reasons
 from engine.inference.columns import FIELDS, FIGURES
-from engine.inference.deployments import LAUNCHES, Deployments, deployments_of
+from engine.inference.deployments import LAUNCHES, Deployments, deployments_of, frame_of
 from engine.inference.figures import Subject, figures, grouped
 from engine.inference.reasons import FITS, REASONS, code_of, number_of
 from engine.inputs import ModelLike, SystemLike, model_of, system_of
 from hardware import Calibration
+from models.documents import shown
 
 __all__ = ["WorkloadError", "evaluate", "positive", "subject_of"]
 
@@ -39,8 +41,8 @@ def subject_of(
     if price is None:
         known = None if found.accelerator is None else found.accelerator.usd_per_h
         price = math.nan if known is None else (known[0] + known[1]) / 2.0
-    elif not (isinstance(price, int | float) and 0 <= price <= 1e6):
-        raise WorkloadError(f"price is {price!r}; it must be from 0 to 1,000,000 USD per processor and hour.")
+    elif isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= 1e6:
+        raise WorkloadError(f"price is {shown(price)}; it must be from 0 to 1,000,000 USD per processor and hour.")
     p = parameters_of(calibration or library_calibration())
     return Subject(model_of(model), found, p, assumptions or Assumptions(), float(price))
 
@@ -50,7 +52,7 @@ def positive(name: str, value: float | None) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
-        raise WorkloadError(f"{name} is {value!r}; it must be above 0 and at most 1,000,000 seconds.")
+        raise WorkloadError(f"{name} is {shown(value)}; it must be above 0 and at most 1,000,000 seconds.")
     return float(value)
 
 
@@ -70,7 +72,7 @@ def evaluate(
     Args:
         model, system: name, path or object.
         table: one deployment per row: tensor_par, pipeline_par, batch, prompt, output; optional expert_par, replicas,
-            weight_bits, kv_bits, launch.
+            weight_bits, kv_bits, launch. A mapping has columns of one length, or single values for all rows.
         time_to_first_token, time_per_output_token: limits [s].
         price: of a processor [USD per hour].
         calibration, assumptions: the library's where left out.
@@ -80,13 +82,15 @@ def evaluate(
         that do not fit have their memory, those that make no sense nothing.
 
     Raises:
-        DeploymentTableError: the table lacks a column or has something that is no number. WorkloadError: a limit or
+        DeploymentTableError: the table is none, its columns differ in length, it lacks one or has one twice, or a
+        value is no whole number (or no word, for launch); the message names column and row. WorkloadError: a limit or
         the price makes no sense.
     """
     limits = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
                                                                             time_per_output_token)  # fmt: skip
     subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
-    d = deployments_of(table)
+    frame = frame_of(table)
+    d = deployments_of(frame)
     reason = shape_reasons(subject, d)
     values = {column.name: np.full(len(d), np.nan) for column in FIGURES}
     rows = np.flatnonzero(reason == FITS)
@@ -98,13 +102,13 @@ def evaluate(
         reason[part] = np.where(over, number_of("memory"), late)
         for name, value in found.items():
             values[name][part] = value if name in MEMORY_FIGURES else np.where(over, np.nan, value)
-    words = _words(table, d)
+    words = _words(frame, d)
     return _frame(subject, d, words, reason, values, limits)
 
 
-def _words(table: pd.DataFrame | Mapping[str, Any], d: Deployments) -> list[str]:
+def _words(frame: pd.DataFrame, d: Deployments) -> list[str]:
     """The launch modes as they were given; nothing is computed for unknown ones, but their reason names them."""
-    given = [str(word) for word in table["launch"]] if "launch" in table else [""] * len(d)
+    given = [quoted(word)[1:-1] for word in frame["launch"]] if "launch" in frame else [""] * len(d)
     return [LAUNCHES[int(n)] if n >= 0 else word for n, word in zip(d.launch.tolist(), given, strict=True)]
 
 

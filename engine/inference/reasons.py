@@ -27,7 +27,7 @@ REASONS: Final[tuple[Reason, ...]] = (
     _reason("invalid", "unknown_bits", "Unknown precision",
             "Weights have {weight_bits} and the KV cache {kv_bits} bits; each must be 16, 8 or 4."),
     _reason("invalid", "unknown_launch", "Unknown launch mode",
-            "launch is {launch!r}; it must be eager, compiled or graphs."),
+            "launch is '{launch}'; it must be eager, compiled or graphs."),
     _reason("invalid", "heads_not_divisible", "TP does not divide the heads",
             "The model has {heads:,} attention heads, which TP {tensor_par:,} does not divide."),
     _reason("invalid", "kv_heads_not_divisible", "TP and KV heads do not divide",

@@ -170,10 +170,10 @@ def _value(name: str, value: Any, *, choice: bool = False) -> Any:
     if isinstance(value, np.integer):
         value = int(value)
     if name == "launch":
-        if value not in LAUNCHES:
+        if not isinstance(value, str) or value not in LAUNCHES:
             raise ServingLimitError(f"launch cannot be {shown(value)}; it is one of {', '.join(LAUNCHES)}.")
         return value
-    if choice and name in CHOICES and value not in CHOICES[name]:
+    if choice and name in CHOICES and not (isinstance(value, int) and value in CHOICES[name]):
         raise ServingLimitError(f"{name} cannot be {shown(value)}; it is one of {', '.join(map(str, CHOICES[name]))}.")
     low = 1 if choice else 0
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= LARGEST:

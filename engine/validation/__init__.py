@@ -7,9 +7,11 @@
 """
 
 from engine.validation.errors import error_table, memory_table
-from engine.validation.mapping import REASONS
+from engine.validation.gate import stored_coverage
+from engine.validation.mapping import REASONS, map_runs
 from engine.validation.predict import OUT_COLUMNS, breakdown, validate
 from engine.validation.reading import Runs, RunsFileError, library_runs, read_runs, runs_of
+from engine.validation.uncertainty import coverage_of
 
 __all__ = [
     "OUT_COLUMNS",
@@ -17,10 +19,13 @@ __all__ = [
     "Runs",
     "RunsFileError",
     "breakdown",
+    "coverage_of",
     "error_table",
     "library_runs",
+    "map_runs",
     "memory_table",
     "read_runs",
     "runs_of",
+    "stored_coverage",
     "validate",
 ]

@@ -1,8 +1,9 @@
-"""Commands of the validation: report, fit, accept.
+"""Commands of the validation: report, fit, accept, refresh.
 
 python -m engine.validation report [--runs FILE] [--out FILE]
 python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
-python -m engine.validation accept            store predictions and errors for the regression gate
+python -m engine.validation accept            store predictions, errors, intervals and what was measured (one minute)
+python -m engine.validation refresh           fit --save and then accept: whatever is stored, of the code as it is
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -34,12 +36,16 @@ def main(arguments: list[str] | None = None) -> int:
     report.add_argument("--out", help="where to write the predictions as CSV")
     fitting = commands.add_parser("fit", help="fit the few free parameters and test them on unseen halves")
     fitting.add_argument("--save", action="store_true", help="write the fitted calibration into the package")
-    commands.add_parser("accept", help="store predictions and errors for the regression gate")
+    commands.add_parser("accept", help="store predictions, errors, intervals and what was measured")
+    commands.add_parser("refresh", help="fit, save the calibration, and store what follows from it (two minutes)")
     chosen = parser.parse_args(arguments)
     if chosen.command == "report":
         return _report(chosen.runs, chosen.out)
-    if chosen.command == "fit":
-        return _fit(chosen.save)
+    if chosen.command in ("fit", "refresh"):
+        _fit(chosen.command == "refresh" or chosen.save)
+        # What was read of the calibration before stays in this process.
+        again = [sys.executable, "-m", "engine.validation", "accept"]
+        return subprocess.run(again, check=False).returncode if chosen.command == "refresh" else 0
     changed = accept()
     print("\n".join(changed) or "Nothing changed.")
     return 0
@@ -62,7 +68,7 @@ def _report(path: str | None, out: str | None) -> int:
     return 0
 
 
-def _fit(save: bool) -> int:
+def _fit(save: bool) -> None:
     fit, tested, left_out = fit_all(), two_fold(), leave_one_source_out()
     for name in FITTED:
         print(f"{name:24s} {getattr(fit.parameters, name):.4g}")
@@ -74,7 +80,6 @@ def _fit(save: bool) -> int:
         document = hardware.calibration_document(updated_calibration(fit, tested, datetime.date.today()))
         path = Path(str(files("hardware").joinpath("calibrations", "global.json")))
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

@@ -9,17 +9,22 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.inputs import GENERATIONS
 from engine.validation.errors import error_table, memory_table
-from engine.validation.mapping import map_runs
-from engine.validation.predict import measured_seconds, validate
+from engine.validation.mapping import Mapped, map_runs
+from engine.validation.measured import OFFLOADS, generation_words, kind_words, things
+from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs
-from engine.validation.refit import two_fold
-from engine.validation.selection import defective, headline
+from engine.validation.refit import ratios_without_pairs
+from engine.validation.selection import defective, headline, one_machine, sources_of
+from engine.validation.uncertainty import UNSEEN, coverage_table, kinds_of
 
-__all__ = ["TOLERANCE", "accept", "current_predictions", "differences", "stored_errors", "stored_predictions"]
+__all__ = [
+    "TOLERANCE", "accept", "current_predictions", "differences", "stored_coverage", "stored_errors",
+    "stored_predictions",
+]  # fmt: skip
 
 TOLERANCE = 1e-4
 """Relative change of a prediction that must be accepted: 0.01 %."""
@@ -74,25 +79,6 @@ def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     return found
 
 
-def _residuals(runs: Runs) -> pd.DataFrame:
-    """Errors of headline rows when they had no part in the fit, for `engine.validation.uncertainty`."""
-    mapped = map_runs(runs)
-    ratio = measured_seconds(mapped) / two_fold(runs, seeds=(0,)).predicted
-    keep = headline(runs.table) & ~defective(runs.table) & np.isfinite(ratio)
-    generation = np.array(GENERATIONS, object)[mapped.case.accelerator.generation.astype(int)]
-    # Seven hundred runs of one machine would drown all other Ampere runs.
-    keep &= ~runs.table["source"].astype(str).str.startswith("vTrain single").to_numpy(bool)
-    return pd.DataFrame(
-        {
-            "id": runs.table["id"],
-            "generation": generation,
-            "experts": mapped.case.model.experts > 0,
-            "fully_sharded": mapped.case.layout.fully_sharded > 0,
-            "ratio": ratio,
-        }
-    )[keep]
-
-
 def accept() -> list[str]:
     """Store the current predictions and errors; the differences to what was stored before."""
     runs = library_runs()
@@ -102,6 +88,53 @@ def accept() -> list[str]:
     changed = differences(now, stored_predictions()) if path.exists() else [f"{name}: is new" for name in now["id"]]
     now.to_csv(path, index=False, float_format=DIGITS)
     error_table(runs.table, table).to_csv(_file("errors.csv"), index=False, float_format="%.4g")
-    _residuals(runs).to_csv(_file("residuals.csv"), index=False, float_format="%.5g")
     memory_table(runs.table, table).to_csv(_file("memory_errors.csv"), index=False, float_format="%.4g")
+    mapped = map_runs(runs)
+    _accept_measured(mapped)
+    _accept_intervals(mapped, runs)
     return changed
+
+
+def _scored(mapped: Mapped) -> npt.NDArray[np.bool_]:
+    """Sound headline rows with a prediction [rows]."""
+    return headline(mapped.table) & ~defective(mapped.table) & mapped.supported
+
+
+def _accept_measured(mapped: Mapped) -> None:
+    """Store what occurs among the runs, for `engine.validation.measured`."""
+    rows = np.flatnonzero(_scored(mapped))
+    # Runs with an offload that a field names are not predicted.
+    words = things(mapped.case.take(rows), dict.fromkeys(OFFLOADS, False), len(rows))
+    source = sources_of(mapped.table)[rows]
+    told = pd.concat(pd.DataFrame({"aspect": name, "thing": each, "source": source}) for name, each in words.items())
+    counted = told[told["thing"] != ""].groupby(["aspect", "thing"], sort=False)["source"].agg(["size", "nunique"])
+    counted.columns = pd.Index(["runs", "sources"])
+    counted.reset_index().to_csv(_file("measured.csv"), index=False)
+
+
+def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
+    """Store errors of sources left out and how many of them lie in the intervals that the others give."""
+    scored, pooled = _scored(mapped), ~one_machine(mapped.table)
+    kinds, pairs = kinds_of(mapped), ratios_without_pairs(runs)
+    own = np.full(len(kinds), np.nan)
+    for name, ratio in pairs.items():
+        own = np.where(kinds["source"] == name, ratio, own)
+    kinds["ratio"] = own
+    kinds.insert(0, "id", mapped.table["id"])
+    kinds[scored & pooled].to_csv(_file("residuals.csv"), index=False, float_format="%.5g")
+
+    def without(source: str) -> pd.DataFrame:
+        return kinds.assign(ratio=pairs[source])[scored & pooled & (kinds["source"] != source)]
+
+    everything = (scored & pooled)[scored]
+    described = kinds["experts"].map(kind_words) + " on " + kinds["generation"].map(generation_words)
+    named = described[scored].to_numpy(object)
+    groups = {UNSEEN: everything} | {name: everything & (named == name) for name in sorted(set(named[everything]))}
+    groups["vTrain's single node, apart"] = ~everything
+    found = coverage_table(kinds[scored].reset_index(drop=True), groups, without)
+    found.to_csv(_file("coverage.csv"), index=False, float_format="%.4g")
+
+
+def stored_coverage() -> pd.DataFrame:
+    """The accepted table of `coverage_table` for the package's runs, each by models fitted without its source."""
+    return pd.read_csv(_file("coverage.csv"))

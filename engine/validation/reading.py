@@ -15,7 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs", "runs_of"]
+from engine.csv_tables import MOST_COLUMNS, file_content, parsed, text_of
+from engine.field_values import distinct, number_in, quoted, whole_number
+from models.documents import shown
+
+__all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs", "runs_in", "runs_of"]
+
+MOST_BYTES = 50_000_000
+"""Largest file of runs that is read [bytes]; a run takes some 500 to 1,000."""
+MOST_RUNS = 100_000
 
 COUNTS = (
     "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk",
@@ -47,6 +55,8 @@ VTRAIN = {
     "data parallelism": "dp", "pipeline parallelism": "pp",
 }  # fmt: skip
 VTRAIN_TIME = "iteration time (ms)"
+ONCE = (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)
+"""Columns that mean something, in whatever letter case."""
 VTRAIN_FACTS: dict[str, object] = {
     "framework": "vTrain (Megatron-LM)", "family": "dense_megatron", "hardware": "A100-80GB-SXM", "vocab": 51200,
     "gated_mlp": False, "tied_embeddings": True, "cp": 1, "vpp": 1, "recompute": "full", "seq_parallel": False,
@@ -84,33 +94,55 @@ def library_runs() -> Runs:
 
 def read_runs(path: str | os.PathLike[str]) -> Runs:
     """Runs of a CSV file. Raises `RunsFileError` where it is no table of runs at all; bad rows only get a fault."""
-    shown = os.fspath(path)
-    try:
-        raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", on_bad_lines="error")
-    except FileNotFoundError:
-        raise RunsFileError(f"{shown} does not exist; give a CSV file of measured runs.") from None
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as problem:
-        first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise RunsFileError(
-            f"{shown} cannot be read as CSV ({first}); give a comma-separated table in UTF-8."
-        ) from None
-    name = os.path.splitext(os.path.basename(shown))[0]
-    return typed(_plain(raw, name))
+    return runs_in(file_content(path, MOST_BYTES, RunsFileError), os.path.basename(path))
+
+
+def runs_in(content: bytes, name: str, *, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS) -> Runs:
+    """Runs of what a CSV file called `name` holds. Raises `RunsFileError` as `read_runs` does."""
+    told = shown(name)[1:-1]
+    text = text_of(content, told, most_bytes, RunsFileError)
+    raw = parsed(text, told, RunsFileError, most_rows=most_runs, once=ONCE)
+    return typed(_plain(raw, os.path.splitext(told)[0]))
 
 
 def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
-    """Runs of a table in memory, in either layout. Raises `RunsFileError` where it is no table of runs."""
-    return typed(_plain(table.astype(object).where(table.notna(), "").astype(str), name))
+    """Runs of a table in memory, in either layout; cells may be numbers or text.
+
+    Raises `RunsFileError` where it is no table of runs.
+    """
+    if not isinstance(table, pd.DataFrame):
+        raise RunsFileError(f"Measured runs must be a pandas DataFrame, not {type(table).__name__}.")
+    if table.shape[1] > MOST_COLUMNS:
+        raise RunsFileError(f"{name} has {table.shape[1]:,} columns; a table of runs has up to {MOST_COLUMNS}.")
+    labels = [str(label).strip() for label in table.columns]
+    folded = [label.lower() for label in labels]
+    twice = [column for column in ONCE if folded.count(column.lower()) > 1]
+    if twice:
+        raise RunsFileError(f"{name} has more than one column {twice[0]}; each may appear once.")
+    texts = {label: _as_written(table.iloc[:, place]) for place, label in enumerate(labels)}
+    return typed(_plain(pd.DataFrame(texts, index=range(len(table)), dtype=object), name))
+
+
+def _as_written(series: pd.Series) -> npt.NDArray[np.object_]:
+    """The cells of a column as a file would have them, "" where there is none [rows]."""
+    codes, values = distinct(series)
+    words = [value if isinstance(value, str) else _digits(value) or quoted(value) for value in values]
+    return np.array([*words, ""], object)[np.where(codes < 0, len(words), codes)]
+
+
+def _digits(value: object) -> str:
+    number = whole_number(value)
+    return str(number) if number is not None and abs(number) < 1e18 else ""
 
 
 def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
     """The table in the schema of runs.csv, all text."""
-    written = {column.lower(): column for column in (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)}
+    written = {column.lower(): column for column in ONCE}
     raw = raw.rename(columns=lambda column: written.get(str(column).strip().lower(), str(column).strip()))
     raw = raw.loc[:, ~raw.columns.duplicated()]
     if not set(VTRAIN) <= set(raw.columns):
         if not {"hardware", "hidden", "layers"} <= set(raw.columns):
-            known = ", ".join(raw.columns[:8]) or "none"
+            known = ", ".join(shown(str(column))[1:-1] for column in raw.columns[:8]) or "none"
             raise RunsFileError(
                 f"{name} has the columns {known}, which are no table of runs; it must have at least hardware, hidden "
                 "and layers as in runs.csv, or vTrain's columns."
@@ -184,10 +216,10 @@ def _parse(
 
 
 def _number(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{name} is {text[:40]!r}, which is not a number") from None
+    exact = number_in(text)
+    if exact is None:
+        raise ValueError(f"{name} is {text[:40]!r}, which is not a number")
+    value = float(exact)
     if not np.isfinite(value) or abs(value) > LARGEST_OF.get(name, LARGEST):
         raise ValueError(f"{name} is {text[:40]}, which is out of range")
     return value
@@ -198,7 +230,7 @@ def _count(name: str, text: str) -> float:
     if value == 0 and name in NONE_IS_ZERO:
         return np.nan
     least = 0 if name in MAY_BE_ZERO else 1
-    if value < least or value != round(value):
+    if value < least or whole_number(number_in(text)) is None:
         # vTrain-style derived head sizes may be fractions of an element; nothing else may.
         if name == "head_dim" and value > 0:
             return value

@@ -18,7 +18,8 @@ import pandas as pd
 from engine.calibrated.systems import system_named
 
 __all__ = [
-    "accelerator_sets", "defective", "fit_weights", "fold_groups", "headline", "reported", "sets_of", "two_folds",
+    "accelerator_sets", "defective", "fit_weights", "fold_groups", "headline", "one_machine", "reported", "sets_of",
+    "sources_of", "two_folds",
 ]  # fmt: skip
 
 Rows = npt.NDArray[np.bool_]
@@ -53,10 +54,20 @@ def defective(table: pd.DataFrame) -> Rows:
     return table["notes"].astype(str).str.contains(DEFECT, regex=True).to_numpy(bool)
 
 
+def sources_of(table: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Who published each run [rows]: releases, papers and data sets of one publisher are one source."""
+    return table["source"].astype(str).str.split(" ").str[0].to_numpy(object)
+
+
+def one_machine(table: pd.DataFrame) -> Rows:
+    """vTrain's single-node rows [rows]: seven hundred runs of one machine, which would drown all other Ampere runs."""
+    return table["source"].astype(str).str.startswith("vTrain single").to_numpy(bool)
+
+
 def sets_of(table: pd.DataFrame, sound: Rows) -> dict[str, Rows]:
     """The sets that errors are summarised on: name -> rows; `sound` rows only, except in "all rows"."""
     source = table["source"].astype(str)
-    single = source.str.startswith("vTrain single").to_numpy(bool)
+    single = one_machine(table)
     multi = source.str.startswith("vTrain multi").to_numpy(bool)
     published = ~(single | multi)
     moe = (table["moe_experts"] > 0).to_numpy(bool)
@@ -89,7 +100,7 @@ def fit_weights(table: pd.DataFrame) -> npt.NDArray[np.float64]:
     source, framework = table["source"].astype(str), table["framework"].astype(str)
     noisy = source.str.contains(NOISY, regex=True) | framework.str.contains(NOISY_FRAMEWORK, regex=True)
     weight = weight * np.where(noisy, NOISY_WEIGHT, 1.0)
-    return weight * np.where(source.str.startswith("vTrain single"), SINGLE_NODE_WEIGHT, 1.0)
+    return weight * np.where(one_machine(table), SINGLE_NODE_WEIGHT, 1.0)
 
 
 def fold_groups(table: pd.DataFrame) -> list[str]:

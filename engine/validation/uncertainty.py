@@ -1,11 +1,16 @@
-"""How far a prediction may be off, from the errors of comparable runs that had no part in the fit.
+"""How far a prediction may be off, from errors on runs of sources that had no part in the fit.
 
-Comparable means: same accelerator generation, dense or with experts, weights gathered layer by layer or not. Where
-fewer than `LEAST_ROWS` runs are comparable, the last of these conditions are dropped one by one.
+A source is who published runs: runs of one source err alike, so what is left out of a fit is whole sources. An interval
+comes from runs of the same kind of model, dense or a mixture of experts, on the same generation of processors; where
+too few of those were measured, from that kind of model on all generations; where these are too few as well, there is
+none. Its ends are the quantile of |log(measured / predicted)| that conformal prediction takes (Vovk et al. 2005): of n
+errors the ceil((n + 1) share)-th smallest.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,68 +19,102 @@ import numpy as np
 import pandas as pd
 
 from engine.calibrated import calibrated, model_shapes
-from engine.calibrated.fields import FULLY_SHARDED
+from engine.calibrated.inputs import GENERATIONS
 from engine.calibrated.systems import generation_of
+from engine.validation.mapping import Mapped
+from engine.validation.measured import generation_words, kind_words, not_measured
+from engine.validation.selection import reported, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from engine.scenario import Scenario
 
-__all__ = ["LEAST_ROWS", "Interval", "interval", "interval_of", "is_modelled", "residuals"]
+__all__ = [
+    "LEAST_ROWS", "LEAST_SOURCES", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of", "coverage_table", "interval",
+    "interval_of", "is_modelled", "kinds_of", "residuals",
+]  # fmt: skip
 
-LEAST_ROWS = 15
-CONDITIONS = ("generation", "experts", "fully_sharded")
+SHARE = 0.8
+"""Share of comparable runs inside the intervals that are shown."""
+SHARES = (0.5, SHARE, 0.9)
+"""Shares whose intervals are checked against runs of sources left out."""
+LEAST_ROWS, LEAST_SOURCES = 15, 2
+"""Runs, and sources beside the one that an interval is for, that an interval needs."""
+CONDITIONS = (("experts", "generation"), ("experts",))
+"""What comparable runs agree on, the first of these that has enough runs."""
 LOWEST_SHARE, HIGHEST_SHARE = 0.5, 0.99
+UNSEEN = "all runs of sources left out"
+"""Name of the first group of a table of coverage."""
 
 
 class Interval(NamedTuple):
     """Factors on a predicted time: true times lie between low and high times it in `share` of comparable runs.
 
-    `rows` is how many runs it rests on, `described` which.
+    `rows` is how many runs it rests on, `sources` from how many sources, `described` which they are.
     """
 
     low: float
     high: float
     rows: int
+    sources: int
     described: str
+    share: float
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it has too few sources to speak for another one: of n and one more, at least 1 / (n + 1) is the
+        worst, so that fewer than share / (1 - share) cannot bound so large a share of sources."""
+        return self.sources < self.share / (1.0 - self.share) - 1e-9
+
+    @property
+    def rests_on(self) -> str:
+        """The runs in words: "126 measured runs of dense models on Hopper, from 6 sources"."""
+        few = ", too few to speak for another" if self.is_weak else ""
+        return f"{self.rows:,} measured runs of {self.described}, from {self.sources} sources{few}"
 
 
 @cache
 def residuals() -> pd.DataFrame:
-    """Errors of unseen runs: `id`, `generation`, `experts`, `fully_sharded`, `ratio` (measured over predicted)."""
+    """Errors of runs of sources left out of the fit: `id`, `source`, `generation`, `experts`, `ratio` (measured over
+    predicted)."""
     with files("engine.validation").joinpath("data", "residuals.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
 
-def interval(*, generation: str, experts: bool, fully_sharded: bool, share: float = 0.8) -> Interval:
-    """Interval for predictions of a kind of run.
+def interval(
+    *,
+    generation: str,
+    experts: bool,
+    share: float = SHARE,
+    without: str = "",
+    table: pd.DataFrame | None = None,
+) -> Interval | None:
+    """Interval for predictions of a kind of run; None where too few runs of the kind were measured.
 
     Args:
-        generation: one of `engine.calibrated.inputs.GENERATIONS`; "other" has no runs and gets those of all.
-        experts: whether the model has experts. fully_sharded: whether weights are gathered layer by layer.
+        generation: one of `engine.calibrated.inputs.GENERATIONS`. experts: whether the model has experts.
         share: of comparable runs inside the interval, 0.5 to 0.99.
+        without: a source whose runs do not count, which a run of that source asks for.
+        table: errors to take it from, `residuals` where None.
 
     Raises:
         ValueError: `share` is outside its range.
     """
     if not LOWEST_SHARE <= share <= HIGHEST_SHARE:
         raise ValueError(f"share is {share:g}; it must be between {LOWEST_SHARE} and {HIGHEST_SHARE}")
-    wanted = {"generation": generation, "experts": experts, "fully_sharded": fully_sharded}
-    found = table = residuals()
-    used: tuple[str, ...] = ()
-    for count in range(len(CONDITIONS), -1, -1):
-        used = CONDITIONS[:count]
-        mask = np.ones(len(table), bool)
-        for name in used:
-            mask &= (table[name] == wanted[name]).to_numpy(bool)
-        found = table[mask]
-        if len(found) >= LEAST_ROWS:
-            break
-    ratio = found["ratio"].to_numpy(np.float64)
-    low, high = np.quantile(ratio, [(1.0 - share) / 2.0, (1.0 + share) / 2.0])
-    described = ", ".join(f"{name} {wanted[name]}" for name in used) or "all runs"
-    return Interval(float(low), float(high), len(found), described)
+    table = residuals() if table is None else table
+    wanted = {"generation": generation, "experts": experts}
+    if generation not in set(table["generation"]):
+        return None
+    for names in CONDITIONS:
+        found = table[(table["source"] != without) & np.logical_and.reduce([table[n] == wanted[n] for n in names])]
+        rank = math.ceil((len(found) + 1) * share)
+        sources = found["source"].nunique()
+        if len(found) >= max(LEAST_ROWS, rank) and sources >= LEAST_SOURCES:
+            factor = math.exp(float(np.sort(np.abs(np.log(found["ratio"])))[rank - 1]))
+            where = generation_words(generation) if "generation" in names else "any generation"
+            described = f"{kind_words(experts)} on {where}"
+            return Interval(1.0 / factor, factor, len(found), sources, described, share)
+    return None
 
 
 def is_modelled(scenario: Scenario) -> bool:
@@ -83,17 +122,77 @@ def is_modelled(scenario: Scenario) -> bool:
     return scenario.cost_model != "calculon" and not calibrated(scenario.system)
 
 
-def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = 0.8) -> Interval | None:
+def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Interval for the step time of one execution; None where no measured run is comparable.
 
-    That is under the exact cost model, which predicts no measurement, and on processors of a generation on which
-    nothing was measured. Raises ValueError for a share that `interval` does not take.
+    That is under the exact cost model, which predicts no measurement, where the execution rests on anything that was
+    never measured (`engine.validation.measured`), and where too few runs of its kind were. Raises ValueError for a
+    share that `interval` does not take.
     """
-    if scenario.cost_model == "calculon" or is_modelled(scenario):
+    if scenario.cost_model == "calculon" or not_measured(scenario, execution):
         return None
-    return interval(
-        generation=generation_of(scenario.system),
-        experts=bool(model_shapes(scenario.model).experts > 0),
-        fully_sharded=int(execution.get("zero_stage", 0)) == FULLY_SHARDED,
-        share=share,
+    experts = bool(model_shapes(scenario.model).experts > 0)
+    return interval(generation=generation_of(scenario.system), experts=experts, share=share)
+
+
+def kinds_of(mapped: Mapped) -> pd.DataFrame:
+    """What intervals are chosen by: `source`, `generation` and `experts` of every run."""
+    case = mapped.case
+    return pd.DataFrame(
+        {
+            "source": sources_of(mapped.table),
+            "generation": np.array(GENERATIONS, object)[case.accelerator.generation.astype(int)],
+            "experts": case.model.experts > 0,
+        }
     )
+
+
+def coverage_of(mapped: Mapped, predictions: pd.DataFrame) -> pd.DataFrame:
+    """`coverage_table` for runs that had no part in the fit, with the package's intervals.
+
+    predictions: what `engine.validation.validate` returned for them. Runs count as errors are reported.
+    """
+    kinds = kinds_of(mapped).assign(ratio=1.0 / (1.0 + predictions["error"].to_numpy(np.float64)))
+    rows = reported(mapped.table) & np.isfinite(kinds["ratio"].to_numpy(np.float64))
+    kinds = kinds[rows].reset_index(drop=True)
+    return coverage_table(kinds, {"all runs": np.ones(len(kinds), bool)}, lambda _: residuals())
+
+
+def coverage_table(
+    kinds: pd.DataFrame, groups: Mapping[str, np.ndarray[Any, Any]], errors_without: Callable[[str], pd.DataFrame]
+) -> pd.DataFrame:
+    """How many measured times lie within their intervals.
+
+    Args:
+        kinds: `source`, `generation`, `experts` and `ratio` (measured over predicted) of the runs.
+        groups: names of groups and which runs are in them [rows].
+        errors_without: the errors that intervals of runs of a source are taken from.
+
+    Returns:
+        A row per group: `runs`, `sources`, `none` (runs without interval), `covered_50` and so on for `SHARES` (share
+        of the others inside, in percent), `sources_50` and so on (mean over sources of the share inside).
+    """
+    inside = {share: np.full(len(kinds), np.nan) for share in SHARES}
+    for source, part in kinds.groupby("source", sort=False):
+        table = errors_without(str(source))
+        for (generation, experts), rows in part.groupby(["generation", "experts"]):
+            for share in SHARES:
+                found = interval(
+                    generation=str(generation), experts=bool(experts), share=share, without=str(source), table=table
+                )
+                if found is not None:
+                    inside[share][kinds.index.get_indexer(rows.index)] = rows["ratio"].between(found.low, found.high)
+    told: list[dict[str, Any]] = []
+    for name, chosen in groups.items():
+        if not chosen.any():
+            continue
+        names = kinds["source"][chosen].to_numpy(object)
+        row: dict[str, Any] = {"name": name, "runs": int(chosen.sum()), "sources": len(set(names))}
+        row["none"] = int(np.isnan(inside[SHARE][chosen]).sum())
+        for share in SHARES:
+            percent = 100.0 * inside[share][chosen]
+            by_source = [np.nanmean(percent[names == each]) for each in set(names[np.isfinite(percent)])]
+            row[f"covered_{100 * share:.0f}"] = np.nanmean(percent) if by_source else math.nan
+            row[f"sources_{100 * share:.0f}"] = np.mean(by_source) if by_source else math.nan
+        told.append(row)
+    return pd.DataFrame(told)

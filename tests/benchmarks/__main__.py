@@ -25,9 +25,12 @@ CALCULON_WITHOUT_LOGGING = 1220.0
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("engine", "browser"), default="engine", help="what is measured")
+    parser.add_argument("what", nargs="?", choices=("engine", "browser", "load"), default="engine",
+                        help="what is measured")  # fmt: skip
     parser.add_argument("--part", action="append", choices=("page", "sweep", "sessions", "memory"), default=[],
                         help="of the dashboard, only this; may be repeated")  # fmt: skip
+    parser.add_argument("--sessions", type=int, choices=(20, 50), help="of the load, only this many people at once")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the load lasts (default 60)")
     parser.add_argument("--repeats", type=int, default=7, help="runs of each case (default 7)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measured time, too")
     parser.add_argument("--case", choices=ORDER, help="run one case in this process and print its JSON")
@@ -38,6 +41,11 @@ def main() -> None:
         from tests.benchmarks.browser import run
 
         run(given.repeats, given.json, frozenset(given.part))
+        return
+    if given.what == "load":
+        from tests.benchmarks import load_sessions
+
+        load_sessions.run(given.json, given.seconds, given.sessions)
         return
     if given.case:
         pin()

@@ -1,4 +1,4 @@
-"""A dashboard server of its own for the benchmarks: a free port on loopback, a store in a temporary folder."""
+"""A dashboard server of its own for benchmarks and tests: a free port on loopback, a store in a temporary folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +44,12 @@ class Server:
 
 
 @contextmanager
-def running(*, agents: bool = False) -> Iterator[Server]:
-    """Starts a server and stops it at the end, whatever happens. agents: with Streamlit's interface for programs."""
+def running(*options: str, agents: bool = False, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Starts a server and stops it at the end, whatever happens.
+
+    options: of Streamlit's command line. agents: with Streamlit's interface for programs. variables: of its
+    environment, beside this process's own.
+    """
     with tempfile.TemporaryDirectory() as folder:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -54,9 +58,9 @@ def running(*, agents: bool = False) -> Iterator[Server]:
         command = [
             sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
             "--server.address", "127.0.0.1", "--server.fileWatcherType", "none",
-            "--server.enableAgentApi", str(agents).lower(),
+            "--server.enableAgentApi", str(agents).lower(), *options,
         ]  # fmt: skip
-        environment = {**os.environ, "SHARDSCAPE_STORE": str(Path(folder) / "results.duckdb")}
+        environment = {**os.environ, "SHARDSCAPE_STORE": str(Path(folder) / "results.duckdb"), **(variables or {})}
         with log.open("w") as output:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
             try:

@@ -117,7 +117,8 @@ def test_hostile_links_end_in_a_sentence(page: Page, server: str, query: str, wo
 
 
 def test_script_in_names_stays_text(page: Page, server: str) -> None:
-    evil = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) <script>alert(1)</script>"
+    evil = "<img src=x onerror=alert(1)> [x](javascript:alert(1)) <script>alert(1)</script> "
+    evil += "https://evil.example www.evil.example me@evil.example"
     model = {"of": "gpt3-13B", "name": evil, "title": evil, "set": {"seq_size": 1024}}
     limits = {"tensor_par": [4], "pipeline_par": [1]}
     sent = folded(complete(model=model, num_procs=16, max_batch_size=16, limits=limits))
@@ -127,4 +128,4 @@ def test_script_in_names_stays_text(page: Page, server: str) -> None:
         expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
         page.wait_for_timeout(300)  # what is drawn late
         assert page.locator("img[src=x]").count() == 0
-        assert page.locator('a[href^="javascript"]').count() == 0
+        assert page.locator('a[href^="javascript"], a[href*="evil.example"]').count() == 0

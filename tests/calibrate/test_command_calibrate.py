@@ -109,7 +109,7 @@ def test_a_scenario_is_ranked_again(command: Any, runs: Path, tmp_path: Path) ->
         (("RUNS", "--system", "h100_80g_sxm", "--parameters", "speed"), "'speed' is no parameter"),
         (("RUNS", "--system", "h100_80g_sxm", "--from", "nobody"), "nobody"),
         (("RUNS", "--system", "h100_80g_sxm", "--set", "wheels=4"), "gives no field"),
-        (("none.csv", "--system", "h100_80g_sxm"), "none.csv cannot be read"),
+        (("none.csv", "--system", "h100_80g_sxm"), "none.csv does not exist"),
         (("RUNS", "--system", "h100_80g_sxm", "--name", "x" * 300), "name"),
     ],
 )

@@ -228,7 +228,7 @@ def test_too_many_files_or_none_and_paths_that_are_none(tmp_path: Path) -> None:
         read_contents({})
     with pytest.raises(CalibrateError, match="201 files"):
         read_contents({f"{number}.log": b"x" for number in range(201)})
-    with pytest.raises(CalibrateError, match="No such file"):
+    with pytest.raises(CalibrateError, match="does not exist"):
         calibrate.read_paths([tmp_path / "none.csv"])
     with pytest.raises(CalibrateError, match="is a folder"):
         calibrate.read_paths([tmp_path])

@@ -169,7 +169,7 @@ def test_limits_leave_what_they_allow() -> None:
         {"zero_stage": [0, 3]}, {"context_par": 2, "tensor_par_comm_type": ["ar", "rs_ag"]},
         {"activation_recompute": "full", "weight_offload": True}, {"microbatch_size": {"max": 2}, "data_par": [1, 2]},
         {"selective_recompute": "modules", "activation_recompute": "attn_only"}, {"pipeline_interleaving": {"min": 3}},
-        {"tensor_par_net": 1}, {"data_par_overlap": False},
+        {"data_par_net": 0, "data_par": [2, 4]}, {"data_par_overlap": False},
     ):  # fmt: skip
         found = rows_of(explore_scenario(engine.Scenario.of(
             space.model, space.system, num_procs=8, max_batch_size=4, datatype="bfloat16",
@@ -177,8 +177,6 @@ def test_limits_leave_what_they_allow() -> None:
         )))  # fmt: skip
         kept = everything
         for field, limit in limits.items():
-            if field == "tensor_par_net":  # decides nothing
-                continue
             low, high = (limit.get("min", 0), limit.get("max", 99)) if isinstance(limit, dict) else (0, 0)
             allowed = range(low, high + 1) if isinstance(limit, dict) else limit if isinstance(limit, list) else [limit]
             kept = kept[kept[field].isin(list(allowed))]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 import hardware
 from engine.calibrated import EffectiveRate, accelerator_error, effective_rates, library_calibration
-from engine.calibrated.effective import MODELLED, PROVENANCES
+from engine.calibrated.effective import BITS, MODELLED, PROVENANCES
+from engine.calibrated.systems import generation_of
+from engine.validation.measured import measured_kinds, precision_words
 
 
 def rates(name: str, **more: object) -> dict[str, EffectiveRate]:
@@ -75,6 +79,28 @@ def test_provenance_tells_measured_accelerators_from_their_kin_and_from_others()
     assert accelerator_error(hardware.load("h200_141g_sxm")) is None
     assert {rate.provenance for rate in rates("mi300x_192g").values()} == {MODELLED}
     assert rates("h100_80g_sxm")["memory"].provenance == "stated"
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_a_rate_is_fitted_only_where_all_that_makes_it_is_and_runs_in_its_precision_were_measured(name: str) -> None:
+    parameters, generation = library_calibration().parameters, generation_of(hardware.load(name))
+    for rate in rates(name).values():
+        if rate.provenance != "fitted":
+            continue
+        assert {parameters[each].kind for each in rate.parameters if each != "power_exponent"} == {"fitted"}
+        if rate.name in BITS:
+            assert precision_words(BITS[rate.name], generation) in measured_kinds()
+    for eight in ("matrix, 8 bits", "matrix, 4 bits"):
+        assert eight not in rates(name) or rates(name)[eight].provenance in ("stated", MODELLED)
+
+
+def test_a_fitted_factor_needs_runs_in_its_precision() -> None:
+    document = hardware.calibration_document(library_calibration())
+    document["parameters"]["eight_bit"] |= {"kind": "fitted"}
+    ours = hardware.load_calibration_document(document)
+    assert rates("h100_80g_sxm", calibration=ours)["matrix, 8 bits"].provenance == "fitted"
+    with mock.patch("engine.validation.measured.measured_kinds", return_value=frozenset()):
+        assert rates("h100_80g_sxm", calibration=ours)["matrix, 8 bits"].provenance == "stated"
 
 
 def test_a_calibration_made_on_a_machine_covers_it() -> None:

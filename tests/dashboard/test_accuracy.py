@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import engine
 from dashboard import accuracy
 from dashboard.charts.markup import Tile, figure_strip
 from dashboard.export import about
 from dashboard.format import SPACE
 from dashboard.report import build
-from engine import Scenario
-from engine.validation.uncertainty import residuals
+from engine import Exploration, Scenario
+from engine.validation.uncertainty import SHARE, interval, residuals
 from tests.dashboard.pages import exploration, run
-from tests.dashboard.test_calibrated_pages import dense, experts, rows, words
+from tests.dashboard.test_calibrated_pages import NO_OFFLOAD, experts, rows, words
+from tests.dashboard.test_calibrated_pages import dense as offloading
 
 
 def made(system: str, **more: Any) -> Scenario:
     return Scenario.of("llama-3.1-70B", system, num_procs=16, max_batch_size=32, **{"datatype": "bfloat16", **more})
+
+
+@functools.cache
+def dense() -> Exploration:
+    """The scenario of `offloading` without any, as the runs were that were measured."""
+    found = offloading().scenario
+    return engine.explore_scenario(replace(found, limits={**found.limits, **dict.fromkeys(NO_OFFLOAD, (False,))}))
 
 
 def test_labels_say_what_was_measured() -> None:
@@ -28,16 +39,32 @@ def test_labels_say_what_was_measured() -> None:
     assert accuracy.label_of(made("h100_80g_sxm", cost_model="calculon")) == "exact"
 
 
-def test_an_interval_is_the_spread_of_comparable_runs() -> None:
-    table = residuals()
-    own = (table["generation"] == "hopper") & ~table["experts"].astype(bool) & ~table["fully_sharded"].astype(bool)
-    row = next(row for row in rows(dense()) if row["zero_stage"] < 3)
+def test_an_interval_is_that_of_unseen_runs_of_its_kind() -> None:
+    row = rows(dense())[0]
     error = accuracy.error_of(dense().scenario, row)
     assert error is not None
-    inside = table.loc[own, "ratio"].between(error.most.low, error.most.high).mean()
-    assert inside == pytest.approx(accuracy.SHARE, abs=2 / own.sum())
+    assert error.most == interval(generation="hopper", experts=False, share=SHARE)
+    own = (residuals()["generation"] == "hopper") & ~residuals()["experts"]
+    inside = residuals().loc[own, "ratio"].between(error.most.low, error.most.high).mean()
+    assert inside == pytest.approx(SHARE, abs=2 / own.sum())
     assert error.most.low < error.half.low < error.half.high < error.most.high
     assert accuracy.error_of(exploration().scenario, row) is None
+
+
+def test_what_was_never_measured_stands_beside_the_figure_on_every_page() -> None:
+    """An execution with offloading is best; no run with it was ever measured, so there is no interval around it."""
+    best = offloading().best
+    assert best is not None
+    assert best["weight_offload"]
+    assert accuracy.label_of(offloading().scenario, best) == "modelled"
+    assert accuracy.error_of(offloading().scenario, best) is None
+    (tile,) = accuracy.marked([Tile("Step time", "1 s")], offloading().scenario, best)
+    assert (tile.origin, tile.error) == ("modelled", "offloading: never measured")
+    for page in ("explore", "execution", "memory", "whatif"):
+        assert "offloading: never measured" in words(run(page, offloading())), page
+        assert "never measured" not in words(run(page, dense())), page
+    assert "Never measured: offloading" in build(offloading(), "").decode()
+    assert "Never measured" not in build(dense(), "").decode()
 
 
 def test_rates_err_the_other_way_round() -> None:
@@ -88,7 +115,7 @@ def test_pages_show_labels_and_ties() -> None:
     text = words(run("execution", experts()))
     assert "measured runs" in text
     assert "other executions lie within the error" in text
-    assert "generation hopper" in text
+    assert "mixtures of experts on any generation" in text
     assert "other executions here lie within the error" in words(run("explore", dense()))
     assert "to the last digit" in words(run("execution", exploration()))
 

@@ -17,12 +17,12 @@ from dashboard.calibrated_layers import case_of_row
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.networks import LOOK, innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
-from dashboard.charts.tornado import Swing
 from dashboard.execution_calibrated import parts_table, step_parts, traffic_rows
-from dashboard.execution_view import execution_json
+from dashboard.execution_files import execution_json
+from dashboard.format import format_value
 from dashboard.memory_needs import needs_of
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
-from dashboard.whatif_cards import power_bounds
+from dashboard.whatif_changes import text_of
 from dashboard.wording import choices, differences, title
 from engine import Exploration, whatif
 from engine.calibrated import block_level, parameters_of
@@ -58,22 +58,30 @@ def experts() -> Exploration:
 BOTH = pytest.mark.parametrize("found", [dense, experts], ids=["dense", "experts"])
 
 
-def test_whatif_says_why_a_higher_matrix_peak_does_little() -> None:
-    scenario = dense().scenario
-    assert dense().best is not None
-    base = float(dense().best["sample_rate"])
-    swings = []
-    for which in whatif.parameters(scenario):
-        if which.name in ("matrix", "power"):
-            found = whatif.reoptimise(scenario, {which.name: 1.1 * which.value}).best
-            assert found is not None
-            swings.append(Swing(which.name, which.label, None, float(found["sample_rate"]) / base - 1, None, None))
-    assert len(swings) == 2
-    assert "not sustained" in power_bounds(swings)
-    assert not power_bounds(swings[:1])
-    assert not power_bounds([each._replace(up=0.05) for each in swings])
-    # A model so small that launches take its time: power bounds it as little as anything else.
-    assert not power_bounds([each._replace(up=0.003 if each.name == "power" else 0.0) for each in swings])
+def test_whatif_moves_compute_with_power_and_each_alone_on_request() -> None:
+    """The first slider does something; links of before there was one change the matrix peak or the power alone."""
+    scenario, best = dense().scenario, dense().best
+    assert best is not None
+    peak = whatif.parameter(scenario, "matrix").value
+    gains = {}
+    for changes in ({"compute": 2 * peak}, {"matrix": 2 * peak}, {"power": 1400.0}):
+        app = run("whatif", dense(), {"whatif_changes": text_of(changes)})
+        assert not app.exception
+        answer = whatif.reoptimise(scenario, changes)
+        assert answer.best is not None
+        assert format_value("sample_rate", answer.best["sample_rate"]).split()[0] in html(app)
+        (name,) = changes
+        gains[name] = answer.gain
+        labels = {slider.key.split("whatif_sliders_")[1].split("-")[0]: slider.label for slider in app.select_slider
+                  if "whatif_sliders_" in str(slider.key)}  # fmt: skip
+        assert next(iter(labels.values())).startswith(("Compute and power", "**Compute and power**"))
+        assert any(label.startswith(f"**{whatif.parameter(scenario, name).label}**") for label in labels.values())
+        if name == "compute":  # what moves with it is shown where it is
+            values = [slider.value for slider in app.select_slider if "alone" in slider.label]
+            assert values == [2 * peak, 1400]
+    assert gains["compute"] > gains["power"] >= gains["matrix"]
+    assert gains["compute"] > 0.3
+    assert abs(gains["matrix"]) < 1e-9
 
 
 def words(app: AppTest) -> str:
@@ -152,10 +160,10 @@ def test_ranks_talk_to_those_that_the_cost_model_places_them_beside() -> None:
 
 def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> None:
     page = run("execution", dense())
-    page.button(key="execution_why_optim_step_time").click()
+    page.button(key="execution_why_bw_time").click()
     page = again(page, dense())
-    assert page.session_state["_url"]["execution_figure"] == "optim_step_time"
-    assert any(each.value.startswith("optim_step_time = optimizer") for each in page.code)
+    assert page.session_state["_url"]["execution_figure"] == "bw_time"
+    assert any(each.value.startswith("bw_time = linear + attention") for each in page.code)
 
 
 def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> None:

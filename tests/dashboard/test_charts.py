@@ -115,9 +115,9 @@ def test_waterfall_compares_with_a_second_execution() -> None:
     first, second = RUNS.iloc[0].to_dict(), RUNS.iloc[1].to_dict()
     chart = waterfall(first, "dark", other=second, names=("here", "there"))
     texts = [note.text for note in chart.figure.layout.annotations]
-    change = text.format_delta("total_time", second["total_time"] - first["total_time"])
+    change = text.format_delta("total_time", first["total_time"] - second["total_time"])
     assert f"<b>{change}</b>" in texts
-    assert "there − here" in texts
+    assert "here − there" in texts
     assert len(texts) == 3 + 3 * (1 + len(kinds_of(TIME_KINDS, "calculon")))
     assert "there takes" in chart.alt
 

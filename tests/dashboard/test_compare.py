@@ -89,7 +89,7 @@ def test_what_does_not_fit_says_how_far_off_it_is() -> None:
     app = page({"compare_b": "~hbm_capacity:0.5"})
     lacking = explored(least).by_cell().sort_values("shortfall_bytes").iloc[0]
     assert lacking["shortfall_hbm_bytes"] > 0
-    said = f"nothing fits: {gibibytes(lacking['shortfall_hbm_bytes'])} of HBM"
+    said = f"nothing fits: the nearest lacks {gibibytes(lacking['shortfall_hbm_bytes'])} of HBM"
     assert plainly(said) in plainly(html(app))
 
 

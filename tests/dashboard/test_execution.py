@@ -15,7 +15,8 @@ from dashboard.charts.networks import partners, placement, traffic
 from dashboard.charts.roofline import STAGES, Roofs, points, roofline
 from dashboard.charts.template import degrees
 from dashboard.execution_detail import _traffic
-from dashboard.execution_view import _insight, execution_json
+from dashboard.execution_files import execution_json
+from dashboard.execution_view import _insight
 from dashboard.format import format_value
 from dashboard.layer_view import _WORDS, named
 from dashboard.plainest import best_of

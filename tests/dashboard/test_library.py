@@ -14,7 +14,7 @@ import engine
 import hardware
 import models
 from dashboard.charts.efficiency_curve import efficiency_curve
-from dashboard.execution_view import execution_json
+from dashboard.execution_files import execution_json
 from dashboard.library_edit import copy_of, table_from_text
 from dashboard.library_fields import fields_of, marks_of, value_at
 from dashboard.library_list import items, searched
@@ -199,7 +199,7 @@ def test_the_one_in_the_scenario_is_listed_first(place: Place) -> None:
     assert usual[0] != "gpt3-175B"
     assert [item.name for item in items("models", "gpt3-175B")] == sorted(usual, key=lambda name: name != "gpt3-175B")
     assert [item.name for item in items("models", "of another library")] == usual
-    assert page().dataframe[0].value["Name"].iloc[0] == "gpt3-175B"
+    assert page().dataframe[0].value["Name"].iloc[0] == "GPT-3 175B"
 
 
 def test_the_page_shows_the_item_of_the_link(place: Place) -> None:

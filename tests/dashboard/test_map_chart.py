@@ -71,7 +71,7 @@ def test_every_cell_shows_its_value_and_identity() -> None:
         row = round(base + y / 2)
         value = MAP[row][x]
         assert list(custom) == [2**row, 2**x, -1 if math.isnan(value) else 10 * row + x]
-        assert shown[x, row][0] == ("+95" if math.isnan(value) else text.plain(value))
+        assert shown[x, row][0] == ("+94" if math.isnan(value) else text.plain(value))
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
@@ -166,7 +166,7 @@ def test_the_caption_of_a_map_names_the_unit_of_its_cells() -> None:
     assert "the fastest of every hidden choice." in markup.map_legend(512, "", fastest=True)
     nothing = markup.map_legend(512, "GiB", runs=False)
     assert "best" not in nothing
-    assert "GiB over capacity" in nothing
+    assert "GiB the nearest lacks" in nothing
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ def test_infinite_values_are_the_worst_and_printed() -> None:
 
 @pytest.mark.parametrize(
     ("gib", "expected"),
-    [(94.2, "+95"), (10.0, "+10"), (0.34, "+0.4"), (0.001, "+0.1"), (1500.0, "+1,500"), (0.0, "–"), (math.nan, "–")],
+    [(94.2, "+94"), (10.0, "+10"), (0.34, "+0.3"), (0.001, "+0.1"), (1500.0, "+1,500"), (0.0, "–"), (math.nan, "–")],
 )
-def test_shortfall_label_never_claims_less_than_is_missing(gib: float, expected: str) -> None:
+def test_the_label_of_a_shortfall_agrees_with_sentences_and_never_says_zero(gib: float, expected: str) -> None:
     assert shortfall_label(gib * GIB) == expected
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import re
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
 
+import hardware
 from dashboard.altered import altered
 from dashboard.format import gibibytes
-from dashboard.nearest_fit import enough_processors, fits
-from engine import Scenario
+from dashboard.nearest_fit import enough_processors, fits, how_far, lacking, short_of
+from engine import Exploration, Scenario
 from engine.explore import explore_scenario as explored
 from engine.memory_needs import least_memory
-from tests.dashboard.pages import again, exploration, plainly, run
+from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def test_how_far_off_it_is_names_both_memories() -> None:
         need = gibibytes(memory.capacity_gib * 2**30 + nearest[name])
         assert plainly(f"**{need}** of the {gibibytes(memory.capacity_gib * 2**30)} of {kind}") in said
     alone = least_memory(found.scenario.space)["need"].min()
-    assert plainly(f"More HBM alone would do from {gibibytes(alone)} on.") in said
+    assert plainly(f"no more host memory than there is, another would run from {gibibytes(alone)} of HBM on.") in said
 
 
 def test_the_smallest_likely_size_that_fits_is_found() -> None:
@@ -71,3 +76,66 @@ def test_limits_that_alone_stand_in_the_way_are_named() -> None:
     assert enough_processors(scenario) is None  # 13 billion parameters on one GPU each, however many there are
     page = run("execution", explored(scenario))
     assert page.button(key="nothing_runs_0").label == "Lift all limits"
+
+
+HOPELESS: dict[str, dict[str, Any]] = {
+    "both memories": {"model": "llama-3.1-405B", "num_procs": 16},
+    "context parallel": {"model": "llama-3.1-8B", "num_procs": 8, "limits": {"context_par": [1, 2, 4]}},
+    "experts": {"model": "deepseek-v3", "num_procs": 32, "limits": {"microbatch_size": 1, "tensor_par": [4, 8]}},
+    "no offload": {"model": "llama-3.1-405B", "num_procs": 16, "limits": {
+        "weight_offload": False, "activations_offload": False, "optimizer_offload": False}},
+    "batches": {"model": "gpt3-175B", "num_procs": 8, "cost_model": "calculon", "limits": {
+        "batch_size": [8, 16], "microbatch_size": 1, "tensor_par_overlap": "none"}},
+}  # fmt: skip
+SMALLER = {"context parallel": 4.0}
+"""HBM of the system [GiB] where 80 would be enough."""
+
+
+@functools.cache
+def hopeless(name: str) -> Exploration:
+    system = hardware.load("h100_80g_sxm")
+    if name in SMALLER:
+        memory = {"mem1.capacity_gib": SMALLER[name], "mem2.capacity_gib": 8.0}
+        system = hardware.edited(system, memory, name="small")
+    asked = {"system": system, "max_batch_size": 16, "datatype": "bfloat16", **HOPELESS[name]}
+    found = explored(Scenario.of(asked.pop("model"), asked.pop("system"), **asked))
+    assert found.best is None
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\.?\d*", text)]
+
+
+@pytest.mark.parametrize("name", HOPELESS)
+def test_numbers_of_a_page_agree(name: str) -> None:
+    """A cell's executions, the reasons that they do not run, and what its nearest one lacks are told once."""
+    found = hopeless(name)
+    cells = found.by_pair()
+    assert int(cells["total"].sum()) == found.total == sum(found.infeasible_by_reason.values())
+    if name in ("context parallel", "experts", "batches"):
+        assert len(cells) < len(found.by_cell())
+    for row in cells.to_dict("records")[:: max(1, len(cells) // 3)]:
+        page = run("explore", found, {"cell": f"{row['tensor_par']}x{row['pipeline_par']}"})
+        why = plainly(" ".join(part.value for part in page.markdown if f"{row['total']:,} exec" in part.value))
+        why = why.replace("\\", "")
+        cell, text, *_ = figure(page, "explore_map")["data"]
+        places = [(tensor, pipeline) for tensor, pipeline, _ in cell["customdata"]]
+        label = text["text"][places.index((row["tensor_par"], row["pipeline_par"]))]
+        (chips,) = re.findall(r"executions by the first reason.*", html(page), re.DOTALL)
+        counts = re.findall(r"<b>([^<]*)</b>", chips.split("</div>")[1])
+        assert sum(numbers(each)[0] for each in counts) == row["total"]
+        if math.isnan(row["shortfall_bytes"]):
+            assert "+" not in label
+            continue
+        assert f"None of {row['total']:,} executions runs" in why
+        tiers = re.findall(r"([\d.,]+) (MiB|GiB|TiB) (?:too much|in all)", why)
+        sizes = [numbers(amount)[0] * {"MiB": 1 / 1024, "GiB": 1.0, "TiB": 1024.0}[unit] for amount, unit in tiers]
+        assert len(sizes) in (1, 3)
+        assert sum(sizes[:-1] or sizes) == pytest.approx(sizes[-1], rel=0.02)
+        assert numbers(label)[0] == pytest.approx(sizes[-1], rel=0.006, abs=0.51)  # whole GiB
+    nearest = cells.loc[cells["shortfall_bytes"].idxmin()]
+    for said in (how_far(found), short_of(found)):
+        assert gibibytes(nearest["shortfall_bytes"]) in said
+    page = run("explore", found)
+    assert plainly(lacking(nearest)) in plainly(" ".join(each.value for each in page.caption))

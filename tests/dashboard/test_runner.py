@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dashboard.runner as under_test
-from dashboard.runner import Job, QueueFull, Runner
+from dashboard.runner import PER_SESSION, Job, QueueFull, Runner
 from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
 from engine.store import Store
@@ -42,12 +42,14 @@ class Gate:
         self.open = threading.Event()
         self.started = threading.Event()
         self.calls: list[str] = []
+        self.hold: set[str] = set()
+        """Keys of those for which it stays shut."""
         monkeypatch.setattr(under_test, "explore_scenario", self)
 
     def __call__(self, scenario: Scenario, *, cancel: Any, **more: Any) -> Exploration:
         self.calls.append(scenario.key)
         self.started.set()
-        while not self.open.wait(0.01):
+        while not self.open.wait(0.01) or scenario.key in self.hold:
             if cancel():
                 raise ExplorationCancelled
         return explore_scenario(scenario, **more)
@@ -80,12 +82,52 @@ def test_the_queue_is_bounded(runner: Runner, monkeypatch: pytest.MonkeyPatch) -
     gate = Gate(monkeypatch)
     runner.request(scenario(8))
     assert gate.started.wait(10)
-    waiting = [runner.request(scenario(batch)) for batch in (12, 16)]
+    waiting = [runner.request(scenario(batch), str(batch)) for batch in (12, 16)]
     assert [runner.position(job) for job in waiting] == [1, 2]
     with pytest.raises(QueueFull, match="2 explorations are waiting already"):
         runner.request(scenario(20))
     gate.open.set()
     assert all(job.wait(30) and job.state == "done" for job in waiting)
+
+
+def test_nobody_waits_for_all_that_one_session_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each session asked for last comes first; of very many the first are given up, and nobody else's."""
+    made = Runner(Settings(store=None, queue=20))
+    try:
+        gate = Gate(monkeypatch)
+        made.request(scenario(8), "somebody")
+        assert gate.started.wait(10)
+        shared = made.request(scenario(11), "greedy")
+        made.request(scenario(11), "modest")
+        greedy = [made.request(scenario(batch), "greedy") for batch in range(12, 12 + PER_SESSION + 2)]
+        modest = made.request(scenario(9), "modest")
+        assert [made.position(job) for job in (greedy[-1], modest)] == [1, 2]
+        gone = [job for job in greedy if made.find(job.key) is None]
+        assert gone == greedy[:2]
+        assert made.find(shared.key) is shared
+        gate.open.set()
+        assert all(job.wait(60) for job in (shared, modest, *greedy[2:]))
+        order = [job.key for job in (greedy[-1], modest, greedy[-2])]
+        assert gate.calls[1:4] == order
+        assert made.request(scenario(12), "greedy").wait(30)
+    finally:
+        made.close()
+
+
+def test_a_large_space_holds_up_no_small_one(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "LARGE", scenario(16).space.total)
+    gate = Gate(monkeypatch)
+    large = runner.request(scenario(16))
+    assert gate.started.wait(10)
+    another = runner.request(scenario(24))
+    assert runner.position(another) == 1
+    gate.hold = {large.key}
+    gate.open.set()
+    small = runner.request(scenario(8))
+    assert small.wait(30)
+    assert (small.state, large.state, another.state) == ("done", "running", "waiting")
+    gate.hold.clear()
+    assert another.wait(30)
 
 
 def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(
@@ -279,7 +321,7 @@ def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.Mo
 def test_settings_name_the_variable_at_fault() -> None:
     found = settings_from({"SHARDSCAPE_STORE": "off", "SHARDSCAPE_QUEUE": "many", "SHARDSCAPE_KEPT": "5"})
     assert found.store is None
-    assert (found.queue, found.kept) == (32, 5)
+    assert (found.queue, found.kept) == (64, 5)
     assert len(found.problems) == 1
     assert found.problems[0].startswith("SHARDSCAPE_QUEUE is 'many'")
 

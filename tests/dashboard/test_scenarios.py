@@ -289,7 +289,7 @@ def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(
     monkeypatch.setattr(scenarios_view.report, "build", lambda exploration, *_: exploration.scenario.model.title)
     place.files.keep("mine", other)
     page()
-    share._report(other)
+    share._report(other, None)
     assert set(built) == {"Our own name"}
 
 

@@ -136,7 +136,7 @@ def test_worst_runs_come_first_and_a_chosen_run_shows_its_parts(expected: tuple[
     assert bars[0] == pytest.approx(predictions["measured_step_time_s"].iloc[position])
     assert bars[1] == pytest.approx(parts["step"])
     assert sum(bars[2:]) == pytest.approx(parts["step"], rel=0.01)  # parts too small to draw are left out
-    assert "comparable unseen runs" in " ".join(caption.value for caption in chosen.caption)
+    assert "measured runs of" in " ".join(caption.value for caption in chosen.caption)
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -211,9 +211,9 @@ def test_an_upload_is_predicted_as_the_engine_does_and_bad_rows_are_told_by_row(
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "cannot be read as CSV"),
+        (b"", "is empty"),
         (b"a,b\n1,2\n", "no table of runs"),
-        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"\xff\xfe\x00", "not text in UTF-8"),
         (b"hardware,hidden,layers\n", "no run"),
         (b"hardware,hidden,layers\n1,2,3\n1,2,3,4,5\n", "cannot be read as CSV"),
         (b"hardware,hidden,layers\n" + b"A100,1,2\n" * 5_001, "more than 5,000"),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+import dashboard.worker as under_test
 from dashboard.runner import Runner
 from dashboard.settings import Settings, settings_from
-from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _take
+from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
 from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.parallel import WorkerError
 from engine.store import Store, StoreWriteError
+from tests.engine.store_rows import make_rows
 
 
 def scenario(batch: int = 8) -> Scenario:
@@ -76,7 +79,7 @@ def test_the_result_is_that_of_this_process_row_by_row(store: Store, worker: Wor
     told: list[Progress] = []
     found = worker.explore(large(), store, told.append, never)
     direct = explore_scenario(large(), store=tmp_path / "direct.duckdb", workers=1)
-    assert found.feasible > 2 * ROWS_PER_FILE
+    assert found.feasible > ROWS_PER_FILE
     assert found.rows.table().equals(direct.rows.table())
     assert found.infeasible_by_reason == direct.infeasible_by_reason
     assert found.best == direct.best
@@ -115,11 +118,11 @@ def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worke
 
 def test_a_process_that_dies_is_told_and_replaced(runner: Runner) -> None:
     job = runner.request(endless())
-    assert runner._worker is not None
+    assert runner._workers
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(process_of(runner._worker), signal.SIGKILL)
+    os.kill(process_of(runner._workers[0]), signal.SIGKILL)
     assert job.wait(30)
     assert job.state == "failed"
     assert job.problem.startswith("The process that was exploring has ended")
@@ -142,8 +145,8 @@ def test_a_job_in_the_other_process_can_be_cancelled(runner: Runner) -> None:
 
 def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
     made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
-    assert made._worker is not None
-    process = made._worker._process
+    assert made._workers
+    process = made._workers[0]._process
     assert process is not None
     job = made.request(endless())
     made.close()
@@ -158,7 +161,7 @@ from pathlib import Path
 from dashboard import worker
 from engine import Scenario
 from engine.store import Store, Writer
-Writer.append = lambda self, rows: (print(made._process.pid, flush=True), threading.Event().wait())
+Writer.append = Writer.take = lambda self, *rows: (print(made._process.pid, flush=True), threading.Event().wait())
 made = worker.Worker()
 size = int(sys.argv[2])
 scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
@@ -184,6 +187,57 @@ def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Pa
     with contextlib.suppress(ProcessLookupError):
         os.kill(other, 0)
         assert "Z" in Path(f"/proc/{other}/stat").read_text().split()[2]
+
+
+@pytest.mark.parametrize("sizes", [[10, 10], [10, 3], [4, 4, 4], [5], [6], []])
+def test_every_row_is_passed_on_in_its_order(
+    sizes: list[int], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However rows fall into files: as many as one takes, some that are left, or too few for any."""
+    monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(under_test, "ROWS_IN_DATABASE", 5)
+    rows, total, at = make_rows(sum(sizes)), sum(sizes), 0
+    told: list[tuple[str, object]] = []
+    relay = _Relay(lambda what, content: told.append((what, content)), tmp_path)
+    with contextlib.suppress(_Told), relay.writer("key", {}, total=total, engine_version="1"):
+        for size in sizes:
+            relay.append(rows.slice(at, size))
+            at += size
+        relay.complete(reductions={}, infeasible_by_reason={}, timings={})
+    _take(iter(told), store, tmp_path, ignore, never)
+    assert store.rows("key").table(["id"])["id"].equals(rows["id"])
+    assert list(tmp_path.glob("*.parquet")) + list(tmp_path.glob("*.arrow")) == []
+
+
+def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_exploration(
+    tmp_path: Path, store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is left to clean up; folders of servers that live stay, and what is not a server's."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    server = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb"), "4096"], stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2], env={**os.environ, "TMPDIR": str(place)}, text=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    other = int(server.stdout.readline())
+    (left,) = place.iterdir()
+    other_kind = place / "shardscape-of-somebody"
+    other_kind.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+
+    def explored_much_later(batch: int) -> None:
+        for folder in (left, other_kind):
+            os.utime(folder, (0, 0))
+        worker.explore(scenario(batch), store, ignore, never)
+
+    explored_much_later(8)
+    assert set(place.iterdir()) == {left, other_kind}
+    os.kill(other, signal.SIGKILL)
+    server.kill()
+    server.communicate()
+    explored_much_later(9)
+    assert set(place.iterdir()) == {other_kind}
 
 
 def test_without_room_in_the_store_the_result_is_kept_in_memory(
@@ -223,7 +277,7 @@ def test_the_process_can_be_switched_off() -> None:
 def test_results_in_memory_need_no_process() -> None:
     made = Runner(Settings(store=None, process=True))
     try:
-        assert made._worker is None
+        assert made._workers == ()
         job = made.request(scenario())
         assert job.wait(30)
         assert job.state == "done"

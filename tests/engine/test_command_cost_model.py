@@ -293,13 +293,26 @@ def test_figures_come_with_what_comparable_runs_took(shardscape, command):
     code, out, _ = shardscape(command, MODEL, SYSTEM, *OPTIONS, *FEW, "--json")
     found = json.loads(out)
     first = found["top"][0]
-    expected = interval(generation="hopper", experts=False, fully_sharded=first["zero_stage"] == 3)
+    expected = interval(generation="hopper", experts=False)
+    assert expected is not None
     told = found["step_time_interval"]
     assert (code, told["rows"], told["share"]) == (0, expected.rows, 0.8)
     assert (told["low"], told["high"]) == (first["total_time"] * expected.low, first["total_time"] * expected.high)
     said = shardscape(command, MODEL, SYSTEM, *OPTIONS, *FEW)[1]
-    assert f"80% of {expected.rows} comparable measured runs" in said
+    assert f"80% of {expected.rests_on}" in said
     assert f"{told['low']:.4g} to {told['high']:.4g} s" in said
+
+
+@pytest.mark.parametrize("command", ["best", "explore"])
+def test_offloading_that_was_never_measured_is_said_beside_the_best(shardscape, command):
+    limits = ("--limit", "tensor_par=2", "--limit", "weight_offload=on", "--limit", "optimizer_offload=off")
+    found = json.loads(shardscape(command, MODEL, SYSTEM, *OPTIONS, *limits, "--json")[1])
+    assert "offloading weights" in found["not_measured"]
+    assert found["step_time_interval"] is None
+    said = shardscape(command, MODEL, SYSTEM, *OPTIONS, *limits)[1]
+    assert "Never measured: " in said
+    assert "offloading weights" in said
+    assert "measured runs of" not in said
 
 
 def test_nothing_measured_is_said_instead_of_an_interval(shardscape):
@@ -308,4 +321,4 @@ def test_nothing_measured_is_said_instead_of_an_interval(shardscape):
     assert "modelled, not calibrated" in shardscape("best", MODEL, "tpu_v5p_95g", *small)[1]
     exact = ("best", "gpt3-13B", CALCULONS, "--procs", "16", "--max-batch", "16", "--datatype", "float8")
     assert json.loads(shardscape(*exact, "--json")[1])["step_time_interval"] is None
-    assert "comparable" not in shardscape(*exact)[1]
+    assert "measured" not in shardscape(*exact)[1]

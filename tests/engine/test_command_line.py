@@ -280,6 +280,16 @@ HOSTILE = [
     ((*SMALL, "--procs", "0"), ExitCode.INPUT, "num_procs"),
     ((*SMALL, "--procs", "9" * 30), ExitCode.INPUT, "num_procs"),
     (("serve", "--store", "noise.duckdb"), ExitCode.STORE, "noise.duckdb"),
+    *[
+        ((*command, f"{name}.duckdb"), ExitCode.STORE, words)
+        for command in ((*SMALL, "--store"), ("serve", "--store"), ("store", "check"))
+        for name, words in (
+            ("pipe", "a named pipe"),
+            ("device", "a device"),
+            ("folder", "a folder"),
+            ("closed", "read"),
+        )
+    ],
 ]
 
 
@@ -302,7 +312,13 @@ def hostile(tmp_path, monkeypatch):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "folder.csv").mkdir()
-    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "folder.duckdb").mkdir()
+    (tmp_path / "closed.duckdb").write_bytes(noise)
+    (tmp_path / "device.duckdb").symlink_to(os.devnull)
+    for name in ("pipe.csv", "pipe.duckdb"):
+        os.mkfifo(tmp_path / name)
+    allowed = os.access  # root may read anything
+    monkeypatch.setattr(os, "access", lambda path, mode: "closed" not in str(path) and allowed(path, mode))
     monkeypatch.chdir(tmp_path)
 
 

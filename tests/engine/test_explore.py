@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -24,7 +25,7 @@ import engine.steps
 import models
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, reasons
 from engine.columns import HEADLINE
-from engine.store import Store
+from engine.store import Store, StoreError
 from tests import reference
 from tests.engine.small_spaces import FIELDS, Drawn, draw
 
@@ -337,6 +338,44 @@ def test_progress_rises_to_the_total(limits: dict[str, Any]) -> None:
         halfway = told[len(told) // 2]
         assert halfway.rate == halfway.done / halfway.seconds
         assert halfway.seconds_left == pytest.approx((halfway.total - halfway.done) / halfway.rate)
+
+
+def test_explorations_may_be_removed_while_others_explore_and_read_them(store_path: Path) -> None:
+    """Whoever asks gets the whole exploration; its rows, or one sentence saying that they have been removed."""
+    scenario = engine.Scenario.of("megatron-126M", "a100_80g", **NARROW)
+    whole = engine.explore_scenario(scenario)
+    outcomes: Counter[str] = Counter()
+    done = threading.Event()
+
+    def remove() -> None:
+        while not done.is_set():
+            with suppress(StoreError):  # nothing there just now
+                store.delete(whole.key)
+
+    def ask() -> None:
+        for _ in range(6):
+            try:
+                found = engine.explore_scenario(scenario, store=store)
+                assert found.by_cell().equals(whole.by_cell())
+                assert found.infeasible_by_reason == whole.infeasible_by_reason
+                assert found.rows.count() == whole.feasible
+                outcomes["read"] += 1
+            except StoreError as problem:
+                outcomes["removed" if "has no exploration" in str(problem) else str(problem)] += 1
+            except Exception as problem:
+                outcomes[repr(problem)] += 1
+
+    with Store(store_path) as store:
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        removing = threading.Thread(target=remove)
+        for thread in (removing, *asking):
+            thread.start()
+        for thread in asking:
+            thread.join(60)
+        done.set()
+        removing.join(60)
+    assert set(outcomes) <= {"read", "removed"}, outcomes
+    assert sum(outcomes.values()) == 18
 
 
 def test_spaces_too_large_to_explore_are_refused_before_any_work() -> None:

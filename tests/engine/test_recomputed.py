@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -202,7 +204,7 @@ def test_only_statistics_of_the_cost_model_are_added(name: str, error: type[Exce
 def test_those_read_longest_ago_give_way(tmp_path: Path) -> None:
     found = explored("shards", "calculon", tmp_path)
     rows, added = found.rows, found.rows._added
-    folder = tmp_path / "calculon.rows" / f"{found.key}.added"
+    files = f"calculon.rows/{found.key}.added*/*"
     each = 8 * found.feasible
 
     def finish(writer: Any) -> dict[str, int]:
@@ -219,7 +221,7 @@ def test_those_read_longest_ago_give_way(tmp_path: Path) -> None:
         rows.value_range("act_space")
         add_columns(found, ["optimizer_space"])
         assert rows.missing(["act_space", "weight_space", "optimizer_space"]) == ["weight_space"]
-        assert {path.name for path in folder.iterdir()} == {"act_space.parquet", "optimizer_space.parquet"}
+        assert {path.name for path in tmp_path.glob(files)} == {"act_space.parquet", "optimizer_space.parquet"}
         with added.reading(found.key, ["act_space"]):  # by a query that goes on
             rows.value_range("optimizer_space")
             add_columns(found, ["useful_flops"])
@@ -260,27 +262,27 @@ def test_deleting_an_exploration_removes_what_was_added(tmp_path: Path) -> None:
             assert again.rows.missing(["act_space", "useful_flops"]) == ["act_space", "useful_flops"]
 
 
-def leftovers(folder: Path) -> Callable[[], None]:
-    """Files as a process that is killed leaves them: whole ones and one half written."""
-
-    def make() -> None:
-        (folder / "partial-x").mkdir(parents=True)
-        (folder / "partial-x" / "weight_space.parquet").write_bytes(b"PAR1")
-        (folder / "act_space.parquet").write_bytes(b"PAR1 something PAR1")
-
-    return make
+DIES_WHILE_ADDING = """
+import os, signal, sys
+from pathlib import Path
+from engine.recomputed import add_columns
+from tests.engine.test_recomputed import explored
+found = explored(sys.argv[1], "calculon", Path(sys.argv[2]))
+add_columns(found, ["act_space"])
+add_columns(found, ["weight_space"], progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))
+"""
 
 
 @pytest.mark.parametrize("place", ["database", "shards"])
 def test_what_a_process_that_died_left_is_swept(place: str, tmp_path: Path) -> None:
     found = explored(place, "calculon", tmp_path)
     key, feasible = found.key, found.feasible
-    path = tmp_path / "calculon.duckdb"
-    folder = tmp_path / "calculon.rows" / f"{key}.added"
-    found.rows._database.release()  # the last who has it open
-    leftovers(folder)()
-    with Store(path) as store:
-        assert not folder.exists()
+    del found
+    dies = subprocess.run([sys.executable, "-c", DIES_WHILE_ADDING, place, str(tmp_path)], check=False)
+    assert dies.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.glob("calculon.rows/*.added*/*"))) == 2
+    with Store(tmp_path / "calculon.duckdb") as store:
+        assert not list(tmp_path.glob("calculon.rows/*.added*"))
         assert store.rows(key).count() == feasible
         assert store.rows(key).missing(["act_space"]) == ["act_space"]
 
@@ -289,8 +291,8 @@ def test_nothing_is_left_when_the_store_is_closed(tmp_path: Path) -> None:
     found = explored("database", "calculon", tmp_path)
     add_columns(found, ["act_space"])
     assert (tmp_path / "calculon.rows").is_dir()
-    found.rows._database.release()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["calculon.duckdb"]
+    del found
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["calculon.contents", "calculon.duckdb"]
 
 
 @pytest.mark.parametrize("harm", ["removed", "cut"])
@@ -321,7 +323,7 @@ def test_columns_of_another_length_are_refused(found: Exploration) -> None:
 def test_a_store_for_reading_only_says_so(tmp_path: Path) -> None:
     found = explored("shards", "calculon", tmp_path)
     key = found.key
-    found.rows._database.release()
+    del found
     with (
         Store(tmp_path / "calculon.duckdb", read_only=True) as store,
         pytest.raises(StoreAccessError, match="reading"),

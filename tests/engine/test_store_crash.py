@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import store_database, store_shards, store_writer
+from engine import store_database, store_files, store_shards, store_writer
 from engine.store import Store, StoreWriteError
 from tests.engine.store_rows import assert_same, folder_of, make_rows, put
 
@@ -173,7 +173,8 @@ def at_the_end_of(manager):
 def die_at(mouth, path, key, owner, name, when):
     """Store one exploration with the process killed before, after or at the end of a certain call."""
     use_small_limits()
-    owner = {"os": os, "database": store_database.Database, "shards": store_shards, "writer": store_writer}[owner]
+    files, database = store_files.StoreFiles, store_database.Database
+    owner = {"os": os, "database": database, "files": files, "shards": store_shards, "writer": store_writer}[owner]
     ways = {"before": lambda _: kill_self, "after": after, "inside": at_the_end_of}
     setattr(owner, name, ways[when](getattr(owner, name)))
     with Store(path) as opened:
@@ -188,8 +189,9 @@ def die_at(mouth, path, key, owner, name, when):
         ("writer", "_checked_rows", "after", False),
         ("writer", "_arrow_stream", "after", False),
         ("shards", "flush_to_disk", "before", False),
-        ("os", "replace", "before", False),
-        ("os", "replace", "after", False),
+        ("files", "make_folder", "after", False),
+        ("files", "claim", "after", False),
+        ("shards", "flush_to_disk", "after", False),
         ("database", "transaction", "before", False),
         ("database", "transaction", "inside", False),
         ("writer", "records_of", "before", True),
@@ -201,7 +203,7 @@ def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
         pass
     process, reports = start(die_at, path, key, owner, name, when)
     survived = finish(process, reports) == ["survived"]
-    assert survived == (key == "key0" and owner in ("shards", "os"))  # nothing is published where there are no shards
+    assert survived == (key == "key0" and owner in ("shards", "files"))  # the database alone needs no other files
     assert process.exitcode == (0 if survived else -signal.SIGKILL)
     assert assert_sound(path) == ({key} if survived or complete else set())
 
@@ -229,8 +231,8 @@ def test_killed_while_deleting(tmp_path, when):
 
 
 def die_deleting(mouth, path, when):
-    remove = store_shards.remove_shards
-    store_shards.remove_shards = kill_self if when == "before" else after(remove)
+    remove = store_files.StoreFiles.remove
+    store_files.StoreFiles.remove = kill_self if when == "before" else after(remove)
     with Store(path) as opened:
         opened.delete("key1")
 

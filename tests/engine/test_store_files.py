@@ -45,22 +45,6 @@ def test_shards_that_changed_are_named_and_not_offered(opened_store):
         opened_store.delete("key")
 
 
-def test_damage_inside_a_shard_is_an_error_that_names_it(opened_store):
-    put(opened_store, "key", make_rows(SHARDED))
-    shard = folder_of(opened_store) / "key" / "00002.parquet"
-    content = shard.read_bytes()
-    shard.write_bytes(content[:4] + b"\xff" * (len(content) - 12) + content[-8:])
-    for attempt in (lambda rows: rows.table(), lambda rows: rows.export(shard.with_name("out.csv"))):
-        with pytest.raises(StoreCorruptError, match=f"The shard {re.escape(str(shard))} is damaged"):
-            attempt(opened_store.rows("key"))
-    pages = shard.with_name("00001.parquet")
-    content = pages.read_bytes()
-    pages.write_bytes(content[:4] + b"\xff" * 5000 + content[5004:])
-    shard.unlink()
-    with pytest.raises(StoreCorruptError, match=re.escape(str(shard))):
-        opened_store.rows("key")
-
-
 def spoil(path, start, length=16):
     content = bytearray(path.read_bytes())
     content[start : start + length] = b"\xff" * length
@@ -110,7 +94,7 @@ def set_meta(name, value):
         (make_store_then(lambda path: spoil(path, 12300)), StoreCorruptError, "is damaged"),
         (make_foreign, StoreVersionError, "no result store"),
         (lambda path: make_foreign(path, "CREATE TABLE a (b INTEGER)"), StoreVersionError, "no result store"),
-        (make_store_then(set_meta("layout", "99")), StoreVersionError, "has layout 99, this version writes 1"),
+        (make_store_then(set_meta("layout", "99")), StoreVersionError, "has layout 99, this version writes 2"),
         (make_store_then(set_meta("columns", "0")), StoreVersionError, "has set of columns 0, this version writes"),
         (Path.mkdir, StoreAccessError, "is a folder"),
     ],
@@ -140,33 +124,13 @@ def test_paths_that_cannot_hold_a_store(tmp_path):
 def test_places_without_permission(tmp_path, store_path, monkeypatch):
     Store(store_path).close()
     refused = {str(store_path)}
-    monkeypatch.setattr(os, "access", lambda place, mode: str(place) not in refused)  # root may write anywhere
+    monkeypatch.setattr(os, "access", lambda place, mode: mode == os.R_OK or str(place) not in refused)  # root may
     with pytest.raises(StoreAccessError, match="is not writable: open it read-only"):
         Store(store_path)
     Store(store_path, read_only=True).close()
     refused.add(str(tmp_path))
     with pytest.raises(StoreAccessError, match="is not writable: put the store elsewhere"):
         Store(tmp_path / "new.duckdb")
-
-
-def test_opening_sweeps_what_a_dead_process_left(stored):
-    opened, rows, _ = stored
-    opened.close()
-    folder = folder_of(opened)
-    for name in ("dead", "dead.partial", "key.partial"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "00000.parquet").write_bytes(b"PAR1")
-    half_made = opened.path.with_name(f".{opened.path.name}.0123.new")
-    half_made.touch()
-    mine = folder / "Notes of mine"
-    mine.mkdir()
-    with Store(opened.path, read_only=True):
-        assert (folder / "dead").exists()
-    with Store(opened.path) as again:
-        kept = ["Notes of mine"] + ["key"] * (rows.num_rows == SHARDED)
-        assert sorted(entry.name for entry in folder.iterdir()) == kept
-        assert_same(again.rows("key").table(), rows)
-    assert not half_made.exists()
 
 
 def test_opening_twice_in_one_process_does_not_sweep_a_writer(opened_store):

@@ -15,6 +15,7 @@ import pytest
 import engine
 import hardware
 from engine import Exploration, Optimum, Scenario, whatif
+from engine.calibrated import effective_rates
 from engine.whatif import Point, Study
 from engine.whatif_search import Searcher
 from engine.whatif_space import layout_key, ready
@@ -104,13 +105,72 @@ def test_gains_compare_with_the_base() -> None:
 
 
 def test_design_power_bounds_what_a_matrix_unit_sustains() -> None:
-    """At a given power a higher 16-bit peak is not sustained; both a fifth higher are a faster chip."""
+    """At a given power a higher 16-bit peak is not sustained; compute is both, at the same energy per operation."""
     base = scenario("calibrated")
-    peak = next(which.value for which in whatif.parameters(base) if which.name == "matrix")
+    peak = whatif.parameter(base, "matrix").value
     assert abs(whatif.reoptimise(base, {"matrix": 1.2 * peak}).gain) < 1e-12
     power = whatif.reoptimise(base, {"power": 1.2 * 700}).gain
-    both = whatif.reoptimise(base, {"matrix": 1.2 * peak, "power": 1.2 * 700}).gain
-    assert 0.05 < power <= both < 0.2
+    compute = whatif.reoptimise(base, {"compute": 1.2 * peak}).gain
+    assert 0.05 < power <= compute < 0.2
+    assert whatif.reoptimise(base, {"compute": 2 * peak}).gain > compute > 0.1
+    both = whatif.changed(base, {"matrix": 1.2 * peak, "power": 1.2 * 700}).system
+    assert effective_rates(both)[0].sustained == pytest.approx(
+        effective_rates(whatif.changed(base, {"compute": 1.2 * peak}).system)[0].sustained
+    )
+
+
+POWERED = [name for name in hardware.names() if (facts := hardware.load(name).accelerator) and facts.tdp_w]
+
+
+@pytest.mark.parametrize("name", POWERED)
+def test_compute_doubles_every_matrix_rate_and_keeps_the_energy_of_an_operation(name: str) -> None:
+    system = hardware.load(name)
+    datatype = next(each for each in ("bfloat16", "float16", "float8") if each in system.matrix)
+    base = Scenario.of("llama-3-8B", system, num_procs=8, max_batch_size=8, datatype=datatype, cost_model="calibrated")
+    after = whatif.changed(base, {"compute": 2 * whatif.parameter(base, "compute").value}).system
+    assert after.accelerator is not None
+    assert system.accelerator is not None
+    assert after.accelerator.tdp_w == 2 * (system.accelerator.tdp_w or math.nan)
+    assert all(after.matrix[one].tflops == 2 * each.tflops for one, each in system.matrix.items())
+    for old, new in zip(effective_rates(system), effective_rates(after), strict=True):
+        factor = 2 if old.name.startswith("matrix") else 1
+        assert new.sustained == pytest.approx(factor * old.sustained), old.name
+
+
+@pytest.mark.parametrize("system", ["h100_80g_sxm", "b200_180g_sxm", "mi300x_192g", "h100_80g_nvl8"])
+def test_every_parameter_that_is_offered_without_asking_changes_something(system: str) -> None:
+    datatype = "float8" if system in ("h100_80g_nvl8", "b200_180g_sxm") else "bfloat16"
+    base = Scenario.of("llama-3-8B", system, num_procs=16, max_batch_size=64, datatype=datatype)
+    table = base.space.table(np.unique(np.linspace(0, base.space.total - 1, 4000).astype(int)))
+    before = base.evaluate(table)
+    for which in whatif.parameters(base):
+        if which.about != "system" or which.part_of or which.value == 0:
+            continue
+        found = [
+            whatif.changed(base, {which.name: value}).evaluate(table)
+            for value in ((1.0,) if which.discrete else (0.01 * which.value, 2 * which.value))
+        ]
+        assert not all(one["total_time"].equals(before["total_time"]) and one["reason"].equals(before["reason"])
+                       for one in found), which.name  # fmt: skip
+
+
+def test_parts_of_a_parameter_are_asked_for_and_go_last() -> None:
+    base = scenario("calibrated")
+    peak = whatif.parameter(base, "matrix").value
+    eight = base.system.matrix["float8"].tflops
+    assert [which.name for which in whatif.parameters(base) if which.part_of] == ["matrix", "power"]
+    names = {which.name for which, _, _ in whatif.sensitivity(base)}
+    assert "compute" in names
+    assert not {"matrix", "power"} & names
+    assert {which.name for which, _, _ in whatif.sensitivity(base, names=("matrix",))} == {"matrix"}
+    for changes in ({"compute": 2 * peak, "matrix": peak}, {"matrix": peak, "compute": 2 * peak}):
+        after = whatif.changed(base, changes).system
+        assert after.accelerator is not None
+        assert after.accelerator.tdp_w == 1400
+        assert (after.matrix["bfloat16"].tflops, after.matrix["float8"].tflops) == (peak, 2 * eight)
+    assert whatif.otherwise(base, {"compute": 2 * peak}, "power") == 1400
+    assert whatif.otherwise(base, {"hbm_capacity": 90}, "power") == 700
+    assert whatif.changed(base, {"compute": 2 * peak, "power": 1400}) == whatif.changed(base, {"compute": 2 * peak})
 
 
 def test_nothing_fits_is_an_answer() -> None:

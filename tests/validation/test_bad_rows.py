@@ -43,7 +43,7 @@ def test_a_good_row_is_predicted() -> None:
         ({"step_time_s": 0.003}, "implausible_measurement", "peak"),
         ({"tp": 0}, "bad_value", "tp"),
         ({"layers": 31.5}, "bad_value", "whole number"),
-        ({"hidden": "inf"}, "bad_value", "out of range"),
+        ({"hidden": "inf"}, "bad_value", "not a number"),
         ({"num_gpus": 128}, "impossible_product", "tp x pp x dp x cp = 64 but num_gpus = 128"),
         ({"tp": 3, "num_gpus": 96}, "impossible_split", "heads"),
         ({"gbs": 8}, "impossible_split", "gbs"),
@@ -106,9 +106,9 @@ def test_data_parallelism_follows_from_the_processors() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "cannot be read as CSV"),
+        (b"", "is empty"),
         (b"a,b\n1,2\n", "must have at least hardware"),
-        (b"\xff\xfe\x00bad", "cannot be read as CSV"),
+        (b"\xff\xfe\x00bad.", "not text in UTF-8"),
         (b'a,b\n1,2,3,4\n"open', "cannot be read as CSV"),
     ],
 )
@@ -123,7 +123,7 @@ def test_files_that_are_no_table_of_runs(tmp_path: Path, content: bytes, says: s
 def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(RunsFileError, match="does not exist"):
         read_runs(tmp_path / "none.csv")
-    with pytest.raises(RunsFileError, match="cannot be read"):
+    with pytest.raises(RunsFileError, match="is a folder"):
         read_runs(tmp_path)
 
 

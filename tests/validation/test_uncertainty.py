@@ -1,38 +1,161 @@
-"""Intervals come from unseen comparable runs, widen with the share, and say what they rest on."""
+"""Intervals come from unseen runs of the same kind of model, hold what they say on sources left out, and say what they
+rest on; what was never measured has a name and no interval."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from engine.validation.uncertainty import LEAST_ROWS, interval, residuals
+from engine import Scenario
+from engine.validation import library_runs, map_runs, stored_coverage, validate
+from engine.validation.measured import measured_kinds, not_measured
+from engine.validation.uncertainty import (
+    LEAST_ROWS,
+    LEAST_SOURCES,
+    SHARES,
+    coverage_of,
+    coverage_table,
+    interval,
+    interval_of,
+    residuals,
+)
+
+FIELDS = {"num_procs": 2048, "max_batch_size": 2048, "datatype": "float8"}
 
 
-@pytest.mark.parametrize("generation", ["ampere", "hopper", "blackwell", "other"])
-@pytest.mark.parametrize("experts", [False, True])
-@pytest.mark.parametrize("fully_sharded", [False, True])
-def test_every_kind_has_an_interval_around_one(generation: str, experts: bool, fully_sharded: bool) -> None:
-    narrow = interval(generation=generation, experts=experts, fully_sharded=fully_sharded, share=0.5)
-    wide = interval(generation=generation, experts=experts, fully_sharded=fully_sharded, share=0.9)
-    assert wide.low <= narrow.low <= narrow.high <= wide.high
-    assert wide.low < 1 < wide.high
-    assert wide.rows >= LEAST_ROWS
-
-
-def test_it_is_a_quantile_of_comparable_runs() -> None:
+def kind(generation: str, experts: bool) -> pd.DataFrame:
     table = residuals()
-    rows = table[(table["generation"] == "hopper") & ~table["experts"] & ~table["fully_sharded"]]
-    found = interval(generation="hopper", experts=False, fully_sharded=False)
-    assert found.rows == len(rows)
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(rows["ratio"], [0.1, 0.9])))
-    assert interval(generation="other", experts=False, fully_sharded=False).described == "all runs"
+    return table[(table["generation"] == generation) & (table["experts"] == experts)]
 
 
-def test_mixtures_of_experts_are_less_certain() -> None:
-    dense, sparse = (interval(generation="blackwell", experts=kind, fully_sharded=False) for kind in (False, True))
-    assert sparse.high / sparse.low > dense.high / dense.low
+@pytest.mark.parametrize("generation", ["ampere", "hopper", "blackwell"])
+@pytest.mark.parametrize("experts", [False, True])
+@pytest.mark.parametrize("without", ["", "NVIDIA", "MosaicML"])
+def test_an_interval_is_a_quantile_of_runs_of_the_same_kind_and_of_other_sources(
+    generation: str, experts: bool, without: str
+) -> None:
+    """The share of its runs inside is what conformal prediction asks for, and dense runs never count for experts."""
+    found = {share: interval(generation=generation, experts=experts, share=share, without=without) for share in SHARES}
+    for share, one in found.items():
+        if one is None:
+            continue
+        own = kind(generation, experts) if "any" not in one.described else residuals().query("experts == @experts")
+        own = own[own["source"] != without]
+        assert (one.rows, one.sources) == (len(own), own["source"].nunique())
+        assert one.rows >= LEAST_ROWS
+        assert one.sources >= LEAST_SOURCES
+        assert ("experts" in one.described) == experts
+        inside = own["ratio"].between(one.low * (1 - 1e-9), one.high * (1 + 1e-9)).sum()
+        assert inside == int(np.ceil((len(own) + 1) * share))
+        assert one.low * one.high == pytest.approx(1)
+    widths = [one.high for one in found.values() if one is not None]
+    assert widths == sorted(widths)
+
+
+def test_a_kind_that_too_few_sources_measured_has_none_or_says_so() -> None:
+    assert interval(generation="other", experts=False) is None
+    few = residuals()[residuals()["source"] == "NVIDIA"]
+    assert interval(generation="hopper", experts=False, table=few) is None
+    sparse = interval(generation="hopper", experts=True)
+    assert sparse is not None
+    assert sparse.is_weak
+    assert "mixtures of experts" in sparse.rests_on
+    assert "too few to speak for another" in sparse.rests_on
+    dense = interval(generation="hopper", experts=False)
+    assert dense is not None
+    assert not dense.is_weak
+
+
+def test_the_intervals_hold_what_they_say_on_sources_left_out() -> None:
+    """Runs of every source, by fits and intervals that saw nothing of it; and what the stored errors give is near."""
+    found = stored_coverage().set_index("name")
+    overall = found.iloc[0]
+    assert overall["runs"] == len(residuals())
+    assert 78 <= overall["covered_80"] <= 82
+    assert overall["none"] == 0
+    again = coverage_table(residuals(), {"all": np.ones(len(residuals()), bool)}, lambda _: residuals()).iloc[0]
+    for name in ("covered_80", "covered_90"):
+        assert again[name] == pytest.approx(overall[name], abs=2.5)
+    assert "vTrain's single node, apart" in found.index
+
+
+def test_coverage_is_the_share_for_sources_that_are_alike() -> None:
+    random = np.random.default_rng(5)
+    rows = 4000
+    made = pd.DataFrame(
+        {"source": random.integers(0, 20, rows).astype(str), "generation": "hopper", "experts": False,
+         "ratio": np.exp(random.normal(0, 0.1, rows))}
+    )  # fmt: skip
+    found = coverage_table(made, {"all": np.ones(rows, bool)}, lambda source: made[made["source"] != source]).iloc[0]
+    for share in SHARES:
+        assert found[f"covered_{100 * share:.0f}"] == pytest.approx(100 * share, abs=2.5)
+
+
+def test_a_source_of_its_own_has_no_part_in_its_interval() -> None:
+    """However far off a source is, the intervals that its own runs are counted in do not see it."""
+    table = residuals()
+    odd = table["source"] == "MosaicML"
+    shifted = table.assign(ratio=table["ratio"].where(~odd, 50.0))
+    a, b = (interval(generation="hopper", experts=False, without="MosaicML", table=each) for each in (table, shifted))
+    assert a == b
+
+
+def test_runs_of_ones_own_are_counted_in_the_shipped_intervals() -> None:
+    runs = library_runs()
+    found = coverage_of(map_runs(runs), validate(runs)).iloc[0]
+    assert found["runs"] > 1000
+    assert 0 < found["covered_50"] < found["covered_80"] < found["covered_90"] < 100
 
 
 def test_shares_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="share is 1"):
-        interval(generation="hopper", experts=False, fully_sharded=False, share=1.0)
+        interval(generation="hopper", experts=False, share=1.0)
+
+
+def scenario(model: str, system: str, **more: Any) -> Scenario:
+    return Scenario.of(model, system, **{**FIELDS, **more})
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "change", "words"),
+    [
+        ("deepseek-v3", "h800_80g_sxm", {}, ()),
+        ("deepseek-v3", "h800_80g_sxm", {"optimizer_offload": True}, ("offloading the optimizer",)),
+        ("deepseek-v3", "h800_80g_sxm", {"weight_offload": True}, ("offloading weights",)),
+        ("deepseek-v3", "h800_80g_sxm", {"activations_offload": True}, ("offloading activations",)),
+        ("deepseek-v3", "a100_80g_sxm", {"datatype": "bfloat16"}, ("mixtures of experts on Ampere",)),
+        ("llama-3-70B", "h100_80g_sxm", {}, ()),
+        ("llama-3-70B", "tpu_v5p_95g", {"datatype": "bfloat16"}, ("this generation of processors",)),
+        ("llama-3-70B", "tpu_v5p_95g", {"datatype": "bfloat16", "weight_offload": True},
+         ("this generation of processors", "offloading weights")),
+        ("llama-3-70B", "h100_80g_sxm", {"optimizer_datatype": "bfloat16"}, ("an optimizer in 16 bits",)),
+        ("llama-3-70B", "h100_80g_sxm", {"cost_model": "calculon", "weight_offload": True}, ()),
+    ],
+)  # fmt: skip
+def test_what_was_never_measured_is_named_and_has_no_interval(
+    model: str, system: str, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    datatype, cost_model = change.get("datatype", "float8"), change.get("cost_model")
+    made = scenario(model, system, datatype=datatype, cost_model=cost_model)
+    execution = {
+        "num_procs": 2048, "tensor_par": 8, "pipeline_par": 4, "data_par": 64, "tensor_par_net": 0,
+        "pipeline_par_net": 1, "data_par_net": 1, "batch_size": 2048, "microbatch_size": 1, "datatype": datatype,
+        "fused_activation": True,
+        "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 1,
+        "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
+        "optimizer_offload": False, "training": True,
+    } | {name: value for name, value in change.items() if name != "cost_model"}  # fmt: skip
+    assert not_measured(made, execution) == words
+    found = interval_of(made, execution)
+    assert (found is None) == (bool(words) or cost_model == "calculon")
+    if found is not None:
+        assert ("experts" in found.described) == (model == "deepseek-v3")
+
+
+def test_what_was_measured_is_told_of_the_runs_that_are_scored() -> None:
+    assert {"dense models on Hopper", "latent attention", "8-bit matrix products on Hopper"} <= measured_kinds()
+    assert not any("offload" in words for words in measured_kinds())

@@ -1,0 +1,103 @@
+"""What a comparison shows as tables, and the file of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from dashboard import export
+from dashboard.compare_diff import differences
+from dashboard.derived import Metric, metrics
+from dashboard.explore_data import cells_of
+from dashboard.format import ABSENT, column_of, count, format_value
+from dashboard.plainest import best_of
+from dashboard.scenarios_data import name_of
+from engine import Exploration, Scenario
+from engine.columns import ALL_FIELDS, by_name, fields_of, headline_of
+
+__all__ = ["Side", "best_table", "differing", "file", "sides_of"]
+
+_STATISTICS: Final = (
+    "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
+)  # fmt: skip
+
+
+class Side(NamedTuple):
+    """A scenario of the comparison, explored."""
+
+    letter: str
+    scenario: Scenario
+    exploration: Exploration
+    best: dict[str, Any] | None
+
+
+def sides_of(letters: Sequence[str], explorations: Sequence[Exploration]) -> list[Side]:
+    """The scenarios of a comparison with the best execution of each."""
+    return [
+        Side(letter, found.scenario, found, best_of(found)) for letter, found in zip(letters, explorations, strict=True)
+    ]
+
+
+def differing(sides: Sequence[Side]) -> pd.DataFrame:
+    """The fields in which the scenarios differ: Part, Field, and a column of words per scenario."""
+    rows = differences([side.scenario for side in sides])
+    columns = ["Part", "Field", *(side.letter for side in sides)]
+    return pd.DataFrame([[group, label, *values] for group, label, values in rows], columns=columns)
+
+
+def best_table(sides: Sequence[Side]) -> pd.DataFrame:
+    """The best execution of each scenario in words: results, and the choices in which they differ."""
+    known = [side.best for side in sides if side.best is not None]
+    rows = [[column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS]
+    rows.append(["Executions that run", *(count(side.exploration.feasible) for side in sides)])
+    for column in ALL_FIELDS:
+        if any(column.name not in best for best in known):
+            continue  # not every cost model knows it
+        values = [_value(side, column.name) for side in sides]
+        if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
+            rows.append([column.label, *values])
+    return pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
+
+
+def _value(side: Side, name: str) -> str:
+    return ABSENT if side.best is None else format_value(name, side.best[name])
+
+
+def file(sides: Sequence[Side], metric: Metric) -> bytes:
+    """A zip archive of the tables: what differs, the best executions and the best of every cell, each a CSV file.
+
+    metric: what the cells are told by.
+    """
+    names = {side.letter: [c.name for c in (*fields_of(side.scenario.cost_model),
+                                            *headline_of(side.scenario.cost_model))] for side in sides}  # fmt: skip
+    every = list(dict.fromkeys(name for of_side in names.values() for name in of_side))
+    account = {
+        "format": "shardscape-compared-tables/1",
+        "software": f"shardscape {export.version()}",
+        "scenarios": {side.letter: {"title": name_of(side.scenario), **export.of_scenario(side.scenario)}
+                      for side in sides},
+        "files": {
+            "differences.csv": "Fields in which the scenarios differ, in words.",
+            "best.csv": "The best execution of each scenario; of those that tie, the plainest.",
+            "cells.csv": f"The best of every cell by {metric.column.label.lower()}, and what nothing-fits cells lack.",
+        },
+        "columns": [export.described(by_name(name)) for name in every],
+    }  # fmt: skip
+    best = [{"scenario": side.letter, **{export.heading(by_name(name)): side.best[name] for name in names[side.letter]}}
+            for side in sides if side.best is not None]  # fmt: skip
+    headings = ["scenario", *(export.heading(by_name(name)) for name in every)]
+    return export.archive(account, {
+        "differences": differing(sides), "best": pd.DataFrame(best, columns=headings),
+        "cells": pd.concat([_cells(side, metric) for side in sides], ignore_index=True),
+    })  # fmt: skip
+
+
+def _cells(side: Side, metric: Metric) -> pd.DataFrame:
+    """The cells of a scenario with the best of a metric."""
+    cells = cells_of(side.exploration, metrics(side.scenario)[metric.key])
+    heads = {"value": export.heading(metric.column)}
+    heads |= {name: name.replace("_bytes", " [bytes]") for name in map(str, cells) if name.endswith("_bytes")}
+    cells.insert(0, "scenario", side.letter)
+    return cells.rename(columns=heads)

@@ -1,0 +1,108 @@
+"""A report of a comparison: all of its scenarios in one HTML file that opens offline, on equal axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from html import escape
+
+import pandas as pd
+
+from dashboard.charts.cell_map import cell_map
+from dashboard.charts.difference import aligned_steps
+from dashboard.charts.markup import figure_strip, legend, map_legend
+from dashboard.charts.memory_bars import aligned_memory
+from dashboard.charts.template import Chart
+from dashboard.compare_scenarios import Member, told
+from dashboard.compare_tables import Side, best_table, differing, sides_of
+from dashboard.comparison import LETTERS, Comparison
+from dashboard.derived import metrics
+from dashboard.explore_data import cells_of
+from dashboard.format import scale_for
+from dashboard.memory_needs import GIB
+from dashboard.nearest_fit import how_far
+from dashboard.palette import MEMORY_KINDS, kinds_of
+from dashboard.report import assumptions, drawn, page, sentence, subjects, whole
+from dashboard.report_parts import Figure, key_figures
+from dashboard.scenarios_data import name_of
+from engine import Exploration
+from engine.columns import Column
+
+__all__ = ["build"]
+
+
+def build(comparison: Comparison, explorations: Sequence[Exploration], address: str = "") -> bytes:
+    """The report of a comparison as a UTF-8 HTML document.
+
+    explorations: of its scenarios, in their order. address: link to the comparison, printed as text.
+    """
+    sides = sides_of(LETTERS[: len(explorations)], explorations)
+    first = sides[0].scenario
+    words = {side.letter: told(Member(side.letter, "", side.scenario, comparison.changes.get(side.letter, {})), first)
+             for side in sides}  # fmt: skip
+    names = {letter: name for letter, (name, _) in words.items()}
+    metric = {side.letter: metrics(side.scenario)["sample_rate"] for side in sides}
+    tables = {side.letter: cells_of(side.exploration, metric[side.letter]) for side in sides}
+    every = pd.concat(tables.values(), ignore_index=True)
+    among = [float(value) for value in every["value"]]
+    axes = sorted(set(every["tensor_par"].astype(int))), sorted(set(every["pipeline_par"].astype(int)))
+    known = [(side, side.best) for side in sides if side.best is not None]
+    figures = []
+    if known:
+        kinds = {kind.key for side, _ in known for kind in kinds_of(MEMORY_KINDS, side.scenario.cost_model)}
+        sizes = [(side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
+                 for side, _ in known]  # fmt: skip
+        figures += [
+            Figure("time", "Where the time goes", "a step of each best execution, on equal axes",
+                   lambda mode: aligned_steps([best for _, best in known], [side.letter for side, _ in known], mode)),
+            Figure("memory", "Where the memory goes", "of each best execution, per GPU at its peak, on equal axes",
+                   lambda mode: aligned_memory([(side.letter, best) for side, best in known], sizes, mode),
+                   legend(kind for kind in MEMORY_KINDS if kind.key in kinds)),
+        ]  # fmt: skip
+    for side in sides:
+        column = metric[side.letter].column
+        figures.append(Figure(
+            f"map-{side.letter}", f"{side.letter}: the whole space", "best throughput of every pair of degrees",
+            partial(_map, tables[side.letter], column, axes, among),
+            map_legend(side.scenario.num_procs, scale_for(column, among).unit, runs=side.best is not None),
+        ))  # fmt: skip
+    sections, data = drawn(figures)
+    heads = "".join(
+        f"<section><h2>{side.letter}: {escape(names[side.letter])}</h2>"
+        f'<p class="muted">{escape(words[side.letter][1])}</p><p>{escape(sentence(side.scenario))}</p>'
+        f"{figure_strip(key_figures(side.exploration, side.best))}{_how_far(side)}</section>"
+        for side in sides
+    )
+    rest = "".join(
+        f"<h2>{side.letter}: {escape(names[side.letter])}</h2>{subjects(side.scenario)}"
+        f"<h3>Assumptions and versions</h3><ul>{assumptions(side.exploration)}</ul>"
+        for side in sides
+    )
+    name = " against ".join(dict.fromkeys(name_of(side.scenario) for side in sides))
+    body = (
+        f"<h1>{escape(name)}</h1>{heads}<h2>What differs</h2>{_table(differing(sides))}"
+        f"<h2>Best executions</h2>{_table(best_table(sides))}<h2>Figures</h2>{sections}{rest}"
+        f"{whole('comparison', comparison.to_document(), address)}"
+    )
+    return page(name, body, data).encode("utf-8", "replace")
+
+
+def _how_far(side: Side) -> str:
+    """How far a scenario in which nothing runs is from running; nothing for others."""
+    return "" if side.best is not None else f"<p>{escape(how_far(side.exploration).replace('**', ''))}</p>"
+
+
+def _map(
+    cells: pd.DataFrame, column: Column, axes: tuple[list[int], list[int]], among: list[float], mode: str
+) -> Chart:
+    return cell_map(cells, column, mode, axes=axes, among=among)
+
+
+def _table(frame: pd.DataFrame) -> str:
+    heads = "".join(f"<th>{escape(str(name))}</th>" for name in frame.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in frame.itertuples(index=False)
+    )
+    return (
+        f'<div class="wide"><table class="ss-rows"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )

@@ -1,0 +1,35 @@
+"""The three fields of an execution that name networks, as the placement of its ranks decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.calibrated.networks import networks_used
+from hardware import System
+
+__all__ = ["networks_of"]
+
+Ints = npt.NDArray[np.int64]
+
+_GROUPS: Final = {"tensor_par": "tensor", "pipeline_par": "pipeline", "data_par": "data"}
+"""Degrees whose network has a field -> what `engine.calibrated.networks` calls the group."""
+
+
+def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
+    """`tensor_par_net`, `pipeline_par_net` and `data_par_net` of executions, arrays of the fields' shape.
+
+    Each is the outermost network that the group needs. A degree of one needs none and says 0, as Calculon's enumeration
+    does; what reaches further than all networks says the last.
+
+    Args:
+        fields: as for `engine.calibrated.networks.networks_used`.
+    """
+    used, last = networks_used(system, fields), len(system.networks) - 1
+    return {
+        f"{degree}_net": np.where(np.asarray(fields[degree]) > 1, np.minimum(used[group], last), 0)
+        for degree, group in _GROUPS.items()
+    }

@@ -1,0 +1,121 @@
+"""Looking at all that a store holds, down to the last bit: what is damaged, lost, or not of this store."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from engine import store_catalogue, store_shards
+from engine.store import Store
+from engine.store_catalogue import Record
+from engine.store_errors import StoreError
+from engine.store_shards import Shard
+
+__all__ = ["Finding", "check_store", "drop", "protect"]
+
+Kind = Literal["damaged", "lost", "unprotected", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    kind: Kind
+    """`damaged`: rows or reductions cannot be used. `lost`: it was stored and is not there any more. `unprotected`:
+    shards that older code has written, which can be read but have no checksums. `note`: nothing that has to be done."""
+    sentence: str
+    key: str = ""
+    """The exploration."""
+    scenario: Any = None
+    """What was explored, as a document, if that is known."""
+
+
+def check_store(store: Store) -> Iterator[Finding]:
+    """Read everything that a store holds and give what was found, exploration after exploration.
+
+    Raises StoreCorruptError when the database itself cannot be read.
+    """
+    database = store._database()
+    records = store.records()
+    for record in records:
+        yield from _checked(store, record)
+    for key, entry in database.contents.lost(record.key for record in records).items():
+        sentence = store_catalogue.loss(database, key, entry)
+        yield Finding("lost", sentence, key, entry.get("scenario"))
+    contents = database.contents
+    if not contents.ours:
+        yield Finding(
+            "note",
+            f"The file {contents.path} is not of this store, so there is no list of its contents, and what is lost "
+            "cannot be told: move it away.",
+        )
+    elif contents.damaged:
+        yield Finding(
+            "note",
+            f"Of the list of contents {contents.path} {contents.damaged} lines are damaged: "
+            "if explorations they tell of were lost, that cannot be told.",
+        )
+    if not database.identity:  # a store of older code does not know its files
+        return
+    known = [shard.name for record in records for shard in store_catalogue.shards_of(database, record.key) or []]
+    for path in database.files.strangers(known):
+        yield Finding("note", f"{path} is not of this store, as far as that knows, and is left alone.")
+
+
+def drop(store: Store, finding: Finding) -> None:
+    """Remove what is damaged, with its record, and forget what is lost."""
+    if finding.kind == "damaged":
+        store.delete(finding.key)
+    elif finding.kind == "lost":
+        store._writable().contents.remove([finding.key])
+
+
+def protect(store: Store, finding: Finding) -> None:
+    """Give the shards of an exploration checksums of what they are now."""
+    database = store._writable()
+    shards = store_catalogue.shards_of(database, finding.key) or []
+    text = store_shards.to_json(store_shards.with_checksum(database.folder, shard) for shard in shards)
+    with database.transaction() as cursor:
+        cursor.execute("UPDATE exploration SET shards = $shards WHERE key = $key", {"shards": text, "key": finding.key})
+
+
+_ADVICE: Final = store_shards.ADVICE
+
+
+def _checked(store: Store, record: Record) -> Iterator[Finding]:
+    database, name = store._database(), store_catalogue.subject(record.key, record.scenario)
+    said: list[str] = []
+    unprotected = 0
+    try:
+        shards = store_catalogue.shards_of(database, record.key)
+        for shard in shards or []:
+            damage = _damage(store, shard)
+            said += [damage] if damage is not None else []
+            unprotected += shard.checksum is None
+        if not said and (rows := store.rows(record.key).table().num_rows) != record.feasible:
+            said.append(f"{rows:,} rows of {record.feasible:,} are left")
+        for table in store.reductions(record.key).values():
+            table.validate(full=True)
+    except (StoreError, pa.ArrowException, OSError) as error:
+        said.append(str(error).split("\n", 1)[0].rstrip("."))
+    if said:
+        more = f" ({len(said) - 1} more)" if len(said) > 1 else ""
+        reason = said[0].removesuffix(f": {_ADVICE}")
+        yield Finding("damaged", f"{name} is damaged: {reason}{more}.", record.key, record.scenario)
+    elif unprotected:
+        yield Finding(
+            "unprotected",
+            f"{name} can be read, but has {unprotected} shards from before there were checksums: --repair adds them.",
+            record.key,
+            record.scenario,
+        )
+
+
+def _damage(store: Store, shard: Shard) -> str | None:
+    database = store._database()
+    path = database.folder / shard.name
+    found = store_shards.damage_inside(path, shard, database.verified)
+    if found is None and shard.checksum is None:
+        found = store_shards.undecodable(path, shard)
+    return found

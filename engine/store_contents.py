@@ -1,0 +1,126 @@
+"""A second list of what a store holds, in a file beside it: tells what was lost where the database cannot.
+
+DuckDB keeps the latest changes in a log. Where that was cut short, or is missing, it opens without a word and without
+them. So each exploration is put down here as well, after it was stored, and struck out before it is removed: whatever
+is on this list but not in the database was lost. The file has one line for each of these, with a checksum; a last line
+that is cut short is no loss, for it says only what the database says, too.
+"""
+
+import contextlib
+import json
+import os
+import threading
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+SUFFIX: Final = ".contents"
+_MARK: Final = "Contents of the Shardscape store {}\n"
+_SPARE_LINES: Final = 100
+"""Lines that say nothing any more and are not worth writing the file anew."""
+
+
+class Contents:
+    """The list of one store. Any number of threads may use it at once."""
+
+    def __init__(self, path: Path, store: str) -> None:
+        """Read the list at `path`; that of another store than `store`, which has been replaced, gives way.
+
+        A file of somebody else is left alone, and there is no list then.
+        """
+        self.path: Final = path
+        self._mark: Final = _MARK.format(store).encode()
+        self.entries: dict[str, dict[str, Any]] = {}
+        """What was stored: `created_at` as text and `scenario`, by key."""
+        self.damaged = 0
+        """Lines that cannot be read."""
+        self._lock = threading.Lock()
+        self._lines = self._whole = 0  # whole lines, and what they take with the mark [bytes]
+        try:
+            here = os.path.lexists(path)
+            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        except OSError:
+            here, content = True, b""
+        self.ours: Final = not here or content.startswith(_MARK.split("{")[0].encode())
+        """Whether there is a list, or can be one."""
+        if content.startswith(self._mark):
+            self._read(content)
+
+    def _read(self, content: bytes) -> None:
+        *lines, last = content[len(self._mark) :].split(b"\n")
+        self._lines, self._whole = len(lines), len(content) - len(last)
+        for line in lines:
+            try:
+                checksum, text = line.split(b" ", 1)
+                if int(checksum, 16) != zlib.crc32(text):
+                    raise ValueError("damaged")
+                said = json.loads(text)
+                key = said.pop("key")
+            except (ValueError, KeyError, AttributeError):
+                self.damaged += 1
+                continue
+            if said:
+                self.entries[key] = said
+            else:
+                self.entries.pop(key, None)
+
+    def add(self, key: str, created_at: str, scenario: Mapping[str, Any]) -> None:
+        """Put down an exploration that was stored. A full disk is no reason to fail: it is stored."""
+        with self._lock:
+            self.entries[key] = {"created_at": created_at, "scenario": dict(scenario)}
+            with contextlib.suppress(OSError):
+                self._append({"key": key, **self.entries[key]})
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Strike out explorations that are about to be removed, or that are known to be lost."""
+        with self._lock:
+            known = [key for key in keys if self.entries.pop(key, None) is not None]
+            if not known:
+                return
+            try:
+                self._append(*({"key": key} for key in known))
+            except OSError:  # a list that says too much would report what was removed as lost
+                with contextlib.suppress(OSError):
+                    self.path.unlink(missing_ok=True)
+                self._lines = self._whole = 0
+
+    def lost(self, stored: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return what is on the list but not stored."""
+        there = set(stored)
+        return {key: entry for key, entry in self.entries.items() if key not in there}
+
+    def agree_with(self, stored: Mapping[str, tuple[str, str]]) -> None:
+        """Put down what is stored but not on the list: it was stored just before a process died, or by older code.
+
+        stored: when, and the scenario as JSON, by key.
+        """
+        new = {
+            key: {"created_at": at, "scenario": json.loads(text)}
+            for key, (at, text) in stored.items()
+            if key not in self.entries
+        }
+        with self._lock, contextlib.suppress(OSError):
+            self.entries |= new
+            if self._lines > 2 * len(self.entries) + _SPARE_LINES and not self.lost(stored):
+                self._lines = self._whole = 0  # writes everything anew
+                new = self.entries
+            self._append(*({"key": key, **entry} for key, entry in new.items()))
+
+    def _append(self, *said: Mapping[str, Any]) -> None:
+        """Write lines after the last whole one; the mark comes before the first."""
+        if not self.ours or not said:
+            return
+        lines = [json.dumps(one).encode() for one in said]
+        text = b"".join(b"%08x %s\n" % (zlib.crc32(line), line) for line in lines)
+        if not self._whole:
+            text = self._mark + text
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.truncate(self._whole)
+            file.seek(self._whole)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._whole += len(text)
+        self._lines += len(lines)

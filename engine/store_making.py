@@ -1,0 +1,140 @@
+"""The file of a result store: which paths can be one, and how it is made, whole or not at all."""
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import uuid
+import zlib
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from engine import columns
+from engine.store_errors import StoreAccessError, StoreError, explain
+from engine.store_files import TABLE
+from engine.store_lock import StoreLock
+
+SUFFIX: Final = ".duckdb"
+LAYOUT: Final = "2"
+"""Version of the tables below; raised whenever they change."""
+WITHOUT_CHECKSUMS: Final = "1"
+"""The layout before shards had checksums and files were recorded: read as it is, brought up to date when written."""
+
+TABLES: Final = (
+    """
+CREATE TABLE meta (name VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
+CREATE TABLE exploration (
+    key VARCHAR PRIMARY KEY,
+    scenario VARCHAR NOT NULL,
+    engine_version VARCHAR NOT NULL,
+    total BIGINT NOT NULL,
+    feasible BIGINT NOT NULL,
+    infeasible_by_reason VARCHAR NOT NULL,
+    timings VARCHAR NOT NULL,
+    created_at TIMESTAMP NOT NULL,
+    shards VARCHAR
+);
+CREATE TABLE reduction (
+    key VARCHAR,
+    name VARCHAR,
+    rows BIGINT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (key, name)
+);
+"""
+    + TABLE
+)
+"""The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
+are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
+
+
+def columns_digest() -> str:
+    """Return a short digest of the stored columns, which tells stores written with another register apart."""
+    return f"{zlib.crc32(columns.ddl('rows').encode()):08x}"
+
+
+def checked_path(path: Path, *, read_only: bool) -> Path:
+    """Return the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked.
+
+    Nothing is opened: what has no end, such as a pipe, would never be read.
+    """
+    try:
+        path = path.resolve()
+        kind = path.stat().st_mode if path.exists() else None
+        if kind is not None and stat.S_ISDIR(kind):
+            raise StoreAccessError(f"The store {path} is a folder: name a file in it, such as results{SUFFIX}.")
+        if kind is not None and not stat.S_ISREG(kind):
+            words = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(kind), "a device")
+            raise StoreAccessError(f"The store {path} is {words}: name a file, such as results{SUFFIX}.")
+        if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
+            raise StoreAccessError(f"The store {path} needs a file name ending in {SUFFIX}, such as results{SUFFIX}.")
+        if not path.parent.is_dir():
+            raise StoreAccessError(f"The folder {path.parent} for the store {path.name} is missing: create it first.")
+        if kind is not None:
+            if not os.access(path, os.R_OK):
+                raise StoreAccessError(f"The store {path} is not readable: change permissions, or name another file.")
+            if not read_only and not os.access(path, os.W_OK):
+                raise StoreAccessError(f"The store {path} is not writable: open it read-only or change permissions.")
+        elif read_only:
+            raise StoreAccessError(f"There is no store at {path}: run an exploration with this file first.")
+        if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
+            raise StoreAccessError(f"The folder {path.parent} is not writable: put the store elsewhere.")
+    except StoreError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise explain(error, path) from error
+    return path
+
+
+def create(path: Path, lock: StoreLock) -> None:
+    """Make an empty store under a temporary name and give it its own name only when it is whole and on disk."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    lock.making(temporary.name)
+    try:
+        with contextlib.closing(duckdb.connect(str(temporary))) as connection:
+            connection.execute(TABLES)
+            connection.execute(
+                "INSERT INTO meta VALUES ('application', 'shardscape'), ('layout', $layout), ('columns', $columns), "
+                "('identity', $identity)",
+                {"layout": LAYOUT, "columns": columns_digest(), "identity": uuid.uuid4().hex},
+            )
+            connection.execute("CHECKPOINT")
+        flush_to_disk(temporary)
+        with contextlib.suppress(FileExistsError):  # another process was faster, where locks are not to be had
+            try:
+                os.link(temporary, path)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                    raise
+                os.rename(temporary, path)  # file systems without hard links
+        flush_to_disk(path.parent)
+    except (duckdb.Error, OSError) as error:
+        if not path.exists():
+            raise explain(error, path) from error
+    finally:
+        for leftover in (temporary, Path(f"{temporary}.wal")):
+            leftover.unlink(missing_ok=True)
+        lock.making("")
+
+
+def remove_half_made(path: Path, lock: StoreLock) -> None:
+    """Remove the file that a process was making at `path` when it died, as it said in the lock."""
+    if re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}\.new", lock.left_half_made):
+        for name in (lock.left_half_made, f"{lock.left_half_made}.wal"):
+            file = path.with_name(name)
+            with contextlib.suppress(OSError):
+                if file.is_file() and not file.is_symlink():
+                    file.unlink()
+    lock.making("")
+
+
+def flush_to_disk(path: Path) -> None:
+    """Force a file, or the entries of a folder, out of the operating system's cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

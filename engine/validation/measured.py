@@ -1,0 +1,131 @@
+"""What was ever measured, and what of an execution was not.
+
+Every kind of thing that a prediction may rest on has a name, the words for it on screen. The package stores which of
+them occur among the runs that the model was fitted and tested on (`data/measured.csv`), so whoever shows a figure asks
+`not_measured` and says what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from engine.calibrated.fields import case_of_fields, read
+from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
+from engine.calibrated.systems import calibrated
+from engine.columns import ALL_FIELDS
+
+if TYPE_CHECKING:
+    from engine.scenario import Scenario
+
+__all__ = [
+    "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "precision_words", "things",
+    "told_not_measured",
+]  # fmt: skip
+
+OFFLOADS = {
+    "weight_offload": "offloading weights", "activations_offload": "offloading activations",
+    "optimizer_offload": "offloading the optimizer",
+}  # fmt: skip
+NOTHING = ""
+PRODUCTS = "-bit matrix products"
+Words = npt.NDArray[np.str_]
+
+
+def generation_words(generation: str) -> str:
+    """A generation of processors as people write it, one of `GENERATIONS`."""
+    return "other processors" if generation == "other" else generation.capitalize()
+
+
+def kind_words(experts: bool) -> str:
+    """A kind of model in words."""
+    return "mixtures of experts" if experts else "dense models"
+
+
+def precision_words(bits: int, generation: str) -> str:
+    """Matrix products in a precision on a generation, in words."""
+    return f"{bits}{PRODUCTS} on {generation_words(generation)}"
+
+
+def things(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
+    """What the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
+
+    offloads: the fields of `OFFLOADS`, arrays [rows] or truths; measured runs with any of them are not predicted.
+    """
+    layout, software, model = case.layout, case.software, case.model
+    generation = _words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
+    bits = np.char.mod("%.0f" + PRODUCTS, _full(layout.linear_bits, rows))
+    experts = np.where(_full(model.experts, rows) > 0, kind_words(True), kind_words(False))
+    switches = {
+        "latent": (model.latent, "latent attention"),
+        "window": (model.window, "sliding windows"),
+        "context_par": (layout.context_par > 1, "context parallelism"),
+        "expert_par": (layout.expert_par > 1, "expert parallelism"),
+        "overlap_tensor": (software.overlap_tensor, "overlap of tensor-parallel transfers"),
+        "overlap_data": (software.overlap_data, "overlap of data-parallel transfers"),
+        "overlap_expert": (software.overlap_expert, "overlap of expert exchange"),
+        "overlap_pipeline": (software.overlap_pipeline, "overlap of pipeline transfers"),
+        "moment_bytes": (software.moment_bytes < 4, "an optimizer in 16 bits"),
+        **{name: (offloads[name], words) for name, words in OFFLOADS.items()},
+    }
+    return {
+        "generation": generation,
+        "precision": _on(bits, generation),
+        "model": _on(experts, generation),
+        "zero_stage": np.char.mod("ZeRO stage %.0f", _full(layout.zero_stage, rows)),
+        "recompute": _words(layout.recompute, [f"recomputation of kind {name}" for name in RECOMPUTES], rows),
+        "attention_kernel": _words(
+            software.attention_kernel, [f"attention kernel {name}" for name in ATTENTION_KERNELS], rows
+        ),
+        "launch": _words(software.launch, [f"launches of kind {name}" for name in LAUNCHES], rows),
+        **{name: np.where(_full(on, rows) > 0, words, NOTHING) for name, (on, words) in switches.items()},
+    }
+
+
+@cache
+def measured_kinds() -> frozenset[str]:
+    """The words of everything that occurs among the measured runs."""
+    with files("engine.validation").joinpath("data", "measured.csv").open(encoding="utf-8") as file:
+        return frozenset(pd.read_csv(file)["thing"])
+
+
+def not_measured(scenario: Scenario, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+    """What no measured run had of what the figures of an execution rest on, in words; empty where nothing.
+
+    execution: a row with at least the 23 fields. Under the exact cost model, which predicts no measurement, nothing is
+    named; on processors of a generation without any run, that is named instead of models and precisions on it.
+    """
+    if scenario.cost_model == "calculon":
+        return ()
+    names = [column.name for column in ALL_FIELDS if column.name in execution]
+    fields, *_ = read(scenario.model, scenario.system, pd.DataFrame([{name: execution[name] for name in names}]))
+    case = case_of_fields(scenario.model, scenario.system, fields)
+    found = things(case, {name: fields[name] for name in OFFLOADS}, 1)
+    unknown = [str(words[0]) for words in found.values() if words[0] and words[0] not in measured_kinds()]
+    if calibrated(scenario.system):
+        return tuple(unknown)
+    other = generation_words("other")
+    return ("this generation of processors", *(words for words in unknown if not words.endswith(other)))
+
+
+def told_not_measured(things: Sequence[str]) -> str:
+    """What `not_measured` found as a sentence; empty where it found nothing."""
+    return f"Never measured: {', '.join(things)}; the figures are modelled, not calibrated." if things else ""
+
+
+def _full(values: Any, rows: int) -> npt.NDArray[np.float64]:
+    return np.broadcast_to(np.asarray(values, np.float64), rows)
+
+
+def _words(positions: Any, choices: Sequence[str], rows: int) -> Words:
+    return np.asarray(np.array(choices)[_full(positions, rows).astype(int)])
+
+
+def _on(words: Words, generation: Words) -> Words:
+    return np.char.add(np.char.add(words, " on "), generation)

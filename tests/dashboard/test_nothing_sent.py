@@ -1,0 +1,139 @@
+"""Nothing is sent anywhere: a server whose every use of the network is watched, and who may open a session of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import Queue
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from dashboard import gate
+from dashboard.frame import PAGES, Entry
+from tests.benchmarks.browser_server import Server, running
+from tests.benchmarks.visitor import visiting
+
+WATCH = """
+import os, sys
+
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        place = arguments[1]
+        host = place[0] if isinstance(place, tuple) else "localhost"
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"):
+        host = arguments[0][0] if isinstance(arguments[0], tuple) else arguments[0]
+    else:
+        return
+    host = host.decode() if isinstance(host, bytes) else str(host)
+    if not host.startswith("127.") and host not in ("localhost", "::1", "None", ""):
+        with open(os.environ["WATCHED"], "a") as log:
+            log.write(f"{event} {host}\\n")
+        raise OSError("Nothing is to be sent anywhere.")
+
+sys.addaudithook(watch)
+"""
+"""Runs in every Python process of the server before anything else; writes down every host but this machine."""
+SMALL = {"model": "megatron-126M", "system": "h100_80g_nvl8", "procs": "4", "batch": "8", "type": "float16"}
+MANY = 15
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that is watched; what it did is in the file that `WATCHED` names."""
+    (tmp_path / "sitecustomize.py").write_text(WATCH)
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
+    return {"PYTHONPATH": path, "WATCHED": str(tmp_path / "watched.txt")}
+
+
+def contacted(watched: dict[str, str]) -> list[str]:
+    """Whom the server and its processes called upon, or asked about."""
+    file = Path(watched["WATCHED"])
+    return file.read_text().splitlines() if file.exists() else []
+
+
+async def refused(server: Server, origin: str) -> int:
+    """How the server answers who wants to open a session from a page of another site."""
+    try:
+        async with visiting(server.address, origin=origin):
+            return 101
+    except InvalidStatus as answer:
+        return answer.response.status_code
+
+
+async def opened(server: Server, pages: Sequence[Entry]) -> list[str]:
+    """Opens pages, of a scenario that nobody has explored; returns what is wrong with them."""
+    wrong = []
+    async with visiting(server.address, origin=server.address) as visitor:
+        for entry in pages:
+            shown = await visitor.open("" if entry is PAGES[0] else entry.name, **SMALL)
+            wrong += shown.problems if "exception" in shown.kinds else []
+            wrong += [] if {"html", "button"} & shown.kinds else [f"{entry.name} is empty"]
+    return wrong
+
+
+def test_the_watch_sees_what_a_process_does(watched: dict[str, str]) -> None:
+    script = "import socket; socket.create_connection(('192.0.2.1', 9), 1)"
+    subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **watched}, stderr=subprocess.DEVNULL, check=False
+    )
+    assert contacted(watched) == ["socket.getaddrinfo 192.0.2.1"]
+
+
+@pytest.mark.parametrize(("address", "pages"), [("127.0.0.1", PAGES), ("0.0.0.0", PAGES[:1])])
+def test_nothing_is_sent_anywhere(watched: dict[str, str], address: str, pages: Sequence[Entry]) -> None:
+    ours = "https://shardscape.example.org"
+    named = f"--server.corsAllowedOrigins={ours}"
+    with running("--server.address", address, named, variables=watched) as server:
+
+        async def foreigners() -> list[int]:
+            return await asyncio.gather(*(refused(server, f"http://{number}.example") for number in range(MANY)))
+
+        start = time.monotonic()
+        assert asyncio.run(foreigners()) == [403] * MANY
+        assert time.monotonic() - start < 5
+        assert asyncio.run(refused(server, ours)) == 101
+        assert asyncio.run(opened(server, pages)) == []
+        assert contacted(watched) == []
+        assert "Shardscape: http://" in server.log.read_text()
+        assert server.faults() == []
+
+
+def test_no_other_site_can_frame_an_answer_of_the_server() -> None:
+    with running() as server:
+        for path in ("/", "/pareto", "/_stcore/health", "/_stcore/host-config", "/app/static/logo-light.svg",
+                     "/explore?procs=8", "/download/nothing", "/static/nothing.js", "/../etc/passwd"):  # fmt: skip
+            answer = httpx.get(server.address + path)
+            assert answer.headers["X-Frame-Options"] == "SAMEORIGIN", path
+            assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
+
+
+@pytest.mark.parametrize(
+    ("options", "there"),
+    [
+        ({"server.address": "0.0.0.0"}, "http://localhost:8600"),
+        ({"server.address": "127.0.0.1", "server.baseUrlPath": "/tools/"}, "http://127.0.0.1:8600/tools"),
+        ({"server.address": "::1", "server.sslCertFile": "a.pem"}, "https://[::1]:8600"),
+    ],
+)
+def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
+    options: dict[str, str], there: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {"server.port": 8600, "server.headless": False, "server.baseUrlPath": "", **options}
+    opened = Queue[str]()
+    monkeypatch.setattr(gate.config, "get_option", known.get)
+    monkeypatch.setattr(gate.webbrowser, "open", opened.put)
+
+    async def live() -> None:
+        async with gate.greeting(None):
+            pass
+
+    asyncio.run(live())
+    assert f"Shardscape: {there}" in capsys.readouterr().out
+    assert opened.get(timeout=10) == there

@@ -1,0 +1,271 @@
+"""Damaged and lost results are told: never other rows than were stored, never silence.
+
+Bits are flipped, files cut short and logs truncated, many times, in copies of a store as a killed process left it.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import engine
+from engine import store_shards, store_writer
+from engine.command_line import main
+from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning
+from engine.store_check import check_store
+from tests.engine.store_rows import REDUCTIONS, SHARDED, decoded, folder_of, make_rows, put
+
+ROOT = Path(__file__).parents[2]
+KEYS = {"inside0": 700, "sharded0": 2300, "inside1": 900, "sharded1": 2500}
+WRITES = """
+import os, signal, sys
+from pathlib import Path
+from tests.engine.test_store_damage import KEYS, use_small_limits
+from tests.engine.store_rows import make_rows, put
+from engine.store import Store
+use_small_limits(setattr)
+store = Store(sys.argv[1])
+for key, rows in KEYS.items():
+    put(store, key, make_rows(rows, seed=rows))
+put(store, "gone", make_rows(100))
+store.delete("gone")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def use_small_limits(change):
+    """Let two thousand rows be a large exploration with several shards."""
+    change(store_writer, "ROWS_IN_DATABASE", 1000)
+    change(store_writer, "ROWS_PER_GROUP", 512)
+    change(store_shards, "ROWS_PER_GROUP", 512)
+    change(store_shards, "ROWS_PER_SHARD", 1024)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folder of a store whose process was killed after it had stored everything and deleted one."""
+    path = tmp_path_factory.mktemp("killed") / "results.duckdb"
+    done = subprocess.run([sys.executable, "-c", WRITES, str(path)], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.with_name("results.duckdb.wal").stat().st_size > 100_000
+    return path.parent
+
+
+@pytest.fixture(scope="module")
+def written():
+    return {key: decoded(make_rows(rows, seed=rows)) for key, rows in KEYS.items()}
+
+
+def flip(path, chance):
+    """Change one bit."""
+    with path.open("r+b") as file:
+        position = chance.randrange(path.stat().st_size)
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+
+
+def cut(path, chance):
+    """Remove the end."""
+    os.truncate(path, chance.randrange(path.stat().st_size))
+
+
+def look(path, written):
+    """Read all that a store should have; return what became of each exploration: right, damaged or told to be lost.
+
+    Right rows or a sentence: everything else fails.
+    """
+    outcome = {}
+    try:
+        store = Store(path)
+        lost = store.losses
+    except StoreError as error:
+        return dict.fromkeys(written, f"refused in {len(str(error).splitlines())} line")
+    with store:
+        for key, rows in written.items():
+            if any(key in sentence for sentence in lost):
+                outcome[key] = "told to be lost"
+                assert store.find(key) is None
+                continue
+            try:
+                found = decoded(store.rows(key).table())
+                reductions = store.reductions(key)
+            except StoreCorruptError:
+                outcome[key] = "damaged"
+                continue
+            assert found.equals(rows), f"{key} has other rows than were stored"
+            assert all(reductions[name].equals(table) for name, table in REDUCTIONS.items())
+            outcome[key] = "right"
+        assert not any("gone" in sentence for sentence in lost)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("file", "harm", "times"),
+    [
+        ("results.rows/sharded0/00001.parquet", flip, 20),
+        ("results.rows/sharded1/00002.parquet", cut, 4),
+        ("results.duckdb.wal", cut, 16),
+        ("results.duckdb.wal", flip, 16),
+        ("results.duckdb.wal", None, 1),
+        ("results.contents", flip, 4),
+        ("results.contents", cut, 4),
+        ("results.duckdb", flip, 16),
+    ],
+)
+def test_no_damage_gives_other_rows_or_silence(killed, written, tmp_path, file, harm, times):
+    chance = random.Random(f"{file} {times}")
+    outcomes = Counter()
+    for number in range(times):
+        copy = tmp_path / str(number)
+        shutil.copytree(killed, copy)
+        if file == "results.duckdb":  # everything in the file itself, nothing in its log
+            Store(copy / file).close()
+        harm(copy / file, chance) if harm else (copy / file).unlink()
+        outcome = look(copy / "results.duckdb", written)
+        outcomes.update(outcome.values())
+        assert set(outcomes) <= {"right", "damaged", "told to be lost", "refused in 1 line"}
+        shutil.rmtree(copy)
+    if file.endswith(".parquet"):
+        assert outcomes == {"right": 3 * times, "damaged": times}
+    elif harm is not flip and file.endswith(".wal"):
+        assert outcomes["told to be lost"] >= times
+        assert not outcomes["damaged"]
+    elif file == "results.contents":
+        assert outcomes == {"right": 4 * times}
+
+
+def test_a_shard_is_read_once_to_verify_it_and_again_when_it_has_changed(opened_store, monkeypatch):
+    put(opened_store, "key", make_rows(SHARDED))
+    sums = []
+    checksum = store_shards._checksum
+    monkeypatch.setattr(store_shards, "_checksum", lambda path: sums.append(path.name) or checksum(path))
+    access = opened_store.rows("key")
+    for _ in range(3):
+        access.count()
+        opened_store.rows("key").top(3)
+    assert sums == [f"{number:05d}.parquet" for number in range(4)]
+    shard = folder_of(opened_store) / "key" / "00002.parquet"
+    before = shard.stat()
+    flip(shard, random.Random(1))
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for attempt in (access.table, lambda: access.export(shard.with_name("out.csv")), lambda: opened_store.rows("key")):
+        with pytest.raises(StoreCorruptError, match=f"The shard {shard} is damaged .*`shardscape store check`"):
+            attempt()
+    assert sums[4:] == ["00002.parquet"]
+    assert opened_store.find("key") is None  # so that exploring replaces it
+    put(opened_store, "key", make_rows(SHARDED))
+    assert opened_store.rows("key").count() == SHARDED
+
+
+def test_rows_of_an_exploration_that_was_removed_say_so(stored):
+    opened, _, access = stored
+    opened.delete("key")
+    for attempt in (access.count, access.table, lambda: opened.rows("key")):
+        with pytest.raises(StoreError, match="has no exploration key"):
+            attempt()
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+def explored(path, batch):
+    return engine.explore(
+        "megatron-126M", "a100_80g", num_procs=4, max_batch_size=batch, datatype="float16", store=path
+    )
+
+
+@pytest.fixture
+def ill(tmp_path, monkeypatch):
+    """The path of a store with one sound exploration, one damaged and one lost; and the keys of the three."""
+    monkeypatch.setattr(store_writer, "ROWS_IN_DATABASE", 10)
+    path = tmp_path / "results.duckdb"
+    keys = [explored(path, batch).key for batch in (4, 8)]
+    shutil.copytree(tmp_path, tmp_path.with_name("before"))
+    keys.append(explored(path, 16).key)
+    shutil.copy(tmp_path.with_name("before") / "results.duckdb", path)  # as if the log had been lost
+    flip(path.with_name("results.rows") / keys[1] / "00000.parquet", random.Random(0))
+    return path, keys
+
+
+def check(path, *options):
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "check", str(path), *options])
+    return ended.value.code
+
+
+def test_checking_tells_repairs_or_drops_what_is_damaged_or_lost(ill, capsys, tmp_path):
+    path, (_, damaged, lost) = ill
+    assert check(path) == 3
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith(f"The exploration {damaged[:8]} of Megatron 126M on 4 x ")
+    assert f"is damaged: The shard {path.with_name('results.rows') / damaged}/00000.parquet" in out[0]
+    assert out[1].startswith(f"The exploration {lost[:8]} of Megatron 126M on 4 x ")
+    assert "is not in the store" in out[1]
+    # What the lost exploration kept beside the database is not on record any more.
+    assert out[2].endswith(f"results.rows/{lost} is not of this store, as far as that knows, and is left alone.")
+    assert len(out) == 4
+    shutil.copytree(tmp_path, tmp_path.with_name("dropped"))
+    dropped = tmp_path.with_name("dropped") / "results.duckdb"
+    with pytest.warns(StoreLossWarning, match=lost[:8]):
+        explored(path, 4)
+    assert check(path, "--repair") == 0
+    assert capsys.readouterr().out.count("It was explored again.") == 2
+    assert check(path) == 0
+    assert "3 explorations" not in capsys.readouterr().err
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert explored(path, 16).rows.count() == explored(path, 16).feasible
+    assert check(dropped, "--drop") == 0
+    capsys.readouterr()
+    assert check(dropped) == 0
+    with Store(dropped) as store:
+        assert len(store.records()) == 1
+        assert store.losses == []
+
+
+def make_old(store):
+    """Turn a store into what the layout before this one was: no record of files, no checksums, shards by bare name."""
+    with store._database().transaction() as cursor:
+        cursor.execute("DROP TABLE made")
+        cursor.execute("DELETE FROM meta WHERE name = 'identity'")
+        cursor.execute("UPDATE meta SET value = '1' WHERE name = 'layout'")
+        cursor.execute(
+            "UPDATE exploration SET shards = regexp_replace(replace(shards, key || '/', ''), "
+            "', \"checksum\": [0-9]+', '', 'g')"
+        )
+        old = cursor.execute("SELECT shards FROM exploration WHERE key = 'key'").fetchall()[0][0]
+    assert old.startswith('[{"name": "00000.parquet", "bytes": ')
+    assert "checksum" not in old
+
+
+def test_a_store_of_the_layout_before_checksums_opens_and_gets_them(store_path, capsys):
+    rows = make_rows(SHARDED)
+    with Store(store_path) as store:
+        put(store, "key", rows)
+        put(store, "small", make_rows(10))
+        make_old(store)
+    store_path.with_name("results.contents").unlink()
+    with Store(store_path, read_only=True) as store:
+        assert decoded(store.rows("key").table()).equals(decoded(rows))
+        assert [finding.kind for finding in check_store(store)] == ["unprotected"]
+    assert check(store_path) == 0
+    assert "4 shards from before there were checksums" in capsys.readouterr().out
+    with Store(store_path) as store:
+        assert decoded(store.rows("key").table()).equals(decoded(rows))
+    assert check(store_path, "--repair") == 0
+    flip(store_path.with_name("results.rows") / "key" / "00001.parquet", random.Random(3))
+    with Store(store_path) as store:
+        with pytest.raises(StoreCorruptError):
+            store.rows("key")
+        for key in ("key", "small"):
+            store.delete(key)
+        assert not folder_of(store).exists()
