@@ -214,8 +214,12 @@ def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str
         if which.about == "system":
             found[which.path] = int(value) if which.discrete else value / which.scale
         if name == "matrix" and scenario.cost_model == "calibrated" and scenario.datatype in SIXTEEN_BITS:
-            # One unit computes both, and the cost model reads either.
-            found |= {f"matrix.{one}.tflops": value for one in SIXTEEN_BITS if one in scenario.system.matrix}
+            # One unit computes both, and the cost model reads either; one that was higher stays so.
+            peaks = {one: engine.tflops for one, engine in scenario.system.matrix.items() if one in SIXTEEN_BITS}
+            own = peaks[scenario.datatype]
+            found |= {
+                f"matrix.{one}.tflops": value if peak == own else value * (peak / own) for one, peak in peaks.items()
+            }
     return found
 
 

@@ -23,6 +23,9 @@ __all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers"]
 
 SWITCH_HOP = 0.1
 """Latency of one more rank in a switched scale-up domain, as a share of the base latency."""
+RANKS_IN_A_RING = 1.0 / (SWITCH_HOP * math.log(2.0))
+"""Ranks up to which every one of a domain adds as much; beyond, twice as many add one base latency, as in a tree, which
+is as steep there."""
 NETWORK_HOPS = 1.5
 """Latency of leaving the domain, in base latencies, before the logarithm of the groups."""
 
@@ -50,6 +53,9 @@ def network_tiers(ranks: Floats, stride: Floats | float, accelerator: Accelerato
 def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: float) -> Floats:
     """Seconds of a collective of the full buffer `size` [bytes] over `tiers`, innermost first [s]; broadcasts.
 
+    Never longer with more ranks in an inner tier: of the buffer, 1 / (ranks up to a tier) is left for the tiers around
+    it, whose rates are no higher.
+
     Args:
         size: bytes of the full (unsharded) buffer.
         tiers: ranks and rate of every tier.
@@ -61,15 +67,29 @@ def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: fl
         share = (tier.ranks - 1.0) / tier.ranks
         total = total + passes * share * (size / below) / tier.bandwidth
         below = below * tier.ranks
-    inside = tiers[0].ranks
-    domains = below / inside
-    hops = np.where(inside > 1.0, 1.0 + SWITCH_HOP * (inside - 1.0), 0.0)
-    hops = hops + np.where(domains > 1.0, NETWORK_HOPS + np.log2(domains), 0.0)
-    return total + passes / 2.0 * p.latency * hops
+    return total + passes / 2.0 * p.latency * _hops(tiers[0].ranks, below)
+
+
+def _hops(inside: Floats, ranks: Floats) -> Floats:
+    """Latency of a collective of `ranks`, `inside` of them in a domain, in base latencies [dimensionless].
+
+    One over two levels never takes longer than one that ignores the domains. So a larger domain never takes longer:
+    twice as many ranks in it add at most one base latency there, and halve the domains, which takes one away.
+    """
+    domains = ranks / inside
+    within = np.where(inside > 1.0, 1.0 + _switched(inside), 0.0)
+    two_levels = within + NETWORK_HOPS + np.log2(domains)
+    return np.where(domains > 1.0, np.minimum(two_levels, NETWORK_HOPS + np.log2(ranks)), within)
+
+
+def _switched(ranks: Floats) -> Floats:
+    """Latency that all ranks but the first of a switched domain add, in base latencies [dimensionless]."""
+    few = np.minimum(ranks, RANKS_IN_A_RING)
+    return SWITCH_HOP * (few - 1.0) + np.log2(ranks / few)
 
 
 def gather_ring_latency(tiers: Sequence[Tier], p: Parameters) -> Floats:
     """Latency of a ring over all ranks that a small layer-wise gather cannot hide in its volume [s]."""
     inner, *outer = tiers
     domains = math.prod((tier.ranks for tier in outer), start=np.ones(()))
-    return (SWITCH_HOP * (inner.ranks - 1.0) + domains - 1.0) * p.ring_latency
+    return (_switched(inner.ranks) + domains - 1.0) * p.ring_latency

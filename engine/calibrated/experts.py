@@ -44,7 +44,10 @@ def distinct_destinations(ranks: Floats, draws: Floats) -> Floats:
 
 
 def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
-    """Exposed seconds of one exchange of tokens between expert ranks, one way [s]."""
+    """Exposed seconds of one exchange of tokens between expert ranks, one way [s].
+
+    Never longer in a larger network: fewer places are left outside of it to send to, over a network that is no faster.
+    """
     model, layout = case.model, case.layout
     ranks, draws = layout.expert_par, model.experts_per_token
     element = 2.0 * model.hidden * case.split_tokens
@@ -53,7 +56,9 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
         """Bytes that leave one of `places` for others [bytes]."""
         return distinct_destinations(places, draws) * (places - 1.0) / places * element
 
-    efficiency = np.where(case.accelerator.domain > LARGEST_HOST, p.exchange_rack, p.exchange_host)
+    # The switches of a rack are no worse than those of a host.
+    rack = max(p.exchange_rack, p.exchange_host)
+    efficiency = np.where(case.accelerator.domain > LARGEST_HOST, rack, p.exchange_host)
     time = sent(ranks) / (rates.networks[0] * efficiency)
     # What goes over a network leaves one of those inside it, but not the network itself.
     sizes = case.accelerator.network_sizes

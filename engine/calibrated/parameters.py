@@ -24,7 +24,7 @@ class Parameters(BaseModel):
     sustained_hopper: float = Field(gt=0, le=1.5, description="likewise []")
     sustained_blackwell: float = Field(gt=0, le=1.5, description="likewise []")
     sustained_other: float = Field(gt=0, le=1.5, description="likewise, generations without measurements []")
-    power_exponent: float = Field(ge=0, le=3, description="of power per peak FLOP/s []")
+    power_exponent: float = Field(ge=0, le=1, description="of power per peak FLOP/s; above 1, peaks slow down []")
     eight_bit: float = Field(gt=0, le=2, description="8-bit rate over its peak, relative to 16 bits, Hopper []")
     eight_bit_blackwell: float = Field(gt=0, le=2, description="likewise, Blackwell []")
     attention: float = Field(gt=0, le=1.5, description="matrix rate in fused attention over the 16-bit peak []")

@@ -168,13 +168,12 @@ def gathered(size: float, inside: int, outside: int) -> float:
 
     The second tier carries what the ranks of the first have left of the buffer.
     """
-    time = 0.0
-    if inside > 1:
-        time += (inside - 1) / inside * size / Machine.scale_up + P.latency / 2 * (1 + 0.1 * (inside - 1))
+    time = (inside - 1) / inside * size / Machine.scale_up + (outside - 1) / outside * size / inside / Machine.scale_out
+    hops = 1 + 0.1 * (inside - 1) if inside > 1 else 0.0
     if outside > 1:
-        time += (outside - 1) / outside * size / inside / Machine.scale_out
-        time += P.latency / 2 * (1.5 + math.log2(outside))
-    return time
+        # Two levels, or one that ignores the domains where that has fewer hops.
+        hops = min(hops + 1.5 + math.log2(outside), 1.5 + math.log2(inside * outside))
+    return time + P.latency / 2 * hops
 
 
 def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]) -> float:
