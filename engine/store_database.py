@@ -28,6 +28,7 @@ from engine.store_making import (
     LAYOUT,
     SUFFIX,
     WITHOUT_CHECKSUMS,
+    check_log,
     checked_path,
     columns_digest,
     create,
@@ -97,6 +98,7 @@ class Database:
                 remove_half_made(path, self._lock)
                 if not path.exists():
                     create(path, self._lock)
+            check_log(path)
             self._connection = self._connect()
             try:
                 self.identity = self._checked_identity()

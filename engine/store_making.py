@@ -51,6 +51,10 @@ CREATE TABLE reduction (
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
 
+_LOG_BEGINS: Final = b"d\0b"
+"""The field of DuckDB's logs that says what an entry is, and that this one has the version of the log."""
+
+
 def columns_digest() -> str:
     """Return a short digest of the stored columns, which tells stores written with another register apart."""
     return f"{zlib.crc32(columns.ddl('rows').encode()):08x}"
@@ -63,7 +67,11 @@ def checked_path(path: Path, *, read_only: bool) -> Path:
     """
     try:
         path = path.resolve()
+        log = os.path.lexists(log_of(path))  # asked first: who makes a store makes its log later
         kind = path.stat().st_mode if path.exists() else None
+        # DuckDB takes whatever is there for its log: waits for a pipe, writes through a link, and removes it.
+        if log and (kind is None or not log_of(path).is_file() or log_of(path).is_symlink()):
+            raise _in_the_way(path)
         if kind is not None and stat.S_ISDIR(kind):
             raise StoreAccessError(f"The store {path} is a folder: name a file in it, such as results{SUFFIX}.")
         if kind is not None and not stat.S_ISREG(kind):
@@ -87,6 +95,30 @@ def checked_path(path: Path, *, read_only: bool) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         raise explain(error, path) from error
     return path
+
+
+def log_of(path: Path) -> Path:
+    """Where DuckDB keeps the latest changes of a store."""
+    return path.with_name(f"{path.name}.wal")
+
+
+def check_log(path: Path) -> None:
+    """Make sure that the log of a store is one, before DuckDB opens it: an end that makes no sense is a log cut short
+    to it. Nobody may have the store open: closing a file that is open gives away its lock."""
+    try:
+        begin = b""
+        with contextlib.suppress(FileNotFoundError), log_of(path).open("rb") as log:
+            begin = log.read(len(_LOG_BEGINS))
+    except OSError as error:
+        raise explain(error, log_of(path)) from error
+    if not _LOG_BEGINS.startswith(begin):
+        raise _in_the_way(path)
+
+
+def _in_the_way(path: Path) -> StoreAccessError:
+    return StoreAccessError(
+        f"The file {log_of(path)} is where the log of the store {path.name} goes, but is none: move it away."
+    )
 
 
 def create(path: Path, lock: StoreLock) -> None:

@@ -144,6 +144,22 @@ def test_what_was_replaced_by_a_link_is_not_removed_through_it(store_path: Path,
     assert rows_folder.is_symlink()
 
 
+@pytest.mark.parametrize("kind", ["text", "text before", "link", "pipe", "folder"])
+def test_a_file_of_somebody_else_in_the_place_of_the_log_stays(store_path: Path, tmp_path: Path, kind: str) -> None:
+    if kind != "text before":
+        Store(store_path).close()
+    log, diary = tmp_path / "results.duckdb.wal", tmp_path / "diary.txt"
+    diary.write_text("dear diary")
+    make = {"link": lambda: log.symlink_to(diary), "pipe": lambda: os.mkfifo(log), "folder": log.mkdir}
+    make.get(kind, lambda: log.write_text("a log of my journeys"))()
+    before = log.lstat().st_mode, log.read_text() if log.is_file() else ""
+    for read_only in (False, True) if store_path.exists() else (False,):
+        with pytest.raises(StoreAccessError, match="is where the log of the store results"):
+            Store(store_path, read_only=read_only)
+    assert (log.lstat().st_mode, log.read_text() if log.is_file() else "") == before
+    assert store_path.exists() == (kind != "text before")
+
+
 def test_a_list_of_names_that_lead_elsewhere_removes_nothing(store_path: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")

@@ -38,8 +38,8 @@ path, odd = sys.argv[1], int(sys.argv[2])
 stored, kept = [], []
 print("ready", flush=True)
 input()
-until = time.monotonic() + 60
-while len(stored) < 9 and time.monotonic() < until:
+until = time.monotonic() + 240
+while len(stored) < 7 and time.monotonic() < until:
     batch = 2 * (2 * len(stored) + odd + 1)
     try:
         kept.append(engine.explore("megatron-126M", "a100_80g", num_procs=2, max_batch_size=batch, datatype="float16",
@@ -121,12 +121,12 @@ def test_two_processes_that_explore_into_one_store_lose_nothing(tmp_path: Path) 
         process.stdin.write("\n")
         process.stdin.flush()
     for process in both:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
         stored.update(json.loads(out))
     with Store(path) as store:
         assert {record.key for record in store.records()} == stored
-        assert len(stored) == 18
+        assert len(stored) == 14
         assert all(store.rows(record.key).count() == record.feasible for record in store.records())
         assert store.losses == []
 
