@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import warnings
 from types import FrameType
 from typing import NoReturn
 
 from shardscape import INTERRUPTED, end_at_once
+
+SECONDS_TO_END = 4
+"""How long what is under way may take to be put away."""
 
 
 def main() -> None:
@@ -19,6 +24,10 @@ def main() -> None:
     from streamlit.web import cli
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
+        # Some libraries swallow what is raised while they load: then the process ends when its time is over.
+        signal.signal(signal.SIGALRM, lambda number, frame: os._exit(INTERRUPTED))
+        signal.alarm(SECONDS_TO_END)
+        warnings.simplefilter("ignore")  # such as of a server that was about to begin
         raise SystemExit(INTERRUPTED)
 
     # The server stops listening when it is interrupted, then interrupts the process as it would have been without it;

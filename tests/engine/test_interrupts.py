@@ -53,7 +53,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str | None]:
     process.send_signal(signal.SIGINT)
     sent = time.perf_counter()
     out, err = process.communicate(timeout=60)
-    assert time.perf_counter() - sent < 10
+    assert time.perf_counter() - sent < 30  # a server that is loading its pages does so to the end
     return process.returncode, out, err
 
 
