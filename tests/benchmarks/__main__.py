@@ -1,4 +1,4 @@
-"""Measures every case on one core and prints a table; `python -m tests.benchmarks browser` measures the dashboard."""
+"""Measures every case on one core and prints a table; `browser` measures the dashboard, `load` many people at once."""
 
 from __future__ import annotations
 
