@@ -46,7 +46,7 @@ def server_command(folder: Path, *, port: int | None, address: str | None, brows
         command.append(f"--server.port={port}")
     if address is not None:
         command.append(f"--server.address={address}")
-    # A browser is opened by Streamlit itself, once the server answers; without a display there is none to open.
+    # The server opens a browser once it answers; without a display there is none to open.
     if browser and (sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         command += ["--server.headless=false", "--server.showEmailPrompt=false"]
     return command

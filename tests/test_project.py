@@ -18,7 +18,7 @@ CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
 
 DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
 TOP_LEVEL = {
-    "pyproject.toml", "app.py", "shardscape.py", "dashboard", "engine", "hardware", "models", "tests", "static",
+    "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static",
     "README.md", "LICENSE",
 }  # fmt: skip
 

@@ -90,7 +90,7 @@ def test_a_server_is_interrupted_without_a_traceback(running: bool) -> None:
     process = begun(("serve", "--port", str(port), "--no-browser"))
     assert process.stdout is not None
     time.sleep(0 if running else 1.2)
-    while running and "URL" not in process.stdout.readline():
+    while running and "http://" not in process.stdout.readline():
         assert process.poll() is None
     code, out, err = interrupted(process)
     assert (code, err) == (130, "")
