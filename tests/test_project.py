@@ -132,10 +132,10 @@ def imported(package: str) -> set[str]:
 
 def test_the_installed_packages_import_only_the_agreed_dependencies():
     """A package that only happens to be there, brought by another one, may be gone with its next version."""
-    ours = ("engine", "models", "hardware", "dashboard", "app.py", "shardscape.py")
+    ours = ("engine", "models", "hardware", "dashboard", "app.py")
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
-    allowed = {*DEPENDENCIES, *ours, "shardscape", *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
+    allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
     optional = {_name(each) for each in PROJECT["project"]["optional-dependencies"]["measure"]}
     assert found <= allowed | optional
     for path in tracked():
