@@ -20,7 +20,8 @@ SECONDS_TO_END = 4
 def main() -> None:
     """Runs Streamlit's command line."""
     end_at_once()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started this may have let it wait
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started this may have let it wait
     from streamlit.web import cli
 
     def end(number: int, frame: FrameType | None) -> NoReturn:

@@ -85,6 +85,10 @@ def serve(
                 write(sentence, stream=sys.stderr)
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
     sys.stdout.flush()
-    # Ctrl-C waits until the new program can answer it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.execv(command[0], command)
+    # Ctrl-C waits until the new program can answer it, where the system can let it wait.
+    mask = getattr(signal, "pthread_sigmask", lambda *_: None)
+    mask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        os.execv(command[0], command)
+    finally:  # there is no new program
+        mask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -92,7 +92,7 @@ def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> 
 
 def _explored_again(store: Store, finding: Finding) -> str:
     """Explores anew what is damaged or lost; returns why not where that cannot be."""
-    from engine import Scenario, explore_scenario
+    from engine import Scenario, explore_scenario, store_check
 
     try:
         scenario = Scenario.from_document(finding.scenario)
@@ -101,6 +101,6 @@ def _explored_again(store: Store, finding: Finding) -> str:
     except ValueError as problem:
         return f"It cannot be explored again ({str(problem).rstrip('.')}): --drop removes it."
     if finding.kind == "damaged":
-        store.delete(finding.key)
+        store_check.give_way(store, finding)
     explore_scenario(scenario, store=store)
     return ""

@@ -13,11 +13,12 @@ Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `l
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -91,11 +92,6 @@ class Cell:
     context_par: int = 1
     expert_par: int = 1
     expert_tensor_par: int = 1
-
-    @property
-    def is_tensor_parallel(self) -> bool:
-        """Whether the cell's kind has tensor parallelism."""
-        return self.tensor_par > 1
 
 
 class Space:
@@ -313,6 +309,12 @@ class Space:
         if not self.total:
             raise SpaceError("Execution ids of this space do not exist: it has no executions.")
         raise SpaceError(f"Execution ids of this space are a list of whole numbers from 0 to {self.total - 1:,}.")
+
+    def on(self, system: System) -> Self:
+        """The same executions on another system that has the same ones; its networks may carry them otherwise."""
+        other = copy.copy(self)
+        other.system = system
+        return other
 
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """The executions with these ids as a table of all fields, words written out."""

@@ -95,8 +95,9 @@ class Added(ABC):
             for column in wanted:
                 self._kept.move_to_end(column)
             self._read.update(wanted)
+            places = [self._place(*column) for column in wanted]
         try:
-            yield [self._place(*column) for column in wanted]
+            yield places
         finally:
             with self._lock:
                 self._read.subtract(wanted)

@@ -63,6 +63,15 @@ def check_store(store: Store) -> Iterator[Finding]:
         yield Finding("note", f"{path} is not of this store, as far as that knows, and is left alone.")
 
 
+def give_way(store: Store, finding: Finding) -> None:
+    """Remove a damaged exploration that is about to be explored again; until it is, the store says that it is lost."""
+    contents = store._database().contents
+    entry = contents.entries.get(finding.key)
+    store.delete(finding.key)
+    if entry is not None:
+        contents.add(finding.key, entry["created_at"], entry["scenario"])
+
+
 def drop(store: Store, finding: Finding) -> None:
     """Remove what is damaged, with its record, and forget what is lost."""
     if finding.kind == "damaged":

@@ -42,7 +42,9 @@ class Contents:
             content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
         except OSError:
             here, content = True, b""
-        self.ours: Final = not here or content.startswith(_MARK.split("{")[0].encode())
+        # An empty file is what a full disk or a death left of a list that was begun.
+        empty = here and not content and path.is_file() and not path.is_symlink()
+        self.ours: Final = not here or empty or content.startswith(_MARK.split("{")[0].encode())
         """Whether there is a list, or can be one."""
         if content.startswith(self._mark):
             self._read(content)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.calibrated.placement import networks_of
 from engine.columns import fields_of
 from engine.exploration import first_row
 from engine.scenario import Scenario
@@ -116,7 +117,7 @@ class Searcher:
     def __init__(self, scenario: Scenario, choose: Choice = first_enumerated) -> None:
         self.scenario, self.choose = scenario, choose
         self.space = ready(scenario)
-        self._executions: dict[int, dict[str, Any]] = {}
+        self._executions: dict[tuple[int, tuple[int, ...]], dict[str, Any]] = {}
         if self.space is not None:
             found = self.space.best(scenario.system)
             self.base_feasible, tied = found.feasible, found.tied
@@ -156,12 +157,13 @@ class Searcher:
     def execution(self, scenario: Scenario, number: int) -> dict[str, Any]:
         """The fields of an execution of a scenario."""
         mine = self._has(scenario)
-        if mine and number in self._executions:
-            return self._executions[number]
+        known = number, tuple(network.size for network in scenario.system.networks)
+        if mine and known in self._executions:
+            return self._executions[known]
         row = self._table(scenario, [number]).iloc[0]
         fields = {column.name: row[column.name] for column in fields_of(scenario.cost_model)}
         if mine:
-            self._executions[number] = fields
+            self._executions[known] = fields
         return fields
 
     def at(self, scenario: Scenario) -> Best:
@@ -191,7 +193,7 @@ class Searcher:
     def _table(self, scenario: Scenario, ids: npt.ArrayLike) -> pd.DataFrame:
         """Fields of executions of a scenario. Its space is not enumerated anew where one like it is ready."""
         space = self._ready(scenario)
-        return (scenario.space if space is None else space.space).table(ids)
+        return (scenario.space if space is None else space.space.on(scenario.system)).table(ids)
 
     def _kept_elsewhere(self, scenario: Scenario) -> float:
         """The rate of the base's best execution in another space; NaN where it does not run."""
@@ -212,4 +214,6 @@ def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, A
     if int(fields["batch_size"]) > scenario.max_batch_size or "batch_size" not in scenario.limits:
         data = int(fields["data_par"])
         fields["batch_size"] = scenario.max_batch_size // data * data
+    if scenario.cost_model == "calibrated":
+        fields |= {name: int(net) for name, net in networks_of(scenario.system, fields).items()}
     return fields

@@ -262,9 +262,11 @@ def layout_key(scenario: Scenario) -> str:
         "limits": dict(scenario.limits),
         "second tier": system.mem2.capacity_gib > 0,
     }
-    if exact:
-        content["networks"] = [[network.size, network.must_be_filled] for network in system.networks]
-    else:
+    # Which executions there are depends on the networks: in `calibrated` where a limit names the networks of a group.
+    content["networks"] = [[network.size, network.must_be_filled] for network in system.networks]
+    if not exact:
+        if not any(name.endswith("_net") for name in scenario.limits):
+            del content["networks"]
         content |= {
             "generation": generation_of(system),
             "datatypes": list(system.matrix),

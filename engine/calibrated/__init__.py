@@ -17,7 +17,6 @@ from engine.calibrated.step import (
     StepTimes,
     batch_level,
     block_level,
-    step_seconds,
     step_times,
 )
 from engine.calibrated.systems import accelerator_of, calibrated, system_named
@@ -47,7 +46,6 @@ __all__ = [
     "model_shapes",
     "parameters",
     "parameters_of",
-    "step_seconds",
     "step_times",
     "system_named",
 ]

@@ -117,7 +117,8 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
     expert, split = np.maximum(f["expert_par"], 1), np.maximum(f["expert_tensor_par"], 1)
     stages = pipeline * np.maximum(f["pipeline_interleaving"], 1)
     blocks, hidden = int(shapes.num_blocks), int(shapes.hidden)
-    even = (blocks % stages == 0) | ((blocks + 2) % stages == 0)
+    # With embedding and loss as layers a chunk of one layer at an end would hold no block.
+    even = (blocks % stages == 0) | (((blocks + 2) % stages == 0) & (stages <= blocks))
     offloads = f["weight_offload"] | f["activations_offload"] | f["optimizer_offload"]
     present = np.array([name in system.matrix for name in DATATYPES], bool)
     latent = bool(shapes.latent > 0)

@@ -142,7 +142,8 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters) -> Flow:
     for number, time in enumerate(times[1:], 1):
         critical = np.where(time > slowest, number, critical)
         slowest = np.maximum(slowest, time)
-    total = of_kinds(blocks_by_kind(case.model), per) + level.ends.embedding + level.ends.head + gather
+    ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
+    total = of_kinds(blocks_by_kind(case.model), per) + ends_of_all
     total = _whole(case, total + wait * (layout.pipeline_par - 1.0), slowest)
     path = passes(case)
     running = path.seconds(slowest, total) + messages_time(case, message)

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
-from engine.calibrated.stages import Stage, fullest_stages
-from engine.calibrated.weights import LocalWeights, local_weights
+from engine.calibrated.stages import ENDS, Stage, fullest_stages
+from engine.calibrated.weights import LocalWeights, held_on, local_weights
 
 __all__ = [
     "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
@@ -230,7 +230,7 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
     """What a processor holds at its peak, on the first stage, the last, and others that may be the fullest [bytes]."""
     common = _Common(local_weights(case), _Held.of(case), activation_bytes(case))
     return tuple(
-        _stage_memory(case, common, stage, first=number == 0, last=number == 1)
+        _stage_memory(case, common, stage, end=number < ENDS, last=number == ENDS - 1)
         for number, stage in enumerate(fullest_stages(case))
     )
 
@@ -243,19 +243,10 @@ class _Common(NamedTuple):
     kept: Activations
 
 
-def _stage_memory(case: Case, common: _Common, stage: Stage, *, first: bool, last: bool) -> StageMemory:
+def _stage_memory(case: Case, common: _Common, stage: Stage, *, end: bool, last: bool) -> StageMemory:
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
     local, held, kept = common
-    alone = layout.pipeline_par == 1
-    routed = bool(np.any(stage.experts))
-    vocabulary: Floats = np.zeros(())
-    if first or last:
-        vocabulary = local.vocabulary * np.where(alone & (model.tied_embeddings == 0), 2.0, 1.0)
-    blocks = stage.dense * local.dense
-    experts: Floats = np.zeros(())
-    if routed:
-        blocks = blocks + stage.experts * local.sparse
-        experts = stage.experts * local.experts
+    blocks, experts, vocabulary = held_on(case, local, stage, end=end)
     plain = blocks + vocabulary
     weights = held.weights(plain, experts)
     gradients = held.gradient[0] * plain + held.gradient[1] * experts
@@ -263,24 +254,24 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, *, first: bool, las
 
     flying = in_flight(case, stage.position)
     activations = stage.dense * kept.dense
-    if routed:
+    if np.any(stage.experts):
         activations = activations + stage.experts * kept.sparse
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
     working = np.where(full, _of_largest_block(stage, kept.dense_working, kept.sparse_working), 0.0)
 
     pytorch = software.pytorch_native > 0
     logits: Floats = np.zeros(())
-    if first or last:
+    if end:
         logits = np.where(pytorch, LOGIT_PYTORCH, LOGIT) * case.tokens * model.vocabulary / t
         # The head's gathered input and its gradient.
         logits = logits + np.where(
             pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
         )
-        logits = logits if last else np.where(alone, logits, 0.0)
+        logits = logits if last else np.where(layout.pipeline_par == 1, logits, 0.0)
     # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
     largest = model.hidden * (1.0 + model.gated) * model.feedforward / t
     gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(stage, local.dense, local.sparse + local.experts)
-    edge = local.vocabulary if first or last else np.zeros(())
+    edge = local.vocabulary if end else np.zeros(())
     temporaries = np.where(layout.fully_sharded > 0, gathered + WEIGHT * edge, WEIGHT * (largest + edge))
 
     copies = stage.dense, stage.experts

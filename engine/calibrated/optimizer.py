@@ -6,8 +6,8 @@ import numpy as np
 
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.rates import Rates
-from engine.calibrated.stages import fullest_stages
-from engine.calibrated.weights import local_weights
+from engine.calibrated.stages import ENDS, fullest_stages
+from engine.calibrated.weights import held_on, local_weights
 
 __all__ = ["held_by_stage", "optimizer_time"]
 
@@ -22,15 +22,9 @@ OPTIMIZER_LAUNCHES = 50.0
 
 def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
     """Parameters on one processor, outside and inside experts [elements], of every stage that may hold most."""
-    local, alone = local_weights(case), case.layout.pipeline_par == 1
-    vocabulary = local.vocabulary * np.where(alone & (case.model.tied_embeddings == 0), 2.0, 1.0)
-    found = []
-    for number, stage in enumerate(fullest_stages(case)):
-        held, inside = stage.dense * local.dense, stage.experts * local.experts
-        if np.any(stage.experts):
-            held = held + stage.experts * local.sparse
-        found.append((held + vocabulary if number < 2 else held, inside))
-    return found
+    local = local_weights(case)
+    found = (held_on(case, local, stage, end=number < ENDS) for number, stage in enumerate(fullest_stages(case)))
+    return [(held.blocks + held.vocabulary, held.experts) for held in found]
 
 
 def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats, host: Floats) -> Floats:

@@ -7,7 +7,6 @@ model cannot tell apart.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -100,12 +99,6 @@ class CalibratedSpace(Space):
     def connected(self) -> bool:
         """Whether the networks of the system reach all processors."""
         return self.num_procs <= farthest(self.system)
-
-    def on(self, system: System) -> CalibratedSpace:
-        """The same executions on a system of the same generation with other rates, capacities and networks."""
-        other = copy.copy(self)
-        other.system = system
-        return other
 
     @property
     def num_blocks(self) -> int:

@@ -24,7 +24,8 @@ from engine.block_keys import distinct
 from engine.calibrated.inputs import Case, Floats, ModelShapes
 
 __all__ = [
-    "KINDS", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages", "pattern_of", "slowest_stages",
+    "ENDS", "KINDS", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages", "pattern_of",
+    "slowest_stages",
 ]  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
@@ -39,6 +40,10 @@ class Kind(NamedTuple):
 
 KINDS: tuple[Kind, ...] = (Kind(False, False), Kind(False, True), Kind(True, False), Kind(True, True))
 """The kinds of block; figures by kind are in this order."""
+
+
+ENDS = 2
+"""Of `slowest_stages` and `fullest_stages` the first so many are the first and the last stage."""
 
 
 class Pattern(NamedTuple):

@@ -1,8 +1,8 @@
 """One training step: block level once per distinct shape, batch level on gathered figures.
 
-`block_level` is all that depends on what one microbatch does in one block and at the ends of the model; `batch_level`
-spreads blocks over stages, runs microbatches through the pipeline and adds what comes once per step. A space evaluates
-the first on its few thousand distinct keys (`BLOCK_FIELDS` of the layout) and gathers; `step_times` does both.
+`engine.calibrated.flow` has all that depends on what one microbatch does in one block and at the ends of the model, and
+runs microbatches through the stages; here are the parts of that, and what comes once per step. A space evaluates the
+former on its few thousand distinct keys (`BLOCK_FIELDS` of the layout) and gathers; `step_times` does both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from engine.calibrated.weights import local_weights
 
 __all__ = [
     "BLOCK_FIELDS", "BlockLevel", "PipelineLevel", "StepTimes", "Update", "batch_level", "block_level",
-    "pipeline_level", "running_seconds", "step_seconds", "step_times", "straggling", "update_level",
+    "pipeline_level", "running_seconds", "step_times", "straggling", "update_level",
 ]  # fmt: skip
 
 
@@ -99,15 +99,6 @@ class Update:
     exchange: Floats
     tied: Floats
     optimizer: Floats
-
-
-def step_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:
-    """Seconds of one step of every row from its blocks [s]; `batch_level` without the parts, in half its time."""
-    flow, once = pipeline_flow(case, level, p), update_level(case, p)
-    window = flow.slowest / case.layout.pipeline_interleaving
-    data = exposed_exchange(once.exchange, case.software.overlap_data, window, p)
-    straggler = (flow.running + data) * straggling(case, p)
-    return flow.running + data + straggler + once.optimizer + once.tied + p.step_constant
 
 
 def running_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:

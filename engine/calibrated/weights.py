@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.calibrated.inputs import Case, Floats, ModelShapes
+from engine.calibrated.stages import Stage
 
 __all__ = [
-    "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "local_weights",
-    "router_weights", "shared_weights",
+    "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "held_on",
+    "local_weights", "router_weights", "shared_weights",
 ]  # fmt: skip
 
 
@@ -62,6 +63,27 @@ class LocalWeights(NamedTuple):
     sparse: Floats
     experts: Floats
     vocabulary: Floats
+
+
+class Held(NamedTuple):
+    """Parameters of one stage on one processor [elements]: of blocks outside experts, of experts, of the vocabulary."""
+
+    blocks: Floats
+    experts: Floats
+    vocabulary: Floats
+
+
+def held_on(case: Case, local: LocalWeights, stage: Stage, *, end: bool) -> Held:
+    """Parameters that a stage holds on one processor [elements]; `end` says whether it is the first or the last."""
+    none: Floats = np.zeros(())
+    vocabulary = none
+    if end:
+        twice = (case.layout.pipeline_par == 1) & (case.model.tied_embeddings == 0)
+        vocabulary = local.vocabulary * np.where(twice, 2.0, 1.0)
+    blocks = stage.dense * local.dense
+    if not np.any(stage.experts):
+        return Held(blocks, none, vocabulary)
+    return Held(blocks + stage.experts * local.sparse, stage.experts * local.experts, vocabulary)
 
 
 def local_weights(case: Case) -> LocalWeights:

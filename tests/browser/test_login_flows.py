@@ -17,6 +17,9 @@ from engine import Scenario
 from tests.browser.conftest import SMALL, free_port, new_context, serving, settled
 from tests.browser.identity import CLIENT, EMAIL, provider
 
+SHOWN = EMAIL.replace("@", "@\u2060")
+"""The address with a mark that nobody sees, so that no link is made of it."""
+
 pytest.importorskip("authlib", reason="Streamlit logs nobody in without Authlib: pip install 'streamlit[auth]'")
 
 LIMITED = f"{SMALL}&limits=pipeline_par:1;tensor_par:2"
@@ -57,10 +60,10 @@ def ask(page: Page, address: str) -> None:
 def arrive(page: Page) -> str:
     """Signs in with the provider; the address that the way ends at, below the server's."""
     page.locator("#yes").click()
-    expect(page.get_by_text(f"Logged in as {EMAIL}")).to_be_visible()
+    expect(page.get_by_text(f"Logged in as {SHOWN}")).to_be_visible()
     settled(page)
     page.wait_for_timeout(500)  # a script that had yet to run would have
-    expect(page.get_by_text(f"Logged in as {EMAIL}")).to_be_visible()
+    expect(page.get_by_text(f"Logged in as {SHOWN}")).to_be_visible()
     assert page.evaluate("sessionStorage.length") == 0
     parts = urlsplit(page.url)
     return f"{parts.path}?{parts.query}" if parts.query else parts.path

@@ -118,6 +118,14 @@ def test_the_order_of_every_library_model_is_followed(name: str) -> None:
     assert listed(pattern) == [Kind(*each) for each in zip(architecture.expert_layers, windowed, strict=True)]
 
 
+def test_the_sum_of_all_stages_has_what_is_gathered_at_both_ends() -> None:
+    """Two stages of sharded weights, whose ends both gather a vocabulary."""
+    sharded = case(EXPERTS, pipeline_par=2.0, data_par=8.0, fully_sharded=1.0, zero_stage=3.0, overlap_pipeline=1.0)
+    found = pipeline_flow(sharded, block_level(sharded, P), P)
+    assert float(found.embedding_gather) > 0
+    assert float(found.total) == pytest.approx(sum(map(float, found.times)), rel=1e-12)
+
+
 def test_the_remainder_goes_where_least_is_kept() -> None:
     """Rows of several layouts at once."""
     stages = [8.0, 8.0, 4.0, 12.0, 1.0, 2.0]

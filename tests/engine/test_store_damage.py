@@ -3,8 +3,10 @@
 Bits are flipped, files cut short and logs truncated, many times, in copies of a store as a killed process left it.
 """
 
+import errno
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -184,14 +186,15 @@ def explored(path, batch):
 
 
 @pytest.fixture
-def ill(tmp_path, monkeypatch):
+def ill(tmp_path, tmp_path_factory, monkeypatch):
     """The path of a store with one sound exploration, one damaged and one lost; and the keys of the three."""
     monkeypatch.setattr(store_writer, "ROWS_IN_DATABASE", 10)
     path = tmp_path / "results.duckdb"
     keys = [explored(path, batch).key for batch in (4, 8)]
-    shutil.copytree(tmp_path, tmp_path.with_name("before"))
+    before = tmp_path_factory.mktemp("before") / "store"
+    shutil.copytree(tmp_path, before)
     keys.append(explored(path, 16).key)
-    shutil.copy(tmp_path.with_name("before") / "results.duckdb", path)  # as if the log had been lost
+    shutil.copy(before / "results.duckdb", path)  # as if the log had been lost
     flip(path.with_name("results.rows") / keys[1] / "00000.parquet", random.Random(0))
     return path, keys
 
@@ -230,6 +233,35 @@ def test_checking_tells_repairs_or_drops_what_is_damaged_or_lost(ill, capsys, tm
     with Store(dropped) as store:
         assert len(store.records()) == 1
         assert store.losses == []
+
+
+def test_a_repair_that_fails_leaves_what_it_was_for_on_the_list(ill, monkeypatch, capsys):
+    path, (_, damaged, lost) = ill
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("engine.explore_scenario", full)
+    assert check(path, "--repair") != 0
+    monkeypatch.undo()
+    capsys.readouterr()
+    with Store(path) as store:
+        assert {key[:8] for key in (damaged, lost)} <= set(re.findall(r"\b[0-9a-f]{8}\b", " ".join(store.losses)))
+    assert check(path, "--repair") == 0
+    assert check(path) == 0
+
+
+def test_an_empty_list_of_contents_is_begun_anew(tmp_path):
+    """What a full disk, or a death between making the file and writing it, leaves."""
+    path = tmp_path / "results.duckdb"
+    key = explored(path, 4).key
+    contents = path.with_name("results.contents")
+    with Store(path):
+        pass
+    contents.write_bytes(b"")
+    with Store(path) as store:
+        assert store.losses == []
+    assert key.encode() in contents.read_bytes()
 
 
 def make_old(store):

@@ -16,6 +16,8 @@ import engine
 import hardware
 from engine import Exploration, Optimum, Scenario, whatif
 from engine.calibrated import effective_rates
+from engine.calibrated.placement import networks_of
+from engine.columns import fields_of
 from engine.whatif import Point, Study
 from engine.whatif_search import Searcher
 from engine.whatif_space import layout_key, ready
@@ -428,3 +430,25 @@ def test_a_ready_space_counts_like_a_search() -> None:
         found = space.best(system)
         searched = engine.best_of(whatif.changed(base, {"hbm_capacity": gib}))
         assert (found.id, found.feasible) == (searched.get("id"), searched.feasible)
+
+
+@pytest.mark.parametrize("limits", [{}, {"data_par_net": [0], "data_par": [2, 4, 8, 16]}], ids=["free", "networks"])
+@pytest.mark.parametrize("domain", [1, 4, 32, 64])
+def test_other_networks_give_what_exploring_them_gives(domain: int, limits: dict[str, Any]) -> None:
+    """Executions, how many there are, and the networks that they are placed on."""
+    base = Scenario.of(
+        "gpt3-13B", "h100_80g_sxm", num_procs=64, max_batch_size=64, datatype="bfloat16",
+        limits={"batch_size": [64], **limits},
+    )  # fmt: skip
+    answer = whatif.reoptimise(base, {"net0_size": domain})
+    explored = engine.explore_scenario(whatif.changed(base, {"net0_size": domain}))
+    assert (answer.total, answer.feasible) == (explored.total, explored.feasible)
+    assert (answer.best is None) == (explored.best is None)
+    if explored.best is not None and answer.best is not None:
+        pd.testing.assert_series_equal(pd.Series(answer.best), pd.Series(explored.best))
+    base_best = engine.explore_scenario(base).best
+    if answer.kept is not None and base_best is not None:
+        same = {column.name: base_best[column.name] for column in fields_of("calibrated")}
+        (placed,) = explored.scenario.evaluate(pd.DataFrame([same])).to_dict("records")
+        networks = networks_of(explored.scenario.system, placed)
+        assert {name: answer.kept[name] for name in networks} == networks

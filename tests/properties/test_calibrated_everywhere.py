@@ -19,11 +19,9 @@ from engine.calibrated import (
     Software,
     StepTimes,
     accelerator_of,
-    block_level,
     memory_use,
     model_shapes,
     parameters,
-    step_seconds,
     step_times,
 )  # fmt: skip
 from engine.calibrated.build import SOFTWARE_DEFAULTS
@@ -96,10 +94,8 @@ def test_predictions_are_finite_and_positive_everywhere(seed: int) -> None:
     case, p = everywhere(seed), parameters()
     with np.errstate(all="raise", under="ignore"):
         found, memory = step_times(case, p), memory_use(case)
-        quick = step_seconds(case, block_level(case, p), p)
     assert len(found.step) == len(MODELS) * len(SYSTEMS) * LAYOUTS
     assert (found.step > 0).all()
-    np.testing.assert_array_equal(quick, found.step)
     parts = [getattr(found, field.name) for field in fields(StepTimes) if field.name != "step"]
     for part in parts:
         assert np.isfinite(part).all()
