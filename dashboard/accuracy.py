@@ -59,9 +59,9 @@ def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> 
     return "modelled" if unknown else "calibrated"
 
 
-def origin_of(scenario: Scenario, statistic: str) -> str:
-    """The label of a statistic: memory is counted, so it is "modelled" wherever it is not exact."""
-    label = label_of(scenario)
+def origin_of(scenario: Scenario, statistic: str, execution: Mapping[Any, Any]) -> str:
+    """The label of a statistic of an execution: memory is counted, so it is "modelled" wherever it is not exact."""
+    label = label_of(scenario, execution)
     return "modelled" if label == "calibrated" and by_name(statistic).unit == "bytes" else label
 
 

@@ -117,7 +117,7 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
             gain = rate / float(first["sample_rate"]) - 1
             context = f"{relative(rate, first['sample_rate'])} against A"
             tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
-            if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, best, first):
+            if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, first, best):
                 context, tone = f"{context}: tied", ""
         founded = accuracy.founded(side.scenario, best, "rate")
         tiles.append(

@@ -47,7 +47,7 @@ _PARTS: Final = {
     "recompute": ("Recompute", "what the backward pass needs, computed again", "recompute"),
     "launch": ("Kernel launches", "what of the host's launching no computation hides", "launch"),
     "ends": ("Embedding and head", "vocabulary layers and loss, on the first and last stage", "head"),
-    "tensor_exposed": ("TP communication", "exposed collectives of tensor parallelism", "collectives"),
+    "tensor_exposed": ("TP communication", "exposed collectives of tensor parallelism, also repeated", "collectives"),
     "context_exposed": ("CP communication", "exposed ring of keys and values", "context_parallel"),
     "expert_exposed": ("EP communication", "exposed dispatch and return of tokens", "experts"),
     "gather_exposed": ("Weight gathers", "exposed gathers of sharded weights, block by block", "sharding"),
@@ -75,6 +75,9 @@ def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
     offload = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
     # Processors wait for the slowest with what offloading shows, too.
     straggler = float(row["overhead_time"]) - parts["fixed"]
+    # What tensor parallelism sends again is communication here as it is elsewhere on the page.
+    again = float(row["recomm_exposed_time"])
+    parts |= {"recompute": parts["recompute"] - again, "tensor_exposed": parts["tensor_exposed"] + again}
     return parts | {"offload": offload, "straggler": straggler, "step": float(row["total_time"])}
 
 

@@ -12,7 +12,7 @@ import engine
 from dashboard.format import format_value
 from engine import Scenario
 from engine.columns import by_name, choice_label, fields_of
-from models import ModelFileError
+from models.represent import obstacles
 
 __all__ = ["ForCalculon", "execution_json", "for_calculon"]
 
@@ -39,10 +39,10 @@ def for_calculon(scenario: Scenario, row: Mapping[Any, Any]) -> ForCalculon:
     Refused, with the reason, where the file would be of another execution: where Calculon cannot express the model or
     a field, or where its rules do not know such an execution.
     """
-    try:
-        scenario.model.require_block()
-    except ModelFileError as problem:
-        return ForCalculon(None, str(problem))
+    architecture = scenario.model.architecture
+    if scenario.model.block is None:
+        has = " and ".join(obstacles(architecture)) if architecture else "no recorded shape"
+        return ForCalculon(None, f"No file for Calculon: it has no words for {has}.")
     if missing := _not_expressed(row):
         return ForCalculon(None, f"No file for Calculon: it does not have {' and '.join(missing)}.")
     text = execution_json(row)

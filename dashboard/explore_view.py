@@ -65,6 +65,7 @@ def headline(
     memory = float(best["proc_mem_tier1_cap_req"])
     exact = scenario.cost_model == "calculon"
     share = 0.95 if exact else accuracy.within(scenario, best)
+    untold = share >= 1.0
     near, cells = near_best(exploration, exploration.key, rate, share, where)
     if not where:
         every = exploration.by_cell()
@@ -98,10 +99,13 @@ def headline(
         Tile("Feasible", count(exploration.feasible),
              f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
              formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best" if exact else "Within the error", counted(near, "execution"),
-             f"in {cells:,} of {counted(fitting, 'cell')} {'left' if where else 'that fit'}",
-             formula=f"Feasible executions with at least {percent(share, 0)} of the best throughput."
-                     f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
+        Tile("Within 5 % of best" if exact else "Within the error",
+             "–" if untold else counted(near, "execution"),
+             "no measured run tells how many" if untold
+             else f"in {cells:,} of {counted(fitting, 'cell')} {'left' if where else 'that fit'}",
+             formula="How far the best may be off is not known: it rests on what was never measured." if untold
+             else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
+                  f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
     ]  # fmt: skip
     st.html(figure_strip(accuracy.marked(tiles, scenario, best)))
 

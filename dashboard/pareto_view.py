@@ -155,14 +155,18 @@ def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]
     for axis in axes:
         column = axis.column
         values = found[axis.key]
-        row = found.iloc[int(values.argmin() if column.better == "lower" else values.argmax())]
+        place = int(values.argmin() if column.better == "lower" else values.argmax())
+        row = {str(name): value for name, value in found.iloc[place].items()}
         others = " · ".join(format_value(other.column, row[other.key]) for other in axes if other is not axis)
         label = f"{'Lowest' if column.better == 'lower' else 'Highest'} {in_sentence(column.label)}"
         about = f"{column.description} {axis.formula}".strip()
-        origin = accuracy.origin_of(exploration.scenario, axis.statistic)
+        scenario = exploration.scenario
+        origin = accuracy.origin_of(scenario, axis.statistic, row)
+        unknown = "" if column.unit == "bytes" else accuracy.beside(scenario, row)
         tiles.append(
-            markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin)
-        )
+            markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin,
+                        error=unknown)
+        )  # fmt: skip
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
     tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs have a part of it"))
     st.html(markup.figure_strip(tiles))

@@ -82,8 +82,8 @@ def _remarks(row: pd.Series[Any]) -> str:
             format_value("total_time", factor * row["predicted_step_time_s"]) for factor in (around.low, around.high)
         )
         words.append(
-            f"By {percent(around.share, 0)} of {literal(around.rests_on)}, none of its own, it would lie between {low} "
-            f"and {high}."
+            f"{percent(around.share, 0)} of the errors of other sources put it between {low} and {high}: "
+            f"{literal(around.rests_on)}."
         )
     words.append(f"What the run does not say of its software is taken as usual for {_stack(row['software_rule'])}.")
     if row["assumptions"]:
