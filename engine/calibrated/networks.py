@@ -5,12 +5,12 @@ context x tensor, the `expert_tensor_par` slices of one expert next to each othe
 are `stride` processors apart reaches over n stride processors. It needs every network up to the first that is as large.
 
 No group straddles a network in which it fits, as schedulers of clusters place jobs: a network of 72 processors holds
-nine groups of 8, but four of 16, and the eight processors left over stay idle. So floor(size / stride) ranks of a group
-fit into a network at most; the group takes the largest number not above that which divides it, so that none of its ranks
-has fewer neighbours than others. 128 ranks that are 8 apart take 8 of every 72 (64 processors), 18 take 9. A number with
-few divisors is spread thin: 11 ranks that are 8 apart take one of every 72, which is slower than the nine and two that
-an uneven placement would have. With three tiers or more each takes its number by itself. Idle processors are not counted
-where a network's reach is compared with the processors of an execution.
+nine groups of 8, but four of 16, and the eight processors left over stay idle. So floor(size / stride) ranks of a
+group fit into a network at most; the group takes the largest number not above that which divides it, so that none of
+its ranks has fewer neighbours than others. 128 ranks that are 8 apart take 8 of every 72 (64 processors), 18 take 9.
+A number with few divisors is spread thin: 11 ranks that are 8 apart take one of every 72, which is slower than the
+nine and two that an uneven placement would have. With three tiers or more each takes its number by itself. Idle
+processors are not counted where a network's reach is compared with the processors of an execution.
 """
 
 from __future__ import annotations
