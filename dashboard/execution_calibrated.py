@@ -75,9 +75,6 @@ def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
     offload = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
     # Processors wait for the slowest with what offloading shows, too.
     straggler = float(row["overhead_time"]) - parts["fixed"]
-    # What tensor parallelism sends again is communication here as it is elsewhere on the page.
-    again = float(row["recomm_exposed_time"])
-    parts |= {"recompute": parts["recompute"] - again, "tensor_exposed": parts["tensor_exposed"] + again}
     return parts | {"offload": offload, "straggler": straggler, "step": float(row["total_time"])}
 
 
@@ -85,6 +82,9 @@ def parts_table(scenario: Scenario, row: dict[str, Any]) -> pd.DataFrame:
     """The parts of a step that take any time, largest first: `part`, `seconds`, `share`, `what`, and the module of
     `engine.calibrated` that has the `formula`."""
     times = _step(scenario, scenario.key, row)
+    # What tensor parallelism sends again is communication here as it is elsewhere on the page.
+    again = float(row["recomm_exposed_time"])
+    times = times | {"recompute": times["recompute"] - again, "tensor_exposed": times["tensor_exposed"] + again}
     rows = [
         (name, times[key], times[key] / times["step"], what, module)
         for key, (name, what, module) in _PARTS.items()
