@@ -46,19 +46,20 @@
     const again = opener !== null && opener.isConnected ? opener : buttons().find((each) => named(each) === name);
     if (again) again.focus({preventScroll: true});
   };
-  new MutationObserver(() => {
-    if (menu !== null && !menu.isConnected) closed();
-    const found = document.querySelector("[data-testid=stPopoverBody]");
-    if (menu === null && found !== null && visible(found)) opened(found);
-    // Fields are drawn one by one. Whoever opened it with the pointer goes on with the pointer.
-    if (menu !== null && following && document.activeElement !== start(menu)) start(menu).focus({preventScroll: true});
-  }).observe(document.body, {childList: true, subtree: true});
-
   const kept = () => {
     // A list that a field has opened lies outside the menu.
     if (menu === null || tabbed === 0 || document.activeElement?.closest("[data-st-overlay-root]")) return;
     (reachable(menu).at(tabbed > 0 ? 0 : -1) || menu).focus();
   };
+  new MutationObserver(() => {
+    if (menu !== null && !menu.isConnected) closed();
+    const found = document.querySelector("[data-testid=stPopoverBody]");
+    if (menu === null && found !== null && visible(found)) opened(found);
+    // What had the focus may have been drawn anew.
+    if (menu !== null && tabbed !== 0 && document.activeElement === document.body) kept();
+    // Fields are drawn one by one. Whoever opened it with the pointer goes on with the pointer.
+    if (menu !== null && following && document.activeElement !== start(menu)) start(menu).focus({preventScroll: true});
+  }).observe(document.body, {childList: true, subtree: true});
   addEventListener("pointerdown", () => { following = false; tabbed = 0; }, true);
   addEventListener("keydown", (event) => {
     following = menu === null;
