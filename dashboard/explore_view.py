@@ -101,8 +101,8 @@ def headline(
              formula="Executions that this system can run, of all in the space."),
         Tile("Within 5 % of best" if exact else "Within the error",
              "–" if untold else counted(near, "execution"),
-             f"{'not measured,' if untold else f'in {cells:,}'} of {counted(fitting, 'cell')} "
-             f"{'left' if where else 'that fit'}",
+             f"{counted(fitting, 'cell')} {'left' if where else 'fit'}, not measured" if untold
+             else f"in {cells:,} of {counted(fitting, 'cell')} {'left' if where else 'that fit'}",
              formula="How far the best may be off is not known: it rests on what was never measured." if untold
              else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
                   f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
