@@ -38,7 +38,7 @@ DATATYPES: tuple[str, ...] = ("float4", "float8", "float16", "bfloat16")
 NOT_READ: frozenset[str] = frozenset(
     {"tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "seq_par_ag_redo"}
 )
-"""Fields that change nothing here."""
+"""Fields that change no figure here; a limit on the networks chooses among placements (`engine.calibrated.space`)."""
 
 FULL, SELECTIVE, NONE = 0, 1, 2  # activation_recompute
 RS_AG = 2  # tensor_par_comm_type
