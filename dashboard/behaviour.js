@@ -26,7 +26,7 @@
     || reachable(menu).find((each) => !each.ariaLabel?.startsWith("Help")) || menu;
   const buttons = () => [...document.querySelectorAll("[data-testid=stPopoverButton]")].filter(visible);
   const named = (button) => button.textContent.split(":")[0];
-  let menu = null, opener = null, name = "", following = false, tabbed = 0;
+  let menu = null, opener = null, name = "", following = false, tabbed = 0, dismissed = false;
 
   const opened = (found) => {
     menu = found;
@@ -51,17 +51,31 @@
     if (menu === null || tabbed === 0 || document.activeElement?.closest("[data-st-overlay-root]")) return;
     (reachable(menu).at(tabbed > 0 ? 0 : -1) || menu).focus();
   };
+  // A menu dismissed while the server still draws it is opened again by what the server then sends.
+  const dismissing = () => {
+    if (dismissed && menu !== null && visible(menu)) opener?.click();
+  };
+  const dismisses = (event) => { // a list that a field has opened is dismissed first
+    const active = document.activeElement;
+    const root = active?.closest("[data-st-overlay-root]") ?? menu;
+    return event.key === "Escape" && root === menu && active?.getAttribute("aria-expanded") !== "true";
+  };
   new MutationObserver(() => {
     if (menu !== null && !menu.isConnected) closed();
     const found = document.querySelector("[data-testid=stPopoverBody]");
-    if (menu === null && found !== null && visible(found)) opened(found);
+    if (menu === null && found !== null && visible(found)) {
+      opened(found);
+      if (dismissed) setTimeout(dismissing, 100);
+    }
     // What had the focus may have been drawn anew.
     if (menu !== null && tabbed !== 0 && document.activeElement === document.body) kept();
     // Fields are drawn one by one. Whoever opened it with the pointer goes on with the pointer.
     if (menu !== null && following && document.activeElement !== start(menu)) start(menu).focus({preventScroll: true});
   }).observe(document.body, {childList: true, subtree: true});
-  addEventListener("pointerdown", () => { following = false; tabbed = 0; }, true);
+  addEventListener("pointerdown", () => { following = false; tabbed = 0; dismissed = false; }, true);
   addEventListener("keydown", (event) => {
+    dismissed = menu !== null && dismisses(event);
+    if (dismissed) setTimeout(dismissing, 300);
     following = menu === null;
     tabbed = event.key !== "Tab" ? 0 : event.shiftKey ? -1 : 1;
     document.documentElement.classList.toggle("ss-quiet", event.key === "Escape");
