@@ -1,0 +1,1 @@
+"""Schedules of pipelines as events: what every stage does when."""

@@ -1,0 +1,1 @@
+"""The space of a scenario: every execution, numbered, cell by cell."""

@@ -1,0 +1,43 @@
+"""The result store: one DuckDB file, and Parquet beside it, that remember every exploration."""
+
+from engine.store.result_store import (
+    ROWS_IN_DATABASE,
+    Condition,
+    Histogram,
+    NotEvaluatedError,
+    Record,
+    Rows,
+    Store,
+    StoreAccessError,
+    StoreCorruptError,
+    StoreError,
+    StoreInterruptedError,
+    StoreLockedError,
+    StoreLossWarning,
+    StoreMemoryError,
+    StoreVersionError,
+    StoreWriteError,
+    TooManyValuesError,
+    Writer,
+)
+
+__all__ = [
+    "ROWS_IN_DATABASE",
+    "Condition",
+    "Histogram",
+    "NotEvaluatedError",
+    "Record",
+    "Rows",
+    "Store",
+    "StoreAccessError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreInterruptedError",
+    "StoreLockedError",
+    "StoreLossWarning",
+    "StoreMemoryError",
+    "StoreVersionError",
+    "StoreWriteError",
+    "TooManyValuesError",
+    "Writer",
+]
