@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from engine import Scenario
 from engine.columns import fields_of
-from engine.limits import OPTIONS
+from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
 

@@ -16,8 +16,8 @@ from dashboard.server import user_files
 from dashboard.untrusted import Refused, sentence
 from engine import calibrate
 from engine.calibrate import CalibrateError, Checked, Measured, Outcome
-from engine.calibrated import parameters_of
-from engine.calibrated.systems import calibrated, system_named
+from engine.cost_models.calibrated import parameters_of
+from engine.cost_models.calibrated.systems import calibrated, system_named
 from engine.validation.errors import source_family
 from engine.validation.reading import Runs, library_runs
 from engine.validation.selection import defective, headline

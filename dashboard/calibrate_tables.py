@@ -15,8 +15,8 @@ from dashboard.run_words import assumed
 from dashboard.tables import ROW, height_of, signed
 from dashboard.wording import title
 from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
-from engine.calibrated import Parameters
 from engine.columns import by_name
+from engine.cost_models.calibrated import Parameters
 
 __all__ = ["moved", "offered", "order", "parameters", "runs", "template_fields"]
 

@@ -22,7 +22,7 @@ from dashboard.text import literal
 from dashboard.untrusted import Refused, sentence
 from engine import calibrate
 from engine.calibrate import CalibrateError, Outcome
-from engine.calibrated import parameters_of
+from engine.cost_models.calibrated import parameters_of
 from hardware import Calibration, CalibrationFileError
 
 __all__ = ["render"]

@@ -1,7 +1,8 @@
 """Formulas of the calibrated cost model with the numbers put in.
 
-What follows from other figures is an expression over them and over the parts of the step (`engine.calibrated.step`);
-the parts themselves are computed in arrays of kernels and collectives, each in the module that has its name.
+What follows from other figures is an expression over them and over the parts of the step
+(`engine.cost_models.calibrated.physics.step`); the parts themselves are computed in arrays of kernels and collectives,
+each in the module that has its name.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
-from engine import Scenario, derived
-from engine.calibrated.figures import FORWARD_OF_ENDS
+from engine import Scenario, economics
 from engine.columns import by_name, headline_of
+from engine.cost_models.calibrated.figures import FORWARD_OF_ENDS
 
 __all__ = ["EXPRESSIONS", "Made", "calibrated_formula", "explained"]
 
@@ -77,19 +78,22 @@ _MEANING: Final = {
     "tied": "exchange of tied embeddings",
 }
 _ELSEWHERE: Final = {
-    "optim_step_time": "Memory traffic of the update of what a GPU holds; see engine.calibrated.optimizer.",
+    "optim_step_time": "Memory traffic of the update of what a GPU holds; see "
+    "engine.cost_models.calibrated.physics.optimizer.",
     "tp_comm_exposed_time": "Collectives of all microbatches on the slowest stage, less what overlaps with "
     "computation; a collective takes its volume over the rate and a latency on every network that its group spans. See "
-    "engine.calibrated.collectives.",
+    "engine.cost_models.calibrated.physics.collectives.",
     "cp_comm_exposed_time": "The ring of keys and values of all microbatches, less what attention hides; see "
-    "engine.calibrated.context_parallel.",
+    "engine.cost_models.calibrated.physics.context_parallel.",
     "ep_comm_exposed_time": "Dispatch and return of the tokens of all microbatches, less what overlaps; see "
-    "engine.calibrated.experts.",
-    "pp_comm_exposed_time": "Messages between stages that stages wait for; see engine.calibrated.pipeline.",
+    "engine.cost_models.calibrated.physics.experts.",
+    "pp_comm_exposed_time": "Messages between stages that stages wait for; see "
+    "engine.cost_models.calibrated.physics.pipeline.",
     "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "
-    "third of embedding and head; see engine.calibrated.block.",
+    "third of embedding and head; see engine.cost_models.calibrated.physics.block.",
     "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; with "
-    "interleaving, also the waiting of a last group of fewer microbatches than stages; see engine.calibrated.pipeline.",
+    "interleaving, also the waiting of a last group of fewer microbatches than stages; see "
+    "engine.cost_models.calibrated.physics.pipeline.",
 }
 
 
@@ -97,7 +101,8 @@ def explained(name: str) -> str:
     """Where a figure without an expression is computed."""
     kind = "memory" if by_name(name).unit == "bytes" else "step"
     return _ELSEWHERE.get(
-        name, f"This figure is computed for every kind of work or stage at once; see engine.calibrated.{kind}."
+        name, f"This figure is computed for every kind of work or stage at once; see "
+        f"engine.cost_models.calibrated.physics.{kind}."
     )
 
 
@@ -118,7 +123,7 @@ def calibrated_formula(name: str, row: Mapping[Any, Any], made: Made) -> Formula
         numbers=written(text, {one: symbol.text for one, symbol in symbols.items()}),
         value=evaluate_text(text, {one: symbol.value for one, symbol in symbols.items()}),
         parts=tuple((one, symbol.text, symbol.meaning) for one, symbol in symbols.items()),
-        source=f"engine.calibrated.{module}, with the values of {made.scenario.physics}",
+        source=f"engine.cost_models.calibrated.physics.{module}, with the values of {made.scenario.physics}",
     )
 
 
@@ -136,7 +141,7 @@ def _symbol(name: str, row: Mapping[Any, Any], made: Made) -> Symbol:
         peak = scenario.system.matrix[str(row["datatype"])].tflops * 1e12
         return Symbol(peak, "peak of the matrix unit [FLOP/s]")
     if name == "token_flops":
-        return Symbol(derived.token_flops(scenario.model).model(), "model FLOP per token, attention in full")
+        return Symbol(economics.token_flops(scenario.model).model(), "model FLOP per token, attention in full")
     if name == "sequence":
         return Symbol(float(scenario.model.seq_size), "tokens of a sequence")
     column = by_name(name)

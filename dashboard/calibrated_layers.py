@@ -13,11 +13,18 @@ from dashboard.controls import segments, show
 from dashboard.format import ABSENT, counted, format_value
 from dashboard.wording import microbatches
 from engine import Exploration, Scenario
-from engine.calibrated import Case, model_shapes, parameters_of
-from engine.calibrated.operation_columns import OPERATION_COLUMNS, Shown, shown
-from engine.calibrated.operations import BLOCKS, Limits, block_operations, blocks_of, limits, summarised
 from engine.columns import fields_of
-from engine.operation_table import case_of_execution
+from engine.cost_models.calibrated import Case, model_shapes, parameters_of
+from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS, Shown, shown
+from engine.cost_models.calibrated.operation_table import case_of_execution
+from engine.cost_models.calibrated.physics.operations import (
+    BLOCKS,
+    Limits,
+    block_operations,
+    blocks_of,
+    limits,
+    summarised,
+)
 
 __all__ = ["case_of_row", "layers"]
 
@@ -53,8 +60,8 @@ def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         _table(found)
         st.caption(
             "Without what the backward pass computes again and without waiting for kernel launches. Communication "
-            "counts with what nothing hides of it. Formulas: `engine.calibrated`, in gemm, attention, elementwise, "
-            "experts and collectives."
+            "counts with what nothing hides of it. Formulas: `engine.cost_models.calibrated.physics`, in "
+            "gemm, attention, elementwise, experts and collectives."
         )
     with right.container(border=True, gap="xsmall", height="stretch"):
         datatype = format_value("datatype", str(row["datatype"]))

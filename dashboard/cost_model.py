@@ -16,9 +16,9 @@ from dashboard.library import system_of
 from dashboard.server import user_files
 from dashboard.text import literal
 from engine import Scenario
-from engine.calibrated import library_calibration
-from engine.calibrated.fields import DATATYPES
-from engine.cost_model_names import COST_MODELS
+from engine.cost_models.calibrated import library_calibration
+from engine.cost_models.calibrated.fields import DATATYPES
+from engine.cost_models.names import COST_MODELS
 from hardware import Calibration, SystemFileError
 
 __all__ = ["datatypes_of", "in_words", "notice", "slot", "switch"]

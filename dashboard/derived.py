@@ -1,7 +1,7 @@
 """Figures that follow from a stored statistic by one factor: tokens per second, utilisation, training time, cost.
 
 Each is declared with its formula, so that no page states a number without saying what it is; the formulas themselves
-are those of `engine.derived`.
+are those of `engine.economics`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 
 import pandas as pd
 
-from engine import Scenario, derived
+from engine import Scenario, economics
 from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
-from engine.derived import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
-from engine.derived.flops import Convention
-from engine.recomputed import is_stored
+from engine.economics import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
+from engine.exploration.recomputed import is_stored
+from models.token_flops import Convention
 
 __all__ = [
     "MFU_FORMULA", "QUICK", "Metric", "common_metrics", "days_for", "flops_formula", "further", "metrics",
@@ -135,7 +135,7 @@ def _of_tokens(scenario: Scenario) -> list[Metric]:
     """Cost and energy of 1e9 tokens, where the system has a price and a power."""
     inputs = RunInputs.of(scenario.system)
     seconds = BILLION / scenario.model.seq_size
-    hours = derived.processor_hours(float(scenario.num_procs), seconds)
+    hours = economics.processor_hours(float(scenario.num_procs), seconds)
     found = []
     price = inputs.usd_middle
     if price is not None:
@@ -147,7 +147,7 @@ def _of_tokens(scenario: Scenario) -> list[Metric]:
             "Price of training 1e9 tokens without failures, at the middle of the prices recorded for the system.",
         ))  # fmt: skip
     if inputs.power_w is not None:
-        energy = derived.energy_kwh(
+        energy = economics.energy_kwh(
             float(scenario.num_procs), seconds, inputs.power_w, inputs.power_share, inputs.pue
         )
         found.append(_inverse(
@@ -176,7 +176,7 @@ def token_flops(scenario: Scenario) -> TokenFlops:
     Calculon's has no vocabulary layer, so none counts there; where six block numbers cannot stand for the model, its
     published architecture counts whole.
     """
-    return derived.token_flops(scenario.model, "calculon" if _by_blocks(scenario) else "published")
+    return economics.token_flops(scenario.model, "calculon" if _by_blocks(scenario) else "published")
 
 
 def flops_formula(scenario: Scenario) -> str:
@@ -194,9 +194,9 @@ def utilisation(
     """Model FLOP utilisation, a share of 1, of a throughput [samples/s]."""
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     work = token_flops(scenario).model(convention, training)
-    return derived.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
+    return economics.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
 
 
 def days_for(scenario: Scenario, sample_rate: float, tokens: float = 1e12) -> float:
     """How long so many tokens take at a throughput [samples/s], in seconds."""
-    return derived.seconds_for_tokens(tokens, sample_rate * scenario.model.seq_size)
+    return economics.seconds_for_tokens(tokens, sample_rate * scenario.model.seq_size)

@@ -9,8 +9,8 @@ from dashboard.derived import BILLION, Metric, metrics, token_flops
 from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
 from engine import Scenario
 from engine.columns import SHARES, by_name, parts_of
-from engine.derived import RunInputs
-from engine.derived.quantities import HOUR, JOULES_PER_KWH
+from engine.economics import RunInputs
+from engine.economics.quantities import HOUR, JOULES_PER_KWH
 
 __all__ = ["derived_formula", "derived_metrics"]
 
@@ -25,7 +25,7 @@ _EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
     "usd": (f"{_USED} / hour * price", "quantities.processor_hours"),
     "energy": (f"{_USED} * power * power_share * pue / kilowatt_hour", "quantities.energy_kwh"),
 }
-"""Figure -> its expression, and where in `engine.derived` it is computed."""
+"""Figure -> its expression, and where in `engine.economics` it is computed."""
 
 
 def derived_metrics(scenario: Scenario) -> dict[str, Metric]:
@@ -41,7 +41,7 @@ def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) 
         source = "times of the step, engine.columns"
     else:
         text, module = _EXPRESSIONS[metric.key]
-        source = f"{metric.formula.rstrip('.')}; engine.derived.{module}"
+        source = f"{metric.formula.rstrip('.')}; engine.economics.{module}"
     facts = _facts(scenario)
     symbols = {name: facts.get(name) or _statistic(name, row) for name in symbols_in(text)}
     return Formula(

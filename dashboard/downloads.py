@@ -28,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from dashboard.growing_file import Abandoned, GrowingFile
-from engine.store_errors import StoreWriteError, has_no_room
+from engine.store.errors import StoreWriteError, has_no_room
 
 __all__ = ["Offer", "button", "offer", "problem", "reached", "routes", "teller"]
 

@@ -26,7 +26,7 @@ def end_at_once() -> None:
 def main() -> None:
     """Runs the command line and ends the process with its exit code. While a command runs, it is told of Ctrl-C."""
     end_at_once()
-    from engine.command_line import main as run
+    from engine.cli.main import main as run
 
     run()
 

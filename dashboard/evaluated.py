@@ -11,7 +11,7 @@ import streamlit as st
 
 from engine import Exploration
 from engine.columns import fields_of, statistics_of
-from engine.exploration import first_row
+from engine.exploration.result import first_row
 
 __all__ = ["evaluated", "several"]
 

@@ -27,9 +27,9 @@ from dashboard.execution_detail import (
 from dashboard.format import format_value, percent, plain
 from dashboard.text import literal
 from engine import Exploration, Scenario
-from engine.calibrated import StepTimes, effective_rates, parameters_of, step_times
-from engine.calibrated.links import link_times
 from engine.columns import by_name, statistics_of
+from engine.cost_models.calibrated import StepTimes, effective_rates, parameters_of, step_times
+from engine.cost_models.calibrated.physics.links import link_times
 
 __all__ = ["formula_panel", "networks", "parts_of_step", "parts_table", "traffic_rows"]
 
@@ -60,7 +60,8 @@ _PARTS: Final = {
     "straggler": ("Stragglers", "waiting for the slowest of many GPUs", "step"),
     "fixed": ("Host", "constant work of the host per step", "step"),
 }
-"""Parts of a step -> name, what it is, module of `engine.calibrated` that has the formula and its source."""
+"""Parts of a step -> name, what it is, module of `engine.cost_models.calibrated` that has the formula and its
+source."""
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
@@ -69,7 +70,8 @@ def _step(_scenario: Scenario, key: str, row: dict[str, Any]) -> dict[str, float
 
 
 def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
-    """The parts of an execution's step [s] by name of `engine.calibrated.StepTimes`, and `offload`; they add up."""
+    """The parts of an execution's step [s] by name of `engine.cost_models.calibrated.StepTimes`, and `offload`; they
+    add up."""
     times = step_times(case_of_row(scenario, row), parameters_of(scenario.used_calibration))
     parts = {item.name: float(np.ravel(getattr(times, item.name))[0]) for item in fields(StepTimes)}
     offload = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
@@ -80,7 +82,7 @@ def step_parts(scenario: Scenario, row: dict[str, Any]) -> dict[str, float]:
 
 def parts_table(scenario: Scenario, row: dict[str, Any]) -> pd.DataFrame:
     """The parts of a step that take any time, largest first: `part`, `seconds`, `share`, `what`, and the module of
-    `engine.calibrated` that has the `formula`."""
+    `engine.cost_models.calibrated` that has the `formula`."""
     times = _step(scenario, scenario.key, row)
     # What tensor parallelism sends again is communication here as it is elsewhere on the page.
     again = float(row["recomm_exposed_time"])
@@ -122,7 +124,7 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                 ),
                 "What it is": st.column_config.TextColumn(width=318),
                 "module": st.column_config.TextColumn(
-                    help="Module of engine.calibrated that has the formula and its source.", width=86
+                    help="Module of engine.cost_models.calibrated that has the formula and its source.", width=86
                 ),
             },
         )  # fmt: skip

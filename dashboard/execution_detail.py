@@ -25,7 +25,7 @@ from dashboard.text import literal
 from dashboard.wording import blocks_of, network_name
 from engine import Exploration, Scenario
 from engine.columns import STATISTICS, Column, by_name, value_of
-from engine.schedule import Schedule, schedule
+from engine.simulate.schedule import Schedule, schedule
 
 __all__ = [
     "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "network_boxes", "networks",

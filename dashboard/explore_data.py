@@ -13,8 +13,9 @@ import streamlit as st
 from dashboard.derived import Metric
 from dashboard.filters import Filter
 from dashboard.memory_needs import needs_of
-from engine import Exploration, reasons
+from engine import Exploration
 from engine.columns import EXTENSIONS, SHARES, by_name, fields_of, statistics_of
+from engine.executions import reasons
 from engine.store import Condition
 
 __all__ = [

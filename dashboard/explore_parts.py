@@ -29,7 +29,7 @@ from dashboard.format import scale_for
 from dashboard.later import Stage
 from dashboard.text import literal
 from engine import Exploration
-from engine.recomputed import is_stored
+from engine.exploration.recomputed import is_stored
 
 __all__ = ["View", "download_part", "map_part", "panel_part", "view_of"]
 

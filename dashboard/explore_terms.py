@@ -9,8 +9,8 @@ import streamlit as st
 from dashboard.derived import MFU_FORMULA, Metric, flops_formula
 from dashboard.text import literal
 from engine import Scenario
-from engine.calibrated import model_shapes
 from engine.columns import by_name
+from engine.cost_models.calibrated import model_shapes
 
 __all__ = ["terms", "words"]
 

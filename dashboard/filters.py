@@ -19,7 +19,7 @@ from dashboard.derived import Metric, further, metrics
 from dashboard.format import format_value
 from engine import Scenario
 from engine.columns import SHARES, STORED, Column, choice_label, stored_of
-from engine.execution import DATATYPES
+from engine.executions.table import DATATYPES
 from engine.store import Condition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "asked_of", "conditions", "derived_of", "parse", "text"]

@@ -14,9 +14,9 @@ import numpy as np
 from dashboard.format import format_value, plain
 from dashboard.formula_table import LAYER_SUMS, expression
 from engine.columns import Column, UnknownColumn, by_name
-from engine.data_parallel import block_exchange
-from engine.rates import rates
-from engine.schedule import chunk_times
+from engine.cost_models.calculon.data_parallel import block_exchange
+from engine.cost_models.calculon.rates import rates
+from engine.simulate.schedule import chunk_times
 from hardware import System
 from models import Model
 

@@ -20,7 +20,7 @@ import streamlit as st
 from dashboard.turns import turns
 from engine import Exploration, ExplorationCancelled, Progress
 from engine.columns import defined_of
-from engine.recomputed import add_columns, is_stored
+from engine.exploration.recomputed import add_columns, is_stored
 from engine.store import TooManyValuesError
 
 __all__ = ["Further", "Job", "further", "seconds_for"]

@@ -19,7 +19,7 @@ from dashboard.turns import turns
 from dashboard.waiting import progress_words
 from engine import Exploration
 from engine.columns import by_name
-from engine.recomputed import is_stored
+from engine.exploration.recomputed import is_stored
 from engine.store import NotEvaluatedError, TooManyValuesError
 
 __all__ = ["ABOUT", "names_of", "offer", "there", "whole_or_waiting"]

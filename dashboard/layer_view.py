@@ -13,9 +13,9 @@ from dashboard.controls import show
 from dashboard.format import counted, format_value
 from dashboard.wording import microbatches
 from engine import Exploration, LayerError, layer_table
-from engine.calibrated.operations import bound
 from engine.columns import FIELDS
-from engine.rates import rates
+from engine.cost_models.calculon.rates import rates
+from engine.cost_models.calibrated.physics.operations import bound
 
 __all__ = ["layers", "named"]
 

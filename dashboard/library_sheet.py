@@ -10,8 +10,8 @@ from typing import Any, Final
 from dashboard.format import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
 from dashboard.library import called
 from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
-from engine.calibrated.build import left_out
 from engine.columns import choice_label
+from engine.cost_models.calibrated.build import left_out
 from hardware import System
 from models import Model
 

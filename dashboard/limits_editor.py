@@ -13,11 +13,11 @@ from dashboard.charts.template import in_sentence
 from dashboard.format import counted
 from dashboard.text import literal
 from engine import Scenario
-from engine.calibrated import model_shapes
-from engine.calibrated.fields import NOT_READ
-from engine.calibrated.space import COVERED
 from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, Column, by_name, choice_label
-from engine.space import divisors
+from engine.cost_models.calibrated import model_shapes
+from engine.cost_models.calibrated.fields import NOT_READ
+from engine.cost_models.calibrated.space import COVERED
+from engine.space.space import divisors
 
 __all__ = ["describe", "in_words", "opener"]
 

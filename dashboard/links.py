@@ -20,9 +20,9 @@ from dashboard.packing import LONGEST, packed, unpacked
 from dashboard.untrusted import Refused, checked, sentence
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
-from engine.cost_model_names import COST_MODELS, chosen_cost_model
-from engine.execution import LARGEST
-from engine.limits import OPTIONS, normalise
+from engine.cost_models.names import COST_MODELS, chosen_cost_model
+from engine.executions.limits import OPTIONS, normalise
+from engine.executions.table import LARGEST
 from models.documents import did_you_mean
 from models.represent import obstacles
 

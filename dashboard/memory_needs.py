@@ -9,7 +9,7 @@ import pandas as pd
 
 from dashboard.altered import altered
 from engine import Scenario
-from engine.memory_needs import least_memory
+from engine.exploration.memory_requirements import least_memory
 
 __all__ = ["needs_of", "with_hbm"]
 

@@ -22,7 +22,7 @@ import hardware
 import models
 from dashboard.untrusted import MOST_BYTES, PROBLEMS, Refused, parse, scenario_of, sentence
 from engine import Scenario
-from engine.scenario import FORMAT
+from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, shown
 
 __all__ = ["LONGEST", "Unpacked", "packed", "unpacked"]

@@ -21,8 +21,8 @@ from dashboard.tables import ROW, arranged, fitting, height_of, signed, width_of
 from dashboard.text import literal
 from dashboard.wording import recomputed
 from engine import Exploration
-from engine.calibrated.fields import NOT_READ
 from engine.columns import fields_of, headline_of
+from engine.cost_models.calibrated.fields import NOT_READ
 
 __all__ = ["table_of"]
 

@@ -29,8 +29,8 @@ from dashboard.plainest import best_of
 from dashboard.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
 from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
-from engine.calibrated import effective_rates
 from engine.columns import choice_label
+from engine.cost_models.calibrated import effective_rates
 from engine.validation.measured import not_measured, told_not_measured
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]

@@ -23,8 +23,8 @@ from dashboard.nothing_runs import nothing_runs
 from dashboard.results_filter import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
 from engine import Exploration
-from engine.calibrated import model_shapes
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
+from engine.cost_models.calibrated import model_shapes
 from engine.store import Condition
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}

@@ -21,8 +21,8 @@ from typing import Final, Literal
 from dashboard.settings import Settings
 from dashboard.worker import FAR_BEHIND, Worker
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
-from engine.explore import from_store
-from engine.parallel import WorkerError
+from engine.exploration.run import from_store
+from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreError, StoreInterruptedError, StoreWriteError
 
 __all__ = ["Job", "QueueFull", "Runner", "State"]

@@ -19,7 +19,7 @@ from dashboard.untrusted import Refused, scenario_of
 from dashboard.user_files import Saved, UserFiles
 from engine import Exploration, Scenario
 from engine.columns import choice_label
-from engine.explore import from_store
+from engine.exploration.run import from_store
 from engine.store import Record, Store, StoreError
 
 __all__ = ["OUTDATED", "Best", "Entry", "age", "best_of", "entries", "name_of", "searched", "sentence_of", "size"]

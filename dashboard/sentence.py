@@ -17,9 +17,9 @@ from dashboard.format import capacity_words, counted, plain, with_unit
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
 from dashboard.server import runner
 from dashboard.text import literal
-from engine.calibrated import model_shapes
 from engine.columns import by_name, choice_label
-from engine.execution import LARGEST
+from engine.cost_models.calibrated import model_shapes
+from engine.executions.table import LARGEST
 
 __all__ = ["show", "tell_size"]
 

@@ -11,11 +11,11 @@ import streamlit as st
 
 from dashboard.format import format_value
 from dashboard.serving_inputs import WORDS, Inputs
-from engine import inference
-from engine.frontier import frontier
-from engine.inference import Found, by_name
-from engine.inference.explore import AXES, BEST_BY
-from engine.inference.space import CHOICES
+from engine import serving
+from engine.exploration.frontier import frontier
+from engine.serving import Found, by_name
+from engine.serving.exploration import AXES, BEST_BY
+from engine.serving.space import CHOICES
 
 __all__ = ["Change", "changes", "chips", "curves", "explored", "per_degree", "title"]
 
@@ -25,7 +25,7 @@ MOST_GROWTH: Final = 64
 @st.cache_resource(show_spinner=False, max_entries=24)
 def _explored(key: str, _question: Inputs) -> Found:
     q = _question
-    return inference.explore(
+    return serving.explore(
         q.model, q.system, num_procs=q.num_procs, prompt=q.prompt, output=q.output, limits=q.limits,
         time_to_first_token=q.time_to_first_token, time_per_output_token=q.time_per_output_token, price=q.price,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from dashboard import link_words, state
 from dashboard.controls import given, key_for, whole, whole_field
 from dashboard.library import model_of, system_name, system_of, systems
 from dashboard.server import user_files
-from engine.inference.space import CHOICES, DEFAULTS
+from engine.serving.space import CHOICES, DEFAULTS
 from hardware import System
 from models import Model
 

@@ -22,9 +22,9 @@ from dashboard.format import count, decimals_for, header, scale_for
 from dashboard.serving_data import title
 from dashboard.serving_inputs import WORDS, Inputs, put
 from dashboard.tables import ROW, fitting, grouped, height_of
-from engine.calibrated import library_calibration
-from engine.inference import HEADLINE, Assumptions, Found, by_name
-from engine.inference.reasons import by_code
+from engine.cost_models.calibrated import library_calibration
+from engine.serving import HEADLINE, Assumptions, Found, by_name
+from engine.serving.reasons import by_code
 
 __all__ = ["deployments", "rejected"]
 

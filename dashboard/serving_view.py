@@ -17,7 +17,7 @@ from dashboard.serving_data import changes, chips, curves, explored, per_degree,
 from dashboard.serving_inputs import LAUNCHED, Inputs, inputs, put
 from dashboard.serving_table import deployments, rejected
 from dashboard.text import literal
-from engine.inference import Found, by_name, not_represented
+from engine.serving import Found, by_name, not_represented
 
 __all__ = ["render"]
 

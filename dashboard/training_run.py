@@ -16,8 +16,8 @@ from dashboard.controls import given, key_for
 from dashboard.derived import MFU_FORMULA, token_flops, utilisation
 from dashboard.format import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
 from dashboard.text import literal
-from engine import Scenario, derived
-from engine.derived import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, Input, RunInputs, TrainingRun
+from engine import Scenario, economics
+from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, Input, RunInputs, TrainingRun
 from hardware import System
 
 __all__ = ["panel"]
@@ -49,11 +49,11 @@ def panel(row: Mapping[str, Any]) -> None:
     strip = st.container()
     given = _inputs(scenario.system)
     try:
-        run = derived.training_run(
+        run = economics.training_run(
             RunInputs.of(scenario.system, **given),
             tokens_per_s=float(row["sample_rate"]) * scenario.model.seq_size,
             num_procs=scenario.num_procs,
-            parameters=float(derived.parameter_count(scenario.model)),
+            parameters=float(economics.parameter_count(scenario.model)),
         )
     except DerivedError as problem:
         strip.warning(literal(_in_words(str(problem))), icon=":material/block:")
@@ -70,7 +70,7 @@ def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[
     """The headline figures of a training run."""
     flops, rate = token_flops(scenario), float(row["sample_rate"])
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
-    done = derived.utilisation(
+    done = economics.utilisation(
         flops.hardware(row["activation_recompute"]), run.tokens_per_s, float(run.num_procs), peak
     )
     causal = percent(utilisation(scenario, rate, convention="causal"))

@@ -14,7 +14,7 @@ import models
 from dashboard.comparison import FORMAT as COMPARISON_FORMAT
 from dashboard.comparison import LETTERS, Comparison
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
-from engine.scenario import FORMAT
+from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
 
 __all__ = [

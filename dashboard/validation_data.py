@@ -12,7 +12,7 @@ import streamlit as st
 
 from dashboard.untrusted import Refused, sentence
 from engine import validation
-from engine.calibrated.systems import generation_of, system_named
+from engine.cost_models.calibrated.systems import generation_of, system_named
 from engine.validation import Runs, RunsFileError
 from engine.validation.errors import error_statistics, source_family
 from engine.validation.gate import stored_errors

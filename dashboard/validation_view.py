@@ -20,7 +20,7 @@ from dashboard.text import literal
 from dashboard.untrusted import Refused
 from dashboard.validation_run import panel
 from dashboard.validation_tables import errors, not_supported, worst
-from engine.calibrated.parameters import library_calibration
+from engine.cost_models.calibrated.physics.parameters import library_calibration
 
 __all__ = ["render"]
 

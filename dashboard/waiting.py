@@ -15,7 +15,7 @@ from dashboard.server import runner
 from dashboard.text import literal
 from dashboard.turns import turns
 from engine import Exploration, Progress, Scenario
-from engine.calibrated import model_shapes
+from engine.cost_models.calibrated import model_shapes
 
 __all__ = ["exploration_of", "explorations_of", "progress_words", "seen_with"]
 

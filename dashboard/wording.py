@@ -6,8 +6,8 @@ from typing import Any, Final
 from dashboard.charts.template import degrees
 from dashboard.format import counted, format_value, plain
 from engine import Scenario
-from engine.calibrated import model_shapes
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
+from engine.cost_models.calibrated import model_shapes
 from hardware import System
 
 _OFFLOADS: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}

@@ -4,9 +4,9 @@ Within one process they share the interpreter's lock: an exploration gives it up
 a millisecond each, and each time waits until a page that is being computed gives it back. Measured on two cores with 8
 pages at work: 6 to 16 s for an exploration that takes 0.2 s alone.
 
-The process is a plain interpreter that is talked to over pipes (see `engine.parallel`). Only this process may write the
-store, so rows come over in files: many as shards of a store, which are moved into it as they are, few as an Arrow
-stream.
+The process is a plain interpreter that is talked to over pipes (see `engine.exploration.workers`). Only this process
+may write the store, so rows come over in files: many as shards of a store, which are moved into it as they are, few as
+an Arrow stream.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ import pyarrow as pa
 
 from dashboard.scratch import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
-from engine.explore import from_store
-from engine.parallel import WorkerError
+from engine.exploration.run import from_store
+from engine.exploration.workers import WorkerError
 from engine.store import ROWS_IN_DATABASE, Record, Store, StoreError, Writer
-from engine.store_shards import write_shard
+from engine.store.shards import write_shard
 
 __all__ = ["Refused", "Worker", "serve"]
 

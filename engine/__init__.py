@@ -1,16 +1,16 @@
 """The engine: every execution of a model on a system, evaluated exactly."""
 
-from engine.cost_model_names import COST_MODELS, CostModelError
-from engine.evaluate import evaluate
-from engine.execution import ExecutionTableError
-from engine.exploration import Exploration
-from engine.explore import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
-from engine.layer_table import LayerError, layer_table
-from engine.limits import LimitError
-from engine.operation_table import operation_table
-from engine.scenario import Scenario, ScenarioError
-from engine.search import Optimum, best, best_of
-from engine.space import Space, SpaceError
+from engine.cost_models.calculon.evaluation import evaluate
+from engine.cost_models.calculon.layer_table import LayerError, layer_table
+from engine.cost_models.calibrated.operation_table import operation_table
+from engine.cost_models.names import COST_MODELS, CostModelError
+from engine.executions.limits import LimitError
+from engine.executions.table import ExecutionTableError
+from engine.exploration.result import Exploration
+from engine.exploration.run import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
+from engine.exploration.search import Optimum, best, best_of
+from engine.scenarios.scenario import Scenario, ScenarioError
+from engine.space.space import Space, SpaceError
 
 __all__ = [
     "COST_MODELS",

@@ -17,7 +17,7 @@ import pandas as pd
 
 import engine
 from engine import validation
-from engine.calibrated import library_calibration
+from engine.cost_models.calibrated import library_calibration
 from engine.validation.gate import stored_errors, stored_left_out_errors, stored_memory_errors
 from engine.validation.selection import headline
 
@@ -178,8 +178,8 @@ def explored() -> engine.Exploration:
 
 def best_row(rank: int) -> list[str]:
     """Of one of the best three: id, the degrees, and figures as the command prints them."""
+    from engine.cli.output import quantity
     from engine.columns import by_name
-    from engine.command_output import quantity
 
     row = explored().top(3).iloc[rank]
     names = ("id", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving", "sample_rate",

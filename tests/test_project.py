@@ -55,14 +55,14 @@ def test_files_that_the_readme_names_exist():
     named = re.findall(r'(?:src|srcset)="([^":]+)"', README)
     named += re.findall(r"`((?:engine|tests|static|\.ci)/[\w./]*)`", README)
     assert ".github/screenshots/explore.png" in named
-    assert "engine/quirks.py" in named
+    assert "engine/cost_models/calculon/quirks.py" in named
     for name in named:
         path = ROOT / name
         assert path.exists() or path.with_suffix(".py").exists(), name
 
 
 def test_commands_that_the_readme_names_exist():
-    from engine.command_line import app
+    from engine.cli.main import app
 
     known = {command.callback.__name__ for command in app.registered_commands if command.callback}
     known |= {group.name for group in app.registered_groups}

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from dashboard.charts.template import Chart, base, nice_steps, note
 from dashboard.format import Scale, format_value, percent, scale_for
 from dashboard.palette import TIME_KINDS, Palette, palette
-from engine.schedule import Schedule
+from engine.simulate.schedule import Schedule
 
 MOST_STAGES: Final = 16
 MOST_BARS: Final = 1500

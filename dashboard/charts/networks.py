@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from dashboard.charts.template import Chart, base, empty, note
 from dashboard.format import format_value, scale_for
 from dashboard.palette import TIME_KINDS, palette
-from engine.calibrated.networks import networks_used, shared_by
+from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
 from hardware import System
 
 _UNIT: Final = "total_time"
@@ -82,7 +82,8 @@ def placement(execution: Mapping[Any, Any]) -> list[Group]:
 
 
 def innermost_first(execution: Mapping[Any, Any], system: System) -> list[Group]:
-    """The placement of the calibrated cost model on the networks of a system; see `engine.calibrated.networks`.
+    """The placement of the calibrated cost model on the networks of a system; see
+    `engine.cost_models.calibrated.physics.networks`.
 
     Collectives and exchanges of tokens use every network that sets their ranks apart, rings of context parallel ranks
     and messages between stages the outermost of them only.

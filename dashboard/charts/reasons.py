@@ -6,7 +6,7 @@ from typing import Final
 from dashboard.charts.template import Chart, empty, in_sentence, noted, written
 from dashboard.format import count, percent
 from dashboard.palette import palette
-from engine import reasons as known_reasons
+from engine.executions import reasons as known_reasons
 
 _ROW: Final = 41
 
@@ -20,8 +20,8 @@ def reasons(
 ) -> Chart:
     """Draw how many executions each reason rules out, the most frequent first.
 
-    counts: executions by reason code. labels: text by code; without it the texts of `engine.reasons`. Reasons beyond
-    `limit` are summed into one last bar.
+    counts: executions by reason code. labels: text by code; without it the texts of `engine.executions.reasons`.
+    Reasons beyond `limit` are summed into one last bar.
     """
     colours = palette(mode)
     ordered = sorted(((code, int(number)) for code, number in counts.items() if number > 0), key=lambda item: -item[1])

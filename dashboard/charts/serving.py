@@ -13,7 +13,7 @@ from dashboard.charts.placing import Place, Room, annotation
 from dashboard.charts.template import Chart, base, empty, log_ticks, note, noted, unfading
 from dashboard.format import format_value, gibibytes, percent, scale_for
 from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from engine.inference import MEMORY_PARTS, STEP_PARTS, by_name
+from engine.serving import MEMORY_PARTS, STEP_PARTS, by_name
 
 __all__ = ["MEMORY", "decode_step", "request_time", "serving_frontier", "serving_memory"]
 

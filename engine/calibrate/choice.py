@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated import Case, Parameters, step_times
-from engine.calibrated.inputs import GENERATIONS, Floats
-from engine.calibrated.systems import generation_of
+from engine.cost_models.calibrated import Case, Parameters, step_times
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Floats
+from engine.cost_models.calibrated.systems import generation_of
 from hardware import System
 from models.documents import DocumentError, shown
 
@@ -35,7 +35,7 @@ class CalibrateError(DocumentError):
 
 @dataclass(frozen=True, slots=True)
 class Adjustable:
-    """A parameter of `engine.calibrated.Parameters` that a calibration by users may move."""
+    """A parameter of `engine.cost_models.calibrated.Parameters` that a calibration by users may move."""
 
     name: str
     label: str

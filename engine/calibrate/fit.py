@@ -19,8 +19,8 @@ import hardware
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggested
 from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
 from engine.calibrate.rows import Checked
-from engine.calibrated import Parameters, library_calibration, parameters_of, step_times
-from engine.calibrated.inputs import Floats
+from engine.cost_models.calibrated import Parameters, library_calibration, parameters_of, step_times
+from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.validation.errors import error_statistics
 from engine.validation.fitting import fit_parameters
 from engine.validation.ranking import layout_groups

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrate.rows import Checked
-from engine.calibrated.inputs import Floats
+from engine.cost_models.calibrated.physics.inputs import Floats
 
 __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
 

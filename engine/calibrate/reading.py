@@ -16,7 +16,7 @@ import pandas as pd
 from engine.calibrate.choice import CalibrateError
 from engine.calibrate.logs import looks_like_log, read_log
 from engine.calibrate.template import FIELDS
-from engine.csv_tables import file_content, header_of, parsed, text_of
+from engine.executions.csv_tables import file_content, header_of, parsed, text_of
 from engine.validation.reading import ONCE, Runs, RunsFileError, runs_of
 from models.documents import shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.command_output import calibration_of, evaluated_by, text_table, write
+from engine.cli.output import calibration_of, evaluated_by, text_table, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ def scenario_of(
 ) -> Scenario:
     """The scenario of the options that `explore` and `best` share. Raises what `engine.Scenario.of` raises."""
     import engine
-    from engine.command_limits import parse_limits
+    from engine.cli.limits import parse_limits
 
     return engine.Scenario.of(
         model,
@@ -71,7 +71,7 @@ def scenario_line(scenario: Scenario) -> str:
 
 def write_reasons(counts: Mapping[str, int]) -> None:
     """Prints why executions are infeasible, and how many; nothing where none is."""
-    from engine.reasons import BY_CODE
+    from engine.executions.reasons import BY_CODE
 
     reasons = sorted(counts.items(), key=lambda item: -item[1])
     if reasons:

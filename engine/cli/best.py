@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from engine.command_exploration import confidence_document, scenario_document, scenario_line, scenario_of, write_error
-from engine.command_output import (
+from engine.cli.asked_scenario import confidence_document, scenario_document, scenario_line, scenario_of, write_error
+from engine.cli.output import (
     CalibrationOption,
     CostModelOption,
     DatatypeOption,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.command_output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write
 
 if TYPE_CHECKING:
     from engine.calibrate import Checked, Outcome, Reranked
@@ -76,7 +76,7 @@ def calibrate(
     if system is None:
         raise calibration.CalibrateError("--system is missing; name one of `shardscape systems list`, or a file.")
     import hardware
-    from engine.calibrated import parameters_of
+    from engine.cost_models.calibrated import parameters_of
 
     if out is not None:
         _check_out(out)
@@ -102,7 +102,7 @@ def calibrate(
 
 def _check_out(path: Path) -> None:
     """Says so before fitting where writing could only fail after it."""
-    from engine.table_files import TableWriteError
+    from engine.executions.files import TableWriteError
 
     if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
         raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
@@ -111,7 +111,7 @@ def _check_out(path: Path) -> None:
 def _write_out(found: Calibration, path: Path) -> None:
     """Writes the calibration; the file appears when it is whole."""
     import hardware
-    from engine.table_files import TableWriteError
+    from engine.executions.files import TableWriteError
 
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
@@ -202,7 +202,7 @@ def _ranked(path: Path, outcome: Outcome, found: Calibration) -> Reranked:
     """The scenario's best executions, ranked by both calibrations."""
     from engine import Scenario
     from engine.calibrate import rerank
-    from engine.scenario import ScenarioError
+    from engine.scenarios.scenario import ScenarioError
     from models.documents import read_json
 
     scenario = Scenario.from_document(read_json(path, "scenario", ScenarioError), str(path))

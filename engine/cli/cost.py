@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from engine.command_output import ModelArgument, SystemArgument, as_json, text_table, write
+from engine.cli.output import ModelArgument, SystemArgument, as_json, text_table, write
 
 if TYPE_CHECKING:
-    from engine.derived import RunInputs, TrainingRun
+    from engine.economics import RunInputs, TrainingRun
     from hardware import System
     from models import Model
 
@@ -93,7 +93,7 @@ def cost(
     """
     import hardware
     import models
-    from engine.derived import CONVENTIONS, RunInputs, parameter_count, token_flops, training_run, utilisation
+    from engine.economics import CONVENTIONS, RunInputs, parameter_count, token_flops, training_run, utilisation
 
     network, machine = models.load(model), hardware.load(system)
     flops = token_flops(network)
@@ -136,7 +136,7 @@ def _speed(
     flops: float,
 ) -> dict[str, Any]:
     """Processors and rate [tokens/s] from whichever way the speed was told."""
-    from engine.derived import DerivedError, tokens_per_second, tokens_per_second_at
+    from engine.economics import DerivedError, tokens_per_second, tokens_per_second_at
 
     ways = {"--step-time": step_time, "--tokens-per-s": tokens_per_s, "--tflops": tflops, "--execution": execution}
     given = [name for name, value in ways.items() if value is not None]
@@ -161,8 +161,8 @@ def _speed(
 
 def _of_execution(model: Model, system: System, path: Path, procs: int | None) -> dict[str, Any]:
     import engine
-    from engine.derived import DerivedError
-    from engine.table_files import read_executions
+    from engine.economics import DerivedError
+    from engine.executions.files import read_executions
 
     table = next(iter(read_executions(path)))
     if len(table) != 1:
@@ -184,7 +184,7 @@ def _of_execution(model: Model, system: System, path: Path, procs: int | None) -
 
 def _price(text: str) -> tuple[float | None, float | None]:
     """(lowest, highest) price of "2" or "2:5"; none for an empty text."""
-    from engine.derived import DerivedError
+    from engine.economics import DerivedError
     from models.documents import shown
 
     if not text:
@@ -202,7 +202,7 @@ def _price_source(system: System, *, given: bool) -> str:
 
 
 def _datatype(system: System, wanted: str) -> str:
-    from engine.derived import DerivedError
+    from engine.economics import DerivedError
     from models.documents import shown
 
     if not wanted:
@@ -214,7 +214,7 @@ def _datatype(system: System, wanted: str) -> str:
 
 def _document(run: TrainingRun) -> dict[str, Any]:
     """Everything as JSON: inputs, figures, and the units and sources of both."""
-    from engine.derived import INPUTS, OUTPUTS
+    from engine.economics import INPUTS, OUTPUTS
 
     figures = {name: getattr(run, name) for name in OUTPUTS}
     return {
@@ -233,7 +233,7 @@ def _document(run: TrainingRun) -> dict[str, Any]:
 
 
 def _print(run: TrainingRun, used: dict[str, Any], convention: str, price_source: str) -> None:
-    from engine.derived import HFU_FORMULA, INPUTS, MFU_FORMULA, OUTPUTS
+    from engine.economics import HFU_FORMULA, INPUTS, MFU_FORMULA, OUTPUTS
 
     def line(name: str, text: str) -> tuple[str, str, str]:
         return OUTPUTS[name].label, text, OUTPUTS[name].formula

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.command_output import (
+from engine.cli.output import (
     EXTENSION_NAMES,
     CalibrationOption,
     CostModelOption,
@@ -68,8 +68,8 @@ def evaluate(
     """
     import hardware
     import models
-    from engine.cost_model_names import chosen_cost_model
-    from engine.table_files import ResultWriter, read_executions
+    from engine.cost_models.names import chosen_cost_model
+    from engine.executions.files import ResultWriter, read_executions
 
     machine, values = hardware.load(system), calibration_of(calibration)
     by = _By(models.load(model), machine, chosen_cost_model(cost_model, machine, values), values)
@@ -102,7 +102,7 @@ class _By:
     """What executions are evaluated by. `unread` are the fields of their tables that the cost model does not have."""
 
     def __init__(self, model: Model, system: System, cost_model: str, calibration: Calibration | None) -> None:
-        from engine.calibrated import library_calibration
+        from engine.cost_models.calibrated import library_calibration
 
         self.model, self.system, self.cost_model, self.calibration = model, system, cost_model, calibration
         used = calibration or library_calibration()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.command_exploration import (
+from engine.cli.asked_scenario import (
     confidence_document,
     scenario_document,
     scenario_line,
@@ -22,7 +22,7 @@ from engine.command_exploration import (
     write_error,
     write_reasons,
 )
-from engine.command_output import (
+from engine.cli.output import (
     CalibrationOption,
     CostModelOption,
     DatatypeOption,
@@ -142,7 +142,7 @@ def explore(
 
 def _check_export(path: Path) -> None:
     """Says so before exploring where the export could only fail after it."""
-    from engine.table_files import WRITABLE, TableFileError, TableWriteError
+    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
 
     if path.suffix.lower() not in WRITABLE:
         raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.command_output import (
-    ExitCode,
-    ModelArgument,
-    SystemArgument,
-    as_json,
-    quantity,
-    text_table,
-    unit_of,
-    write,
-)
+from engine.cli.output import ExitCode, ModelArgument, SystemArgument, as_json, quantity, text_table, unit_of, write
 from models.documents import shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.inference import Found
+    from engine.serving import Found
 
 __all__ = ["inference"]
 
@@ -97,9 +88,9 @@ def inference(
 
     Exit code 1 when nothing runs within the limits.
     """
-    from engine.command_limits import parse_limits
-    from engine.inference import HEADLINE, WorkloadError, explore
-    from engine.inference.space import LIMITED
+    from engine.cli.limits import parse_limits
+    from engine.serving import HEADLINE, WorkloadError, explore
+    from engine.serving.space import LIMITED
 
     if by not in [column.name for column in HEADLINE if column.better]:
         names = ", ".join(column.name for column in HEADLINE if column.better)
@@ -125,7 +116,7 @@ def inference(
 
 def _check_export(path: Path) -> None:
     """Says so before exploring where the export could only fail after it."""
-    from engine.table_files import WRITABLE, TableFileError, TableWriteError
+    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
 
     if path.suffix.lower() not in WRITABLE:
         raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
@@ -135,7 +126,7 @@ def _check_export(path: Path) -> None:
 
 def _write(table: pd.DataFrame, path: Path) -> None:
     """Writes the deployments; the file appears when it is whole."""
-    from engine.table_files import TableWriteError
+    from engine.executions.files import TableWriteError
 
     temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
     plain = table.astype({"launch": "str"})
@@ -176,8 +167,8 @@ def _document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any
 
 
 def _print(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
-    from engine.inference import by_name, not_represented
-    from engine.inference.reasons import by_code
+    from engine.serving import by_name, not_represented
+    from engine.serving.reasons import by_code
 
     space = found.space
     write(
@@ -210,7 +201,7 @@ def _print(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
 
 
 def _table(rows: pd.DataFrame) -> str:
-    from engine.inference import by_name
+    from engine.serving import by_name
 
     columns = [by_name(name) for name in SHOWN]
     headers = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.command_output import (
+from engine.cli.output import (
     CalibrationOption,
     CostModelOption,
     ExitCode,
@@ -27,7 +27,7 @@ from engine.command_output import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.calibrated.operation_columns import Shown
+    from engine.cost_models.calibrated.operation_columns import Shown
 
 __all__ = ["layers"]
 
@@ -62,9 +62,9 @@ def layers(
     import engine
     import hardware
     import models
-    from engine.calibrated import library_calibration
     from engine.columns import fields_of
-    from engine.cost_model_names import chosen_cost_model
+    from engine.cost_models.calibrated import library_calibration
+    from engine.cost_models.names import chosen_cost_model
 
     machine, values = hardware.load(system), calibration_of(calibration)
     network, by = models.load(model), chosen_cost_model(cost_model, machine, values)
@@ -97,7 +97,7 @@ def layers(
 
 def _chosen(execution: Path, row: int) -> dict[str, Any]:
     """The execution in a row of a file."""
-    from engine.table_files import TableFileError, read_executions
+    from engine.executions.files import TableFileError, read_executions
 
     for table in read_executions(execution):
         if row < len(table):
@@ -122,8 +122,8 @@ def _print_layers(found: pd.DataFrame) -> None:
 
 
 def _print_operations(found: pd.DataFrame) -> None:
-    from engine.calibrated.operation_columns import OPERATION_COLUMNS
-    from engine.calibrated.operations import BLOCKS
+    from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
+    from engine.cost_models.calibrated.physics.operations import BLOCKS
 
     kinds = found["block"].unique().tolist()
     texts = [position for position, each in enumerate(OPERATION_COLUMNS) if each.column.dtype == "str"]

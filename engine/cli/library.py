@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.command_output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write
 
 __all__ = ["models_app", "systems_app"]
 
@@ -113,7 +113,7 @@ def show_system(name: Name, json: Json = False) -> None:
         write("assumed, not read from a datasheet:")
         for path, value, basis in assumed:
             write(f"  {path} = {_cell(value)}: {basis}")
-    from engine.calibrated import effective_rates
+    from engine.cost_models.calibrated import effective_rates
 
     write("sustained by the calibrated cost model:")
     for rate in effective_rates(system):

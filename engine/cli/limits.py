@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from engine.columns import ALL_FIELDS
-from engine.limits import OPTIONS, LimitError
+from engine.executions.limits import OPTIONS, LimitError
 from models.documents import shown
 
 __all__ = ["parse_limits"]

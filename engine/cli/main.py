@@ -17,19 +17,19 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from engine.command_best import best
-from engine.command_calibrate import calibrate
-from engine.command_cost import cost
-from engine.command_evaluate import evaluate
-from engine.command_explore import explore
-from engine.command_inference import inference
-from engine.command_layers import layers
-from engine.command_library import models_app, systems_app
-from engine.command_measure import measure
-from engine.command_output import ExitCode, write
-from engine.command_serve import serve
-from engine.command_store import store_app
-from engine.command_validate import validate
+from engine.cli.best import best
+from engine.cli.calibrate import calibrate
+from engine.cli.cost import cost
+from engine.cli.evaluate import evaluate
+from engine.cli.explore import explore
+from engine.cli.inference import inference
+from engine.cli.layers import layers
+from engine.cli.library import models_app, systems_app
+from engine.cli.measure import measure
+from engine.cli.output import ExitCode, write
+from engine.cli.serve import serve
+from engine.cli.store import store_app
+from engine.cli.validate import validate
 
 __all__ = ["app", "main"]
 
@@ -114,8 +114,8 @@ def _told(error: BaseException) -> tuple[str, ExitCode]:
     text = str(error).strip()
     ours = type(error).__module__.split(".")[0] in ("engine", "models", "hardware")
     if ours and isinstance(error, ValueError):
-        from engine.store_errors import StoreError
-        from engine.table_files import TableWriteError
+        from engine.executions.files import TableWriteError
+        from engine.store.errors import StoreError
 
         return text, ExitCode.STORE if isinstance(error, StoreError | TableWriteError) else ExitCode.INPUT
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
-from engine.command_output import as_json, text_table, write
+from engine.cli.output import as_json, text_table, write
 
 if TYPE_CHECKING:
     from engine.measure import Progress, Samples
@@ -166,7 +166,7 @@ def _name_of(device: str) -> str:
 
 def _check_folder(folder: Path) -> None:
     """Says so before measuring where writing could only fail after it."""
-    from engine.table_files import TableWriteError
+    from engine.executions.files import TableWriteError
 
     if not folder.is_dir():
         raise TableWriteError(f"{folder} is no folder that exists; name one for the measured documents.")
@@ -176,7 +176,7 @@ def _check_folder(folder: Path) -> None:
 
 def _write_document(document: Any, path: Path) -> None:
     """Writes a document; the file appears when it is whole."""
-    from engine.table_files import TableWriteError
+    from engine.executions.files import TableWriteError
 
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
@@ -196,7 +196,7 @@ def _range(value: CalibratedValue) -> str:
 
 
 def _print(samples: Samples, system: System, calibration: Calibration, took: float | None) -> None:
-    from engine.calibrated import library_calibration
+    from engine.cost_models.calibrated import library_calibration
 
     library = library_calibration(calibration.derived_from).parameters
     spent = "" if took is None else f" in {took:.0f} s"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
-from engine.columns_fields import EXTENSION_ROWS
-from engine.cost_model_names import COST_MODELS
+from engine.columns.fields import EXTENSION_ROWS
+from engine.cost_models.names import COST_MODELS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from engine.columns import Column
-    from engine.explore import Progress
+    from engine.exploration.run import Progress
     from hardware import Calibration
 
 __all__ = [

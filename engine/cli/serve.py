@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.command_output import write
+from engine.cli.output import write
 
 __all__ = ["STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.command_output import ExitCode, as_json, write
+from engine.cli.output import ExitCode, as_json, write
 
 if TYPE_CHECKING:
     from engine.store import Store
-    from engine.store_check import Finding
+    from engine.store.checks import Finding
 
 __all__ = ["store_app"]
 
@@ -49,7 +49,7 @@ def check(
     Exit code 3 when something is damaged or lost and stays so.
     """
     from engine.store import Store
-    from engine.store_check import check_store
+    from engine.store.checks import check_store
 
     if repair and drop:
         raise typer.BadParameter("either --repair or --drop.")
@@ -76,13 +76,13 @@ def check(
 
 def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> tuple[str | None, str]:
     """What was done about a finding, as a sentence; and why nothing could be done."""
-    from engine import store_check
+    from engine.store import checks
 
     if drop and finding.kind in ("damaged", "lost"):
-        store_check.drop(store, finding)
+        checks.drop(store, finding)
         return ("It was removed." if finding.kind == "damaged" else "It is forgotten."), ""
     if repair and finding.kind == "unprotected":
-        store_check.protect(store, finding)
+        checks.protect(store, finding)
         return "They have checksums now.", ""
     if repair and finding.kind in ("damaged", "lost"):
         problem = _explored_again(store, finding)
@@ -92,7 +92,8 @@ def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> 
 
 def _explored_again(store: Store, finding: Finding) -> str:
     """Explores anew what is damaged or lost; returns why not where that cannot be."""
-    from engine import Scenario, explore_scenario, store_check
+    from engine import Scenario, explore_scenario
+    from engine.store import checks
 
     try:
         scenario = Scenario.from_document(finding.scenario)
@@ -101,6 +102,6 @@ def _explored_again(store: Store, finding: Finding) -> str:
     except ValueError as problem:
         return f"It cannot be explored again ({str(problem).rstrip('.')}): --drop removes it."
     if finding.kind == "damaged":
-        store_check.give_way(store, finding)
+        checks.give_way(store, finding)
     explore_scenario(scenario, store=store)
     return ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.command_output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def validate(
 
 def _check_out(path: Path) -> None:
     """Says so before predicting where writing could only fail after it."""
-    from engine.table_files import WRITABLE, TableFileError, TableWriteError
+    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
 
     if path.suffix.lower() not in WRITABLE:
         raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
@@ -118,7 +118,7 @@ def _check_out(path: Path) -> None:
 
 def _write_out(table: pd.DataFrame, path: Path) -> None:
     """Writes the predictions; the file appears when it is whole."""
-    from engine.table_files import TableWriteError
+    from engine.executions.files import TableWriteError
     from engine.validation import OUT_COLUMNS
 
     names = [*OUT_COLUMNS, "reason_text", *(name for name in ("calculon_step_time_s",) if name in table)]

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from engine.columns_fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
-from engine.columns_statistics import EXTENSION_STATISTIC_ROWS, OF_LAYERS, SHARE_ROWS, STATISTIC_ROWS
+from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
+from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, OF_LAYERS, SHARE_ROWS, STATISTIC_ROWS
 from models.documents import near_matches, shown
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.bounds import Candidates
-from engine.bounds import bounds as exact_bounds
-from engine.bounds import candidates as exact_candidates
-from engine.calibrated.bounds import CalibratedCandidates, calibrated_bounds, calibrated_candidates
-from engine.calibrated.plan import CalibratedPlan, prepare_calibrated
-from engine.calibrated.rows import evaluate_calibrated_rows
-from engine.calibrated.space import CalibratedSpace
-from engine.plan import Group, Plan, prepare_exact
-from engine.space import Space
-from engine.steps import RowChunk, evaluate_exact_rows
+from engine.cost_models.calculon.bounds import Candidates
+from engine.cost_models.calculon.bounds import bounds as exact_bounds
+from engine.cost_models.calculon.bounds import candidates as exact_candidates
+from engine.cost_models.calculon.prepared_rows import Group, Plan, prepare_exact
+from engine.cost_models.calculon.steps import RowChunk, evaluate_exact_rows
+from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_bounds, calibrated_candidates
+from engine.cost_models.calibrated.rows.evaluation import evaluate_calibrated_rows
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan, prepare_calibrated
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.space.space import Space
 from hardware import Calibration, System
 from models import Model
 
@@ -43,7 +43,7 @@ def space_of(
     limits: Mapping[str, Any] | None = None,
     calibration: Calibration | None = None,
 ) -> Space:
-    """The space of a cost model. Raises `engine.space.SpaceError` or `engine.limits.LimitError`."""
+    """The space of a cost model. Raises `engine.space.space.SpaceError` or `engine.executions.limits.LimitError`."""
     if cost_model == "calculon":
         return Space(
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits

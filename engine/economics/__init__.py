@@ -3,19 +3,9 @@
 Every formula stands here once, with its unit and its source; pages and commands only show them.
 """
 
-from engine.derived.checkpoints import daly_interval, expected_seconds, young_interval
-from engine.derived.flops import (
-    BLOCK_FORMULA,
-    CONVENTIONS,
-    PUBLISHED_FORMULA,
-    TokenFlops,
-    architecture_flops,
-    block_flops,
-    parameter_count,
-    token_flops,
-)
-from engine.derived.inputs import INPUTS, DerivedError, Input, RunInputs
-from engine.derived.quantities import (
+from engine.economics.checkpoints import daly_interval, expected_seconds, young_interval
+from engine.economics.inputs import INPUTS, DerivedError, Input, RunInputs
+from engine.economics.quantities import (
     HFU_FORMULA,
     MFU_FORMULA,
     energy_kwh,
@@ -25,7 +15,17 @@ from engine.derived.quantities import (
     tokens_per_second_at,
     utilisation,
 )
-from engine.derived.run import OUTPUTS, Output, TrainingRun, training_run
+from engine.economics.run import OUTPUTS, Output, TrainingRun, training_run
+from models.token_flops import (
+    BLOCK_FORMULA,
+    CONVENTIONS,
+    PUBLISHED_FORMULA,
+    TokenFlops,
+    architecture_flops,
+    block_flops,
+    parameter_count,
+    token_flops,
+)
 
 __all__ = [
     "BLOCK_FORMULA",

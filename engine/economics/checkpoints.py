@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.derived.quantities import Quantity
+from engine.economics.quantities import Quantity
 
 __all__ = ["Parts", "daly_interval", "expected_seconds", "parts", "young_interval"]
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from engine.derived.checkpoints import Parts, daly_interval, parts, young_interval
-from engine.derived.inputs import DerivedError, RunInputs
-from engine.derived.quantities import energy_kwh, processor_hours, seconds_for_tokens
+from engine.economics.checkpoints import Parts, daly_interval, parts, young_interval
+from engine.economics.inputs import DerivedError, RunInputs
+from engine.economics.quantities import energy_kwh, processor_hours, seconds_for_tokens
 from models.documents import shown
 
 __all__ = ["OUTPUTS", "Output", "TrainingRun", "training_run"]

@@ -41,7 +41,7 @@ _EXACT: Final = "biuf"
 
 
 class Fault(NamedTuple):
-    """Rows of a column whose values are not accepted, for one reason: its code in `engine.reasons`."""
+    """Rows of a column whose values are not accepted, for one reason: its code in `engine.executions.reasons`."""
 
     code: str
     rows: npt.NDArray[np.intp]

@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from engine.columns import ALL_FIELDS, FIELDS, OUTCOME, Column, by_name, fields_of, statistics_of
-from engine.field_values import distinct, flag, number_in, quoted, whole_number
+from engine.executions.field_values import distinct, flag, number_in, quoted, whole_number
 from models.documents import shown
 
 __all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWriteError", "read_executions"]

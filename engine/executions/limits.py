@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.columns import ALL, ALL_FIELDS, by_name, called, fields_of
-from engine.execution import LARGEST
+from engine.executions.table import LARGEST
 from models.documents import did_you_mean, shown
 
 __all__ = ["LimitError", "Limits", "normalise", "permits"]

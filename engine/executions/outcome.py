@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine import reasons
 from engine.columns import Column
-from engine.execution import Malformed
-from engine.field_values import distinct, quoted
+from engine.executions import reasons
+from engine.executions.field_values import distinct, quoted
+from engine.executions.table import Malformed
 
 __all__ = ["Quantities", "given_words", "outcome_table", "text_series", "words_array"]
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from engine.sentences import filled, pieces
+from engine.executions.sentences import filled, pieces
 
 __all__ = [
     "BY_CODE", "CALIBRATED_ONLY", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence",
@@ -349,7 +349,7 @@ def code_of(number: int) -> str:
 
 
 def sentence(code: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
-    """The sentences of `rows` executions that share one reason; see `engine.sentences.filled`."""
+    """The sentences of `rows` executions that share one reason; see `engine.executions.sentences.filled`."""
     return filled(BY_CODE[code].template, quantities, rows)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine import reasons
 from engine.columns import FIELDS, Column
-from engine.field_values import MISSING, Fault, column_names, convert, to_flag, to_whole, to_word
+from engine.executions import reasons
+from engine.executions.field_values import MISSING, Fault, column_names, convert, to_flag, to_whole, to_word
 
 __all__ = [
     "DATATYPES",

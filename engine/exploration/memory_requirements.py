@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.plan import CalibratedPlan
-from engine.cost_models import AnyPlan, prepare
-from engine.explore import slabs
-from engine.space import Space
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
+from engine.cost_models.registry import AnyPlan, prepare
+from engine.exploration.run import slabs
+from engine.space.space import Space
 
 __all__ = ["least_memory"]
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from engine.columns import by_name, statistics_of
-from engine.exploration import Exploration
-from engine.explore import ExplorationCancelled, Progress
-from engine.store_conditions import STORED
+from engine.exploration.result import Exploration
+from engine.exploration.run import ExplorationCancelled, Progress
+from engine.store.conditions import STORED
 
 __all__ = ["CHUNK", "add_columns", "is_stored"]
 

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine import reasons
 from engine.columns import HEADLINE, by_name, headline_of
-from engine.cost_models import AnyPlan
-from engine.sentences import excess
-from engine.space import Space
-from engine.steps import RowChunk
+from engine.cost_models.calculon.steps import RowChunk
+from engine.cost_models.registry import AnyPlan
+from engine.executions import reasons
+from engine.executions.sentences import excess
+from engine.space.space import Space
 
 __all__ = ["METRICS", "Reductions"]
 

@@ -14,12 +14,12 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import SHARES, by_name, statistics_of
-from engine.frontier import frontier
-from engine.reductions import PRIMARY, Reductions
-from engine.scenario import Scenario
+from engine.exploration.frontier import frontier
+from engine.exploration.reductions import PRIMARY, Reductions
+from engine.scenarios.scenario import Scenario
 from engine.store import Rows
-from engine.store_added import AddedArrays
-from engine.store_conditions import Condition, source_of_table
+from engine.store.added_columns import AddedArrays
+from engine.store.conditions import Condition, source_of_table
 
 __all__ = ["ArrowRows", "Exploration", "first_row"]
 
@@ -102,7 +102,7 @@ class Exploration:
         Returns `id` and the metrics, sorted along `x` from best to worst; of executions that agree in all of them the
         first enumerated.
         Raises ValueError for a metric that is neither a statistic nor a share, and `engine.store.NotEvaluatedError` for
-        one that is not stored before `engine.recomputed.add_columns` has added it.
+        one that is not stored before `engine.exploration.recomputed.add_columns` has added it.
         """
         names = [name for name in (x, y, z) if name is not None]
         known = {column.name for column in (*SHARES, *statistics_of(self.scenario.cost_model))}
@@ -122,7 +122,7 @@ class Exploration:
     def evaluate_ids(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """Executions by id, with `id`, the 23 fields, outcome and all 96 statistics, also of those that do not run.
 
-        Raises `engine.space.SpaceError` for anything but whole numbers from 0 to `total` - 1.
+        Raises `engine.space.space.SpaceError` for anything but whole numbers from 0 to `total` - 1.
         """
         scenario = self.scenario
         table = scenario.evaluate(scenario.space.table(ids))

@@ -12,15 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.cost_models import evaluate_rows, prepare
-from engine.exploration import ArrowRows, Exploration
-from engine.inputs import ModelLike, SystemLike
-from engine.parallel import reduce_slabs, workers_for
-from engine.reductions import Reductions
-from engine.rows import SCHEMAS, to_arrow
-from engine.scenario import Scenario
-from engine.space import Space
-from engine.steps import chunks_of
+from engine.cost_models.calculon.steps import chunks_of
+from engine.cost_models.registry import evaluate_rows, prepare
+from engine.exploration.reductions import Reductions
+from engine.exploration.result import ArrowRows, Exploration
+from engine.exploration.stored_rows import SCHEMAS, to_arrow
+from engine.exploration.workers import reduce_slabs, workers_for
+from engine.scenarios.inputs import ModelLike, SystemLike
+from engine.scenarios.scenario import Scenario
+from engine.space.space import Space
 from engine.store import Store, StoreError, StoreLossWarning
 from hardware import Calibration
 
@@ -112,8 +112,9 @@ def explore(
         max_batch_size: samples per step at most; each data-parallel degree uses its largest multiple unless `limits`
             name batch sizes.
         datatype: what the model is computed in.
-        limits: what fields may be (see `engine.limits`), and what the space is widened by (see `engine.space.Space`).
-        store: a store or the path of one, which is open until the result and its rows are not referred to any more.
+        limits: what fields may be (see `engine.executions.limits`), and what the space is widened by (see
+        `engine.space.space.Space`). store: a store or the path of one, which is open until the result and its rows are
+        not referred to any more.
             A scenario that it holds already is not evaluated again. None keeps results in memory; their rows are made
             when first asked for.
         progress: called now and then.
@@ -125,11 +126,11 @@ def explore(
         calibration: values for the calibrated cost model; None takes those of the library.
 
     Raises:
-        models.ModelFileError, hardware.SystemFileError, engine.limits.LimitError, engine.space.SpaceError,
-        engine.cost_models.CostModelError: input.
+        models.ModelFileError, hardware.SystemFileError, engine.executions.limits.LimitError,
+        engine.space.space.SpaceError, engine.cost_models.registry.CostModelError: input.
         ExplorationTooLarge: too many executions; limits would help.
         ExplorationCancelled: on `cancel`; a store is left as it was.
-        engine.parallel.WorkerError: one of several processes died.
+        engine.exploration.workers.WorkerError: one of several processes died.
         engine.store.StoreError: the store cannot be used.
 
     Warns with `engine.store.StoreLossWarning` of what the store at a path has lost.

@@ -1,10 +1,10 @@
 """The proven optimum of a space, without evaluating all of it.
 
-Every row (see `engine.plan`) has a bound: its step without anything that offloading or a longer gradient exchange can
-only add. Rows that share a block key and networks share one bound, so bounds cost a small part of an exploration.
-Rows are evaluated from the best bound downwards until no bound is left that could beat what was found; the rest is
-proven to be no better. Ties are evaluated too, so the result is the first enumerated of equal ones, as in a full
-exploration.
+Every row (see `engine.cost_models.calculon.prepared_rows`) has a bound: its step without anything that offloading or a
+longer gradient exchange can only add. Rows that share a block key and networks share one bound, so bounds cost a small
+part of an exploration. Rows are evaluated from the best bound downwards until no bound is left that could beat what was
+found; the rest is proven to be no better. Ties are evaluated too, so the result is the first enumerated of equal ones,
+as in a full exploration.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.ground import Ground
-from engine.calibrated.space import CalibratedSpace
-from engine.cost_models import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
-from engine.exploration import first_row
-from engine.explore import Cancel, Progress, Watch, slabs
-from engine.inputs import ModelLike, SystemLike
-from engine.plan import Group, fitting
-from engine.scenario import Scenario
-from engine.space import Space
-from engine.steps import ROWS_PER_CHUNK
+from engine.cost_models.calculon.prepared_rows import Group, fitting
+from engine.cost_models.calculon.steps import ROWS_PER_CHUNK
+from engine.cost_models.calibrated.bound_search import Ground
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.cost_models.registry import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
+from engine.exploration.result import first_row
+from engine.exploration.run import Cancel, Progress, Watch, slabs
+from engine.scenarios.inputs import ModelLike, SystemLike
+from engine.scenarios.scenario import Scenario
+from engine.space.space import Space
 from hardware import Calibration
 from models.documents import shown
 

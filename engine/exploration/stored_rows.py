@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.columns import Column, fields_of, headline_of, headline_schema
-from engine.cost_model_names import COST_MODELS
-from engine.cost_models import AnyPlan
-from engine.steps import RowChunk, Variant
+from engine.cost_models.calculon.steps import RowChunk, Variant
+from engine.cost_models.names import COST_MODELS
+from engine.cost_models.registry import AnyPlan
 
 __all__ = ["SCHEMAS", "to_arrow"]
 

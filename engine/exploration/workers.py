@@ -23,11 +23,11 @@ from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 
-from engine.cost_models import evaluate_rows, prepare
-from engine.reductions import Reductions
-from engine.scenario import Scenario
-from engine.space import Space
-from engine.steps import chunks_of
+from engine.cost_models.calculon.steps import chunks_of
+from engine.cost_models.registry import evaluate_rows, prepare
+from engine.exploration.reductions import Reductions
+from engine.scenarios.scenario import Scenario
+from engine.space.space import Space
 from models.documents import shown
 
 __all__ = ["WorkerError", "reduce_slabs", "workers_for"]
@@ -92,7 +92,7 @@ def reduce_slabs(scenario: Scenario, slabs: list[range], workers: int) -> Iterat
 _START = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from engine.parallel import serve
+from engine.exploration.workers import serve
 serve()
 """
 

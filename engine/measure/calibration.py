@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from pydantic import ValidationError
 
-from engine.calibrated.inputs import GENERATIONS, Accelerators, Floats
-from engine.calibrated.parameters import Parameters, library_calibration, parameters_of
-from engine.calibrated.rates import power_factor
-from engine.calibrated.systems import accelerator_of
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters, library_calibration, parameters_of
+from engine.cost_models.calibrated.physics.rates import power_factor
+from engine.cost_models.calibrated.systems import accelerator_of
 from engine.measure.fits import (
     ProductFit,
     attention_seconds,

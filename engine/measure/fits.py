@@ -1,7 +1,7 @@
 """From timings to the quantities that the calibrated model's formulas hold: each formula turned round.
 
-The formulas themselves stay where they are (`engine.calibrated`) and are called as they are. Most are of the form
-a / value + b in the parameter looked for, so that two evaluations give a and b and the value follows exactly.
+The formulas themselves stay where they are (`engine.cost_models.calibrated`) and are called as they are. Most are of
+the form a / value + b in the parameter looked for, so that two evaluations give a and b and the value follows exactly.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.attention import attention_core
-from engine.calibrated.collectives import collective, network_tiers
-from engine.calibrated.gemm import MatrixUnit, gemm
-from engine.calibrated.inputs import ATTENTION_KERNELS, Accelerators, Case, Floats, Layout, ModelShapes, Software
-from engine.calibrated.launch import block_launches
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import sustained_rates
+from engine.cost_models.calibrated.physics.attention import attention_core
+from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.gemm import MatrixUnit, gemm
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    Accelerators,
+    Case,
+    Floats,
+    Layout,
+    ModelShapes,
+    Software,
+)
+from engine.cost_models.calibrated.physics.launch import block_launches
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.measure.samples import Attention, Exchange, Product
 
 __all__ = [

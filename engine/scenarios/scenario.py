@@ -13,18 +13,18 @@ import pandas as pd
 
 import hardware
 import models
-from engine.calibrated import accelerator_of, library_calibration, model_shapes, parameters_of
 from engine.columns import stored_of
-from engine.cost_model_names import PHYSICS, CostModelError, chosen_cost_model
-from engine.cost_models import space_of
-from engine.derived.flops import token_flops
-from engine.evaluate import evaluate
-from engine.inputs import ModelLike, SystemLike, model_of, system_of
-from engine.limits import LimitError, normalise
-from engine.space import Space, SpaceError, checked_size
+from engine.cost_models.calculon.evaluation import evaluate
+from engine.cost_models.calibrated import accelerator_of, library_calibration, model_shapes, parameters_of
+from engine.cost_models.names import PHYSICS, CostModelError, chosen_cost_model
+from engine.cost_models.registry import space_of
+from engine.executions.limits import LimitError, normalise
+from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
+from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System
 from models import Model
 from models.documents import DocumentError, check_format, shown
+from models.token_flops import token_flops
 
 __all__ = ["FORMAT", "Scenario", "ScenarioError"]
 
@@ -40,7 +40,8 @@ class ScenarioError(DocumentError):
 
 @dataclass(frozen=True)
 class Scenario:
-    """What an exploration explores, and with which cost model. `limits` are normalised (see `engine.limits`).
+    """What an exploration explores, and with which cost model. `limits` are normalised (see
+    `engine.executions.limits`).
 
     `calibration` None is the library's, for the calibrated cost model.
     """
@@ -69,9 +70,9 @@ class Scenario:
     ) -> Scenario:
         """A scenario from a model and system by name, path or object; the cost model as for `engine.explore`.
 
-        Raises `models.ModelFileError`, `hardware.SystemFileError`, `engine.limits.LimitError`, or
-        `engine.space.SpaceError` for a size that none has, or `engine.CostModelError`; how they go together is checked
-        when its space is made.
+        Raises `models.ModelFileError`, `hardware.SystemFileError`, `engine.executions.limits.LimitError`, or
+        `engine.space.space.SpaceError` for a size that none has, or `engine.CostModelError`; how they go together is
+        checked when its space is made.
         """
         if not isinstance(datatype, str):
             raise SpaceError(f"The datatype is {shown(datatype)}; it must be a text such as float16.")
@@ -90,7 +91,7 @@ class Scenario:
 
     @cached_property
     def space(self) -> Space:
-        """The space of the scenario. Raises `engine.space.SpaceError`."""
+        """The space of the scenario. Raises `engine.space.space.SpaceError`."""
         return space_of(
             self.cost_model,
             self.model,

@@ -8,14 +8,14 @@
 modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
 """
 
-from engine.inference.assumptions import Assumptions
-from engine.inference.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, STEP_PARTS, by_name
-from engine.inference.deployments import DeploymentTableError
-from engine.inference.evaluate import WorkloadError, evaluate
-from engine.inference.explore import Found, explore
-from engine.inference.reasons import REASONS
-from engine.inference.shapes import not_represented
-from engine.inference.space import DeploymentSpace, ServingLimitError, SpaceTooLarge
+from engine.serving.assumptions import Assumptions
+from engine.serving.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, STEP_PARTS, by_name
+from engine.serving.deployments import DeploymentTableError
+from engine.serving.evaluation import WorkloadError, evaluate
+from engine.serving.exploration import Found, explore
+from engine.serving.reasons import REASONS
+from engine.serving.shapes import not_represented
+from engine.serving.space import DeploymentSpace, ServingLimitError, SpaceTooLarge
 
 __all__ = [
     "FIELDS",

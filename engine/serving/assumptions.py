@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.calibrated.parameters import Parameters
+from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["Assumptions"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.inputs import Floats
-from engine.calibrated.networks import farthest
-from engine.inference.columns import FIELDS
-from engine.inference.deployments import Deployments
-from engine.inference.figures import Subject
-from engine.inference.reasons import FITS, code_of, number_of, sentence
-from engine.sentences import excess
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.networks import farthest
+from engine.executions.sentences import excess
+from engine.serving.columns import FIELDS
+from engine.serving.deployments import Deployments
+from engine.serving.figures import Subject
+from engine.serving.reasons import FITS, code_of, number_of, sentence
 
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 

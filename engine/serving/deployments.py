@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.inputs import Floats
-from engine.field_values import column_names, convert, to_whole, to_word
-from engine.inference.columns import FIELDS
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.executions.field_values import column_names, convert, to_whole, to_word
+from engine.serving.columns import FIELDS
 
 __all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of", "frame_of"]
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.calibrated.parameters import library_calibration, parameters_of
-from engine.field_values import quoted
-from engine.inference.assumptions import Assumptions
-from engine.inference.checks import limit_reasons, reason_text, shape_reasons
-from engine.inference.columns import FIELDS, FIGURES
-from engine.inference.deployments import LAUNCHES, Deployments, deployments_of, frame_of
-from engine.inference.figures import Subject, figures, grouped
-from engine.inference.reasons import FITS, REASONS, code_of, number_of
-from engine.inputs import ModelLike, SystemLike, model_of, system_of
+from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.executions.field_values import quoted
+from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
+from engine.serving.assumptions import Assumptions
+from engine.serving.checks import limit_reasons, reason_text, shape_reasons
+from engine.serving.columns import FIELDS, FIGURES
+from engine.serving.deployments import LAUNCHES, Deployments, deployments_of, frame_of
+from engine.serving.figures import Subject, figures, grouped
+from engine.serving.reasons import FITS, REASONS, code_of, number_of
 from hardware import Calibration
 from models.documents import shown
 
@@ -78,7 +78,7 @@ def evaluate(
         calibration, assumptions: the library's where left out.
 
     Returns:
-        The fields, status, reason and reason_text, and every figure of `engine.inference.columns`, by row. Deployments
+        The fields, status, reason and reason_text, and every figure of `engine.serving.columns`, by row. Deployments
         that do not fit have their memory, those that make no sense nothing.
 
     Raises:

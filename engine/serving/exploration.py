@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.inputs import Floats
-from engine.frontier import frontier
-from engine.inference.assumptions import Assumptions
-from engine.inference.checks import limit_reasons, shape_reasons
-from engine.inference.columns import FIELDS, FIGURES, HEADLINE, by_name
-from engine.inference.deployments import LAUNCHES, Deployments
-from engine.inference.evaluate import evaluate, positive, subject_of
-from engine.inference.figures import Subject, figures, grouped, memory_of
-from engine.inference.reasons import FITS, REASONS, by_code, number_of
-from engine.inference.space import DeploymentSpace
-from engine.inputs import ModelLike, SystemLike
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.exploration.frontier import frontier
+from engine.scenarios.inputs import ModelLike, SystemLike
+from engine.serving.assumptions import Assumptions
+from engine.serving.checks import limit_reasons, shape_reasons
+from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
+from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.evaluation import evaluate, positive, subject_of
+from engine.serving.figures import Subject, figures, grouped, memory_of
+from engine.serving.reasons import FITS, REASONS, by_code, number_of
+from engine.serving.space import DeploymentSpace
 from hardware import Calibration, System
 from models import Model
 
@@ -149,7 +149,7 @@ def explore(
         model, system: name, path or object.
         num_procs: processors; every deployment uses all of them.
         prompt, output: tokens of a request.
-        limits: what a field may be, see `engine.inference.space`.
+        limits: what a field may be, see `engine.serving.space`.
         time_to_first_token, time_per_output_token: what is slower does not count as running [s].
         price: of a processor [USD per hour]; that recorded with the system where left out.
         calibration, assumptions: the library's where left out.

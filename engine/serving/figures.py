@@ -19,17 +19,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated import Accelerators, Case, ModelShapes, accelerator_of, case_of, model_shapes
-from engine.calibrated.inputs import Floats
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.pipeline import message_time
-from engine.calibrated.rates import sustained_rates
-from engine.inference.assumptions import Assumptions
-from engine.inference.columns import FIGURES
-from engine.inference.deployments import LAUNCHES, Deployments
-from engine.inference.memory import MemoryUse, kv_bytes_per_token, memory_use
-from engine.inference.passes import Blocks, Pass, Work, block_times
-from engine.inference.shapes import Pattern, Stage, pattern_of, stages
+from engine.cost_models.calibrated import Accelerators, Case, ModelShapes, accelerator_of, case_of, model_shapes
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline import message_time
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.serving.assumptions import Assumptions
+from engine.serving.columns import FIGURES
+from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.memory import MemoryUse, kv_bytes_per_token, memory_use
+from engine.serving.passes import Blocks, Pass, Work, block_times
+from engine.serving.shapes import Pattern, Stage, pattern_of, stages
 from hardware import System
 from models import Model
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.inputs import Accelerators, Floats, ModelShapes
-from engine.inference.assumptions import Assumptions
-from engine.inference.deployments import LAUNCHES, Deployments
-from engine.inference.shapes import Stage, cached_elements, held_weights, key_value_heads
+from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats, ModelShapes
+from engine.serving.assumptions import Assumptions
+from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.shapes import Stage, cached_elements, held_weights, key_value_heads
 
 __all__ = ["MemoryUse", "kv_bytes_per_token", "memory_use"]
 

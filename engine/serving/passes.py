@@ -1,7 +1,7 @@
 """Seconds of one pass of tokens through one block and the ends of the model, on one processor.
 
 A pass is a chunk of one prompt (prefill), or one token of every request of a microbatch (decode). Linear layers are
-those of the calibrated block, with the time of serving's products (`engine.inference.products`); attention is the fused
+those of the calibrated block, with the time of serving's products (`engine.serving.products`); attention is the fused
 kernel on a prompt, and a read of the KV cache in decode; what is element-wise is that of the forward pass in training.
 
 Three layers are not quite those of training: the router, which training leaves out; the experts, whose rows are the
@@ -19,20 +19,20 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from engine.calibrated.attention import attention_core, kernel_rate
-from engine.calibrated.block import attention_layers, feedforward_layers, tensor_exchange
-from engine.calibrated.collectives import collective, network_tiers
-from engine.calibrated.elementwise import activation, casts, norms
-from engine.calibrated.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
-from engine.calibrated.gemm import Layer, MatrixUnit
-from engine.calibrated.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.launch import block_launches, expert_launches, launch_time
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
-from engine.inference.deployments import Deployments
-from engine.inference.products import product, products
-from engine.inference.shapes import cached_elements, key_value_heads
+from engine.cost_models.calibrated.physics.attention import attention_core, kernel_rate
+from engine.cost_models.calibrated.physics.block import attention_layers, feedforward_layers, tensor_exchange
+from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.elementwise import activation, casts, norms
+from engine.cost_models.calibrated.physics.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
+from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.launch import block_launches, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
+from engine.serving.deployments import Deployments
+from engine.serving.products import product, products
+from engine.serving.shapes import cached_elements, key_value_heads
 
 __all__ = ["Blocks", "Pass", "Work", "block_times"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from engine.reasons import Reason
+from engine.executions.reasons import Reason
 
 __all__ = ["FITS", "REASONS", "by_code", "code_of", "number_of", "sentence"]
 

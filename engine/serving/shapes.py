@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.inputs import Floats, ModelShapes
-from engine.calibrated.weights import (
+from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
+from engine.cost_models.calibrated.physics.weights import (
     attention_weights,
     dense_weights,
     embedding_weights,

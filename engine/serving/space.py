@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.inference.deployments import LAUNCHES, Deployments
+from engine.serving.deployments import LAUNCHES, Deployments
 from models.documents import did_you_mean, shown
 
 __all__ = ["BATCHES", "LIMITED", "MOST", "DeploymentSpace", "ServingLimitError", "SpaceTooLarge"]

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.block_keys import NO_OVERLAP, distinct
-from engine.pipeline import Stages, stages
-from engine.space import MODE_FIELDS, Modes, Space
+from engine.cost_models.calculon.block_keys import NO_OVERLAP, distinct
+from engine.cost_models.calculon.pipeline import Stages, stages
+from engine.space.space import MODE_FIELDS, Modes, Space
 
 __all__ = [
     "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "executions_of",

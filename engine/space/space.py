@@ -25,8 +25,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import FIELDS, Column, by_name, fields_of
-from engine.execution import DATATYPES, LARGEST, Executions
-from engine.limits import LimitError, normalise, permits
+from engine.executions.limits import LimitError, normalise, permits
+from engine.executions.table import DATATYPES, LARGEST, Executions
 from hardware import System
 from models import Model
 from models.documents import shown
@@ -97,12 +97,12 @@ class Cell:
 class Space:
     """All executions of `model` on `num_procs` processors of `system`, at most `max_batch_size` samples per step.
 
-    `limits` restrict fields (see `engine.limits`). Without limits the space is exactly Calculon's: multi-head
-    attention, training, fused activations, pipelines that divide the blocks, and per data-parallel degree the largest
-    batch that it divides. Limits on `attention_type`, `training`, `fused_activation`, `batch_size` and
+    `limits` restrict fields (see `engine.executions.limits`). Without limits the space is exactly Calculon's:
+    multi-head attention, training, fused activations, pipelines that divide the blocks, and per data-parallel degree
+    the largest batch that it divides. Limits on `attention_type`, `training`, `fused_activation`, `batch_size` and
     `uneven_pipelines` also widen it.
 
-    Raises `SpaceError` or `engine.limits.LimitError`.
+    Raises `SpaceError` or `engine.executions.limits.LimitError`.
     """
 
     cost_model = "calculon"

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine import columns
-from engine.store_errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
-from engine.store_files import StoreFiles
+from engine.store.errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
+from engine.store.files import StoreFiles
 
 MOST_BYTES: Final = 5 << 29
 """What may lie beside the rows of one store [bytes], and what columns that are added at once may come to before they

@@ -8,10 +8,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from engine import store_shards
-from engine.store_database import Database, checked_key, rows_table
-from engine.store_errors import StoreError
-from engine.store_shards import Shard, Shards
+from engine.store import shards as store_shards
+from engine.store.database import Database, checked_key, rows_table
+from engine.store.errors import StoreError
+from engine.store.shards import Shard, Shards
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from engine import store_catalogue, store_shards
-from engine.store import Store
-from engine.store_catalogue import Record
-from engine.store_errors import StoreError
-from engine.store_shards import Shard
+from engine.store import catalogue
+from engine.store import shards as store_shards
+from engine.store.catalogue import Record
+from engine.store.errors import StoreError
+from engine.store.result_store import Store
+from engine.store.shards import Shard
 
 __all__ = ["Finding", "check_store", "drop", "protect"]
 
@@ -41,7 +42,7 @@ def check_store(store: Store) -> Iterator[Finding]:
     for record in records:
         yield from _checked(store, record)
     for key, entry in database.contents.lost(record.key for record in records).items():
-        sentence = store_catalogue.loss(database, key, entry)
+        sentence = catalogue.loss(database, key, entry)
         yield Finding("lost", sentence, key, entry.get("scenario"))
     contents = database.contents
     if not contents.ours:
@@ -58,7 +59,7 @@ def check_store(store: Store) -> Iterator[Finding]:
         )
     if not database.identity:  # a store of older code does not know its files
         return
-    known = [shard.name for record in records for shard in store_catalogue.shards_of(database, record.key) or []]
+    known = [shard.name for record in records for shard in catalogue.shards_of(database, record.key) or []]
     for path in database.files.strangers(known):
         yield Finding("note", f"{path} is not of this store, as far as that knows, and is left alone.")
 
@@ -83,7 +84,7 @@ def drop(store: Store, finding: Finding) -> None:
 def protect(store: Store, finding: Finding) -> None:
     """Give the shards of an exploration checksums of what they are now."""
     database = store._writable()
-    shards = store_catalogue.shards_of(database, finding.key) or []
+    shards = catalogue.shards_of(database, finding.key) or []
     text = store_shards.to_json(store_shards.with_checksum(database.folder, shard) for shard in shards)
     with database.transaction() as cursor:
         cursor.execute("UPDATE exploration SET shards = $shards WHERE key = $key", {"shards": text, "key": finding.key})
@@ -93,11 +94,11 @@ _ADVICE: Final = store_shards.ADVICE
 
 
 def _checked(store: Store, record: Record) -> Iterator[Finding]:
-    database, name = store._database(), store_catalogue.subject(record.key, record.scenario)
+    database, name = store._database(), catalogue.subject(record.key, record.scenario)
     said: list[str] = []
     unprotected = 0
     try:
-        shards = store_catalogue.shards_of(database, record.key)
+        shards = catalogue.shards_of(database, record.key)
         for shard in shards or []:
             damage = _damage(store, shard)
             said += [damage] if damage is not None else []

@@ -10,14 +10,15 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from engine import columns
-from engine.store_errors import StoreError
+from engine.store.errors import StoreError
 
 STORED: Final = {column.name: column for column in (*columns.stored_of("calibrated"), *columns.SHARES)}
 """The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values;
 shares of the step time are computed when they are asked for."""
 
 ASKABLE: Final = {column.name: column for column in (*columns.STATISTICS, *columns.EXTENSION_STATISTICS)} | STORED
-"""The columns that rows can be asked for once those of them that are not stored were added (`engine.store_added`)."""
+"""The columns that rows can be asked for once those of them that are not stored were added
+(`engine.store.added_columns`)."""
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 

@@ -13,9 +13,9 @@ from typing import Final
 import duckdb
 
 from engine import columns
-from engine.store_errors import StoreAccessError, StoreError, explain
-from engine.store_files import TABLE
-from engine.store_lock import StoreLock
+from engine.store.errors import StoreAccessError, StoreError, explain
+from engine.store.files import TABLE
+from engine.store.lock import StoreLock
 
 SUFFIX: Final = ".duckdb"
 LAYOUT: Final = "2"

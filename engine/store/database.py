@@ -2,7 +2,7 @@
 
 DuckDB lets one process write a file, and within that process every connection must agree on its settings. So a process
 holds one `Database` per file, shared by all stores opened on it; each query gets a cursor of its own. Nothing else
-opens the file meanwhile: closing what was opened would give DuckDB's lock away (see `engine.store_lock`).
+opens the file meanwhile: closing what was opened would give DuckDB's lock away (see `engine.store.lock`).
 """
 
 import contextlib
@@ -18,13 +18,10 @@ from typing import Final
 
 import duckdb
 
-from engine.store_added import AddedFiles
-from engine.store_contents import SUFFIX as CONTENTS
-from engine.store_contents import Contents
-from engine.store_errors import StoreError, StoreLockedError, StoreMemoryError, StoreVersionError, explain
-from engine.store_files import ROOT, TABLE, StoreFiles
-from engine.store_lock import StoreLock
-from engine.store_making import (
+from engine.store.added_columns import AddedFiles
+from engine.store.contents import SUFFIX as CONTENTS
+from engine.store.contents import Contents
+from engine.store.creation import (
     LAYOUT,
     SUFFIX,
     WITHOUT_CHECKSUMS,
@@ -34,7 +31,10 @@ from engine.store_making import (
     create,
     remove_half_made,
 )
-from engine.store_open import open_databases, return_later
+from engine.store.errors import StoreError, StoreLockedError, StoreMemoryError, StoreVersionError, explain
+from engine.store.files import ROOT, TABLE, StoreFiles
+from engine.store.lock import StoreLock
+from engine.store.open_stores import open_databases, return_later
 
 KEY_PATTERN: Final = re.compile(r"[0-9a-z][0-9a-z_-]{0,127}")
 """What may name an exploration: it becomes the name of a folder and of a table. Lower case only, because some file
@@ -141,7 +141,7 @@ class Database:
             return_later(self)
 
     def give_back(self) -> None:
-        """One user less; called by `engine.store_open` only."""
+        """One user less; called by `engine.store.open_stores` only."""
         self._users -= 1
         if self._users == 0:
             self._databases.pop(self.path, None)

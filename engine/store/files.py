@@ -17,7 +17,7 @@ from typing import Final
 
 import duckdb
 
-from engine.store_errors import StoreAccessError, explain
+from engine.store.errors import StoreAccessError, explain
 
 ROOT: Final = "./"
 """Name of the folder itself among those that were made; names of folders end so."""

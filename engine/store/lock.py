@@ -17,7 +17,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from engine.store_errors import StoreAccessError, StoreLockedError, explain
+from engine.store.errors import StoreAccessError, StoreLockedError, explain
 
 try:
     import fcntl

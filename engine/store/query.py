@@ -20,9 +20,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from engine import columns
-from engine.store_added import Added, AddedWriter
-from engine.store_catalogue import shards_of
-from engine.store_conditions import (
+from engine.store.added_columns import Added, AddedWriter
+from engine.store.catalogue import shards_of
+from engine.store.conditions import (
     ASKABLE,
     STORED,
     Condition,
@@ -37,8 +37,8 @@ from engine.store_conditions import (
     selection,
     whole_number,
 )
-from engine.store_database import Database
-from engine.store_errors import (
+from engine.store.database import Database
+from engine.store.errors import (
     StoreAccessError,
     StoreError,
     StoreInterruptedError,
@@ -46,7 +46,7 @@ from engine.store_errors import (
     explain,
     has_no_room,
 )
-from engine.store_shards import Shards
+from engine.store.shards import Shards
 
 SCHEMA: Final[pa.Schema] = columns.schema_of(ASKABLE.values())
 """Types and units of every column that rows can be asked for."""

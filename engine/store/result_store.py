@@ -19,11 +19,11 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from engine import store_catalogue
-from engine.store_catalogue import Record, cost_model_of, records_of, reductions_of, shards_of
-from engine.store_conditions import Condition, source_of_shards, source_of_table
-from engine.store_database import Database, checked_key, rows_table
-from engine.store_errors import (
+from engine.store import catalogue
+from engine.store.catalogue import Record, cost_model_of, records_of, reductions_of, shards_of
+from engine.store.conditions import Condition, source_of_shards, source_of_table
+from engine.store.database import Database, checked_key, rows_table
+from engine.store.errors import (
     NotEvaluatedError,
     StoreAccessError,
     StoreCorruptError,
@@ -36,9 +36,9 @@ from engine.store_errors import (
     StoreWriteError,
     TooManyValuesError,
 )
-from engine.store_query import Histogram, Rows, interrupt_all
-from engine.store_shards import Shards
-from engine.store_writer import ROWS_IN_DATABASE, Writer
+from engine.store.query import Histogram, Rows, interrupt_all
+from engine.store.shards import Shards
+from engine.store.writer import ROWS_IN_DATABASE, Writer
 
 __all__ = [
     "ROWS_IN_DATABASE",
@@ -127,10 +127,10 @@ class Store:
 
     @property
     def losses(self) -> list[str]:
-        """What was stored and is not there any more, a sentence for each; see `engine.store_contents`."""
+        """What was stored and is not there any more, a sentence for each; see `engine.store.contents`."""
         database = self._database()
         lost = database.contents.lost(database.stored())
-        return [store_catalogue.loss(database, key, entry) for key, entry in lost.items()]
+        return [catalogue.loss(database, key, entry) for key, entry in lost.items()]
 
     def reductions(self, key: str) -> dict[str, pa.Table]:
         """Return the reductions of a complete exploration by name, with exactly the types that were stored."""
@@ -141,7 +141,7 @@ class Store:
         database = self._writable()
         with database.sole_writer(checked_key(key), timeout=None):
             shards_of(database, key)  # raises when there is no such exploration
-            store_catalogue.delete(database, key)
+            catalogue.delete(database, key)
 
     @contextlib.contextmanager
     def writer(
@@ -164,7 +164,7 @@ class Store:
         with database.in_use(), database.sole_writer(checked_key(key), timeout):
             record = next(iter(records_of(database, key)), None)
             if record is not None and record.damage is not None:
-                store_catalogue.delete(database, key)
+                catalogue.delete(database, key)
                 record = None
             with Writer(database, key, scenario, total=total, engine_version=engine_version, record=record) as writer:
                 yield writer

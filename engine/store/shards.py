@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine import columns
-from engine.store_errors import StoreCorruptError, StoreError, explain
-from engine.store_files import StoreFiles
-from engine.store_making import flush_to_disk
+from engine.store.creation import flush_to_disk
+from engine.store.errors import StoreCorruptError, StoreError, explain
+from engine.store.files import StoreFiles
 
 ROWS_PER_GROUP: Final = 65_536
 """Rows per Parquet row group. Measured on 5 M rows: 32 k finds the best 200 rows twice as fast as 122 k but reads whole

@@ -10,11 +10,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine import columns, store_shards
-from engine.store_catalogue import Record, records_of
-from engine.store_database import Database, rows_table
-from engine.store_errors import StoreCorruptError, StoreError
-from engine.store_shards import ROWS_PER_GROUP, ShardWriter
+from engine import columns
+from engine.store import shards as store_shards
+from engine.store.catalogue import Record, records_of
+from engine.store.database import Database, rows_table
+from engine.store.errors import StoreCorruptError, StoreError
+from engine.store.shards import ROWS_PER_GROUP, ShardWriter
 
 ROWS_IN_DATABASE: Final = 2 * ROWS_PER_GROUP
 """Most rows an exploration may have to be kept inside the database file.

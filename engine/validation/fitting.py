@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.parameters import FITTED, Parameters
-from engine.calibrated.step import step_times
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.parameters import FITTED, Parameters
+from engine.cost_models.calibrated.physics.step import step_times
 
 __all__ = ["Fit", "fit_parameters"]
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.fields import case_of_fields, read
-from engine.calibrated.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
-from engine.calibrated.systems import calibrated
 from engine.columns import ALL_FIELDS
+from engine.cost_models.calibrated.fields import case_of_fields, read
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
+from engine.cost_models.calibrated.systems import calibrated
 
 if TYPE_CHECKING:
-    from engine.scenario import Scenario
+    from engine.scenarios.scenario import Scenario
 
 __all__ = [
     "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "precision_words", "things",

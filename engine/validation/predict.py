@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.calibrated.memory import memory_use
-from engine.calibrated.parameters import Parameters, parameters
-from engine.calibrated.step import StepTimes, step_times
+from engine.cost_models.calibrated.physics.memory import memory_use
+from engine.cost_models.calibrated.physics.parameters import Parameters, parameters
+from engine.cost_models.calibrated.physics.step import StepTimes, step_times
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 
@@ -109,7 +109,8 @@ def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float
 def breakdown(
     runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None
 ) -> pd.DataFrame:
-    """What every predicted step consists of [s]: `id` and the fields of `engine.calibrated.step.StepTimes`."""
+    """What every predicted step consists of [s]: `id` and the fields of
+    `engine.cost_models.calibrated.physics.step.StepTimes`."""
     mapped = map_runs(_runs(runs))
     parts: StepTimes = step_times(mapped.case, p or parameters())
     table = {name: np.where(mapped.supported, getattr(parts, name), np.nan) for name in StepTimes.__dataclass_fields__}

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.csv_tables import MOST_COLUMNS, file_content, parsed, text_of
-from engine.field_values import distinct, number_in, quoted, whole_number
+from engine.executions.csv_tables import MOST_COLUMNS, file_content, parsed, text_of
+from engine.executions.field_values import distinct, number_in, quoted, whole_number
 from models.documents import shown
 
 __all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs", "read_runs", "runs_in", "runs_of"]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.build import SOFTWARE_DEFAULTS
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES
+from engine.cost_models.calibrated.build import SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from engine.calibrated import calibrated, model_shapes
-from engine.calibrated.inputs import GENERATIONS
-from engine.calibrated.systems import generation_of
+from engine.cost_models.calibrated import calibrated, model_shapes
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS
+from engine.cost_models.calibrated.systems import generation_of
 from engine.validation.mapping import Mapped
 from engine.validation.measured import generation_words, kind_words, not_measured
 from engine.validation.selection import reported, sources_of
 
 if TYPE_CHECKING:
-    from engine.scenario import Scenario
+    from engine.scenarios.scenario import Scenario
 
 __all__ = [
     "LEAST_ROWS", "LEAST_SOURCES", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of", "coverage_table", "interval",
@@ -91,8 +91,8 @@ def interval(
     """Interval for predictions of a kind of run; None where too few runs of the kind were measured.
 
     Args:
-        generation: one of `engine.calibrated.inputs.GENERATIONS`. experts: whether the model has experts.
-        share: of comparable runs inside the interval, 0.5 to 0.99.
+        generation: one of `engine.cost_models.calibrated.physics.inputs.GENERATIONS`. experts: whether the model has
+        experts. share: of comparable runs inside the interval, 0.5 to 0.99.
         without: a source whose runs do not count, which a run of that source asks for.
         table: errors to take it from, `residuals` where None.
 

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 import hardware
 import models
-from engine.calibrated import calibrated
-from engine.execution import LARGEST
-from engine.scenario import Scenario
+from engine.cost_models.calibrated import calibrated
+from engine.executions.table import LARGEST
+from engine.scenarios.scenario import Scenario
 from models import Model
 from models.documents import did_you_mean, shown
 

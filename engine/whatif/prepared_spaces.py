@@ -17,20 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 import models
-from engine.block import block_times
-from engine.bounds import Candidates, candidates
-from engine.calibrated.ground import Ground
-from engine.calibrated.space import CalibratedSpace
-from engine.calibrated.systems import generation_of
-from engine.cost_models import AnyCandidates, AnyPlan, evaluate_rows
-from engine.explore import slabs
-from engine.optimizer import optimizer_times
-from engine.plan import Layout, Plan, lay_out, plan_of
-from engine.rates import Rates, rates
-from engine.rejection import listed, memory_needs
-from engine.scenario import Scenario
-from engine.search import SITES_OF_A_GROUND, Search
-from engine.space import Space
+from engine.cost_models.calculon.block import block_times
+from engine.cost_models.calculon.bounds import Candidates, candidates
+from engine.cost_models.calculon.optimizer import optimizer_times
+from engine.cost_models.calculon.prepared_rows import Layout, Plan, lay_out, plan_of
+from engine.cost_models.calculon.rates import Rates, rates
+from engine.cost_models.calculon.rejection import listed, memory_needs
+from engine.cost_models.calibrated.bound_search import Ground
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.cost_models.calibrated.systems import generation_of
+from engine.cost_models.registry import AnyCandidates, AnyPlan, evaluate_rows
+from engine.exploration.run import slabs
+from engine.exploration.search import SITES_OF_A_GROUND, Search
+from engine.scenarios.scenario import Scenario
+from engine.space.space import Space
 from hardware import System, calibration_document
 
 __all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadyCalibratedSpace", "ReadySpace", "layout_key", "ready"]
@@ -142,7 +142,7 @@ class ReadySpace:
 
 class ReadyCalibratedSpace:
     """The same for the calibrated cost model: what fits is remembered by capacities, everything else computed anew
-    where bounds leave it (see `engine.calibrated.ground`)."""
+    where bounds leave it (see `engine.cost_models.calibrated.bound_search`)."""
 
     def __init__(self, space: CalibratedSpace, key: str) -> None:
         self.space, self.key = space, key

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.placement import networks_of
 from engine.columns import fields_of
-from engine.exploration import first_row
-from engine.scenario import Scenario
-from engine.search import best_of
-from engine.space import SpaceError
-from engine.whatif_parameters import changed
-from engine.whatif_space import SPACES_KEPT, AnyReadySpace, layout_key, ready
+from engine.cost_models.calibrated.placement import networks_of
+from engine.exploration.result import first_row
+from engine.exploration.search import best_of
+from engine.scenarios.scenario import Scenario
+from engine.space.space import SpaceError
+from engine.whatif.parameters import changed
+from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
 __all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transferred"]
 

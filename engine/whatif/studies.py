@@ -24,12 +24,12 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import pandas as pd
 
 from engine.columns import fields_of
-from engine.exploration import first_row
-from engine.scenario import Scenario
-from engine.search import best_of
-from engine.space import SpaceError, checked_size
-from engine.whatif_parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
-from engine.whatif_search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transferred
+from engine.exploration.result import first_row
+from engine.exploration.search import best_of
+from engine.scenarios.scenario import Scenario
+from engine.space.space import SpaceError, checked_size
+from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
+from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transferred
 
 __all__ = [
     "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",

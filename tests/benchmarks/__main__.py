@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.command_output import text_table
+from engine.cli.output import text_table
 from tests.benchmarks.measure import Times, pin
 
 ORDER = ("large", "small", "store", "statistics", "optimum", "calibrated")

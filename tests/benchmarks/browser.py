@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from engine.command_output import text_table
+from engine.cli.output import text_table
 from tests.benchmarks import load
 from tests.benchmarks.browser_page import CHROMIUM, measured
 from tests.benchmarks.browser_server import running

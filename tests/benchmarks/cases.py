@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from engine.cost_models import evaluate_rows, prepare
-from engine.explore import slabs
-from engine.reductions import Reductions
-from engine.steps import chunks_of
+from engine.cost_models.calculon.steps import chunks_of
+from engine.cost_models.registry import evaluate_rows, prepare
+from engine.exploration.reductions import Reductions
+from engine.exploration.run import slabs
 from engine.store import Store
 from tests.benchmarks.measure import Document, Times, medians, peak_memory, repeated
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from websockets.exceptions import WebSocketException
 
-from engine.command_output import text_table
+from engine.cli.output import text_table
 from tests.benchmarks.browser_server import Server, running
 from tests.benchmarks.visitor import Visitor, visiting
 

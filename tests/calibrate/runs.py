@@ -9,7 +9,7 @@ import pandas as pd
 
 import hardware
 from engine import calibrate
-from engine.calibrated import Parameters, parameters, step_times
+from engine.cost_models.calibrated import Parameters, parameters, step_times
 from engine.validation.mapping import map_runs
 from engine.validation.reading import Runs, runs_of
 from tests.validation.runs import GOOD

@@ -11,7 +11,7 @@ import pytest
 
 import hardware
 from engine import Scenario, calibrate
-from engine.calibrated import parameters, parameters_of
+from engine.cost_models.calibrated import parameters, parameters_of
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
 

@@ -11,7 +11,7 @@ import pytest
 import engine
 import hardware
 from engine import Scenario, calibrate
-from engine.calibrated import library_calibration, parameters, parameters_of
+from engine.cost_models.calibrated import library_calibration, parameters, parameters_of
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.60})

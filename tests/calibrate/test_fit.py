@@ -9,7 +9,7 @@ import hardware
 from engine import calibrate
 from engine.calibrate.choice import adjustable, influence
 from engine.calibrate.fit import calibrate as fit
-from engine.calibrated import library_calibration, parameters, step_times
+from engine.cost_models.calibrated import library_calibration, parameters, step_times
 from engine.validation.fitting import fit_parameters
 from engine.validation.reading import library_runs
 from engine.validation.refit import start_parameters
@@ -179,7 +179,7 @@ def test_an_accelerator_without_rates_can_be_calibrated() -> None:
 
 
 def part_of_table(name: str, truth: object) -> calibrate.Measured:
-    from engine.calibrated import Parameters
+    from engine.cost_models.calibrated import Parameters
     from engine.validation.mapping import map_runs
     from engine.validation.reading import runs_of
     from tests.calibrate.runs import measured

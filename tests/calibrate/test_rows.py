@@ -11,7 +11,7 @@ import pytest
 import hardware
 from engine import calibrate
 from engine.calibrate.rows import FURTHER_REASONS
-from engine.calibrated import parameters, step_times
+from engine.cost_models.calibrated import parameters, step_times
 from engine.validation.mapping import REASONS
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, measured, plans, timed
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.calibrated import Case
+from engine.cost_models.calibrated import Case
 
 A100: dict[str, Any] = {
     "flops16": 312e12, "flops8": 0.0, "flops4": 0.0, "memory_bandwidth": 2039e9, "capacity": 80 * 2**30, "power": 400.0,

@@ -7,7 +7,7 @@ import pytest
 
 import hardware
 import models
-from engine.calibrated import (
+from engine.cost_models.calibrated import (
     accelerator_of,
     calibrated,
     case_of,
@@ -17,10 +17,10 @@ from engine.calibrated import (
     step_times,
     system_named,
 )
-from engine.calibrated.build import left_out
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
-from engine.calibrated.stages import blocks_by_kind
-from engine.calibrated.weights import (
+from engine.cost_models.calibrated.build import left_out
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+from engine.cost_models.calibrated.physics.stages import blocks_by_kind
+from engine.cost_models.calibrated.physics.weights import (
     attention_weights,
     dense_weights,
     embedding_weights,

@@ -12,8 +12,6 @@ import pytest
 
 import engine
 import models
-from engine.calibrated import block_level, case_of, library_calibration, memory_use, parameters, step_times
-from engine.calibrated.inputs import Case
 from engine.columns import (
     ALL_FIELDS,
     EXTENSIONS,
@@ -23,8 +21,10 @@ from engine.columns import (
     headline_of,
     statistics_of,
 )
-from engine.derived.flops import token_flops
+from engine.cost_models.calibrated import block_level, case_of, library_calibration, memory_use, parameters, step_times
+from engine.cost_models.calibrated.physics.inputs import Case
 from hardware import Calibration
+from models.token_flops import token_flops
 from tests.calibrated.small import NAMES, evaluated, named, system_of
 
 P = parameters()
@@ -370,7 +370,7 @@ def test_extensions_default_to_a_current_stack() -> None:
 def test_order_pieces_and_other_columns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     table = evaluated("experts").iloc[::53]
     given = table[[column.name for column in ALL_FIELDS]]
-    monkeypatch.setattr("engine.calibrated.evaluate.CHUNK", 17)
+    monkeypatch.setattr("engine.cost_models.calibrated.evaluation.CHUNK", 17)
     pd.testing.assert_frame_equal(named("experts").evaluate(given), table)
     shuffled = given.sample(frac=1, random_state=1)[given.columns[::-1]].assign(note="x")
     pd.testing.assert_frame_equal(named("experts").evaluate(shuffled).loc[table.index], table)

@@ -16,9 +16,9 @@ import engine
 import hardware
 import models
 from engine import Scenario, best_of, explore_scenario
-from engine.calibrated import library_calibration
 from engine.columns import ALL_FIELDS
-from engine.cost_model_names import PHYSICS
+from engine.cost_models.calibrated import library_calibration
+from engine.cost_models.names import PHYSICS
 from hardware import Calibration, System
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
 
@@ -268,7 +268,7 @@ def test_keys_depend_on_what_results_depend_on() -> None:
 
 def test_rows_stored_without_a_column_are_not_taken_for_those_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, before = named("dense"), named("dense").key
-    monkeypatch.setattr(engine.scenario, "stored_of", lambda name: engine.columns.stored_of(name)[:-1])
+    monkeypatch.setattr(engine.scenarios.scenario, "stored_of", lambda name: engine.columns.stored_of(name)[:-1])
     assert replace(chosen).key != before
 
 

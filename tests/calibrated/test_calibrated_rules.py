@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import engine
 import models
-from engine import reasons
-from engine.calibrated.fields import NOT_READ
 from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS
+from engine.cost_models.calibrated.fields import NOT_READ
+from engine.executions import reasons
 from tests.calibrated.small import system_of
 
 GOOD: dict[str, Any] = {

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engine
-from engine import Exploration, Scenario, search, whatif
-from engine.calibrated import ground
-from engine.calibrated.ground import Ground
-from engine.calibrated.layout import lay_out_calibrated
-from engine.calibrated.space import CalibratedSpace
-from engine.whatif_space import Found, ReadyCalibratedSpace
+from engine import Exploration, Scenario, whatif
+from engine.cost_models.calibrated import bound_search
+from engine.cost_models.calibrated.bound_search import Ground
+from engine.cost_models.calibrated.rows.row_tables import lay_out_calibrated
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.exploration import search
+from engine.whatif.prepared_spaces import Found, ReadyCalibratedSpace
 from tests.calibrated.small import NAMES, named
 
 MIB = 2**20
@@ -73,13 +74,13 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
         mock.patch.object(search, "FIRST_LOOK", random.choice((1, 3, 48))),
         mock.patch.object(search, "GROUND_CHUNK", random.choice((5, 60, 8192))),
         mock.patch.object(search, "SITES_OF_A_GROUND", random.choice((9, 40, 65536))) as sites,
-        mock.patch("engine.whatif_space.SITES_OF_A_GROUND", sites),
+        mock.patch("engine.whatif.prepared_spaces.SITES_OF_A_GROUND", sites),
         mock.patch.object(search, "SITES_SEARCHED_TOGETHER", sites),
-        mock.patch.object(ground, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
-        mock.patch.object(ground, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
-        mock.patch.object(ground, "FIRST_BOUNDS", random.choice((1, 7, 64))),
-        mock.patch.object(ground, "TABLE_CHUNK", random.choice((50, 16_384))),
-        mock.patch.object(ground, "FITTING_KEPT", random.choice((0, MIB))),
+        mock.patch.object(bound_search, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
+        mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
+        mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),
+        mock.patch.object(bound_search, "TABLE_CHUNK", random.choice((50, 16_384))),
+        mock.patch.object(bound_search, "FITTING_KEPT", random.choice((0, MIB))),
     ):
         ready = ReadyCalibratedSpace(space, "")
         for _ in range(3):
@@ -120,7 +121,7 @@ def test_sites_are_left_out_only_where_none_of_their_bounds_is_high_enough(name:
     best = {site: max(r for (where, _), r in every.items() if where == site) for site, _ in every}
     for share in (0.0, 0.5, 0.9, 1.0):
         least = float(np.quantile(list(every.values()), share))
-        with mock.patch.object(ground, "BOUNDS_AT_ONCE", 300), mock.patch.object(ground, "FIRST_BOUNDS", 3):
+        with mock.patch.object(bound_search, "BOUNDS_AT_ONCE", 300), mock.patch.object(bound_search, "FIRST_BOUNDS", 3):
             parts = list(whole.bounds(space, lambda: least))  # noqa: B023
         found = {(int(s), int(m)): r for part in parts for s, m, r in zip(*part, strict=True)}
         sites = {site for site, _ in found}

@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import best_of, explore_scenario, reasons
-from engine.calibrated.fields import NOT_READ
-from engine.calibrated.space import COVERED
+from engine import best_of, explore_scenario
 from engine.columns import ALL_FIELDS, by_name, headline_of
-from engine.cost_model_names import PHYSICS
+from engine.cost_models.calibrated.fields import NOT_READ
+from engine.cost_models.calibrated.space import COVERED
+from engine.cost_models.names import PHYSICS
+from engine.executions import reasons
 from engine.store import Store
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
 

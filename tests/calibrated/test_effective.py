@@ -7,9 +7,9 @@ from unittest import mock
 import pytest
 
 import hardware
-from engine.calibrated import EffectiveRate, accelerator_error, effective_rates, library_calibration
-from engine.calibrated.effective import BITS, MODELLED, PROVENANCES
-from engine.calibrated.systems import generation_of
+from engine.cost_models.calibrated import EffectiveRate, accelerator_error, effective_rates, library_calibration
+from engine.cost_models.calibrated.effective import BITS, MODELLED, PROVENANCES
+from engine.cost_models.calibrated.systems import generation_of
 from engine.validation.measured import measured_kinds, precision_words
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import engine
-from engine.calibrated import parameters, parameters_of
-from engine.calibrated.block import tensor_exchange
-from engine.calibrated.experts import exchange
-from engine.calibrated.fields import case_of_fields, read
-from engine.calibrated.links import link_times
-from engine.calibrated.pipeline import message_time
-from engine.calibrated.rates import sustained_rates
 from engine.columns import fields_of
+from engine.cost_models.calibrated import parameters, parameters_of
+from engine.cost_models.calibrated.fields import case_of_fields, read
+from engine.cost_models.calibrated.physics.block import tensor_exchange
+from engine.cost_models.calibrated.physics.experts import exchange
+from engine.cost_models.calibrated.physics.links import link_times
+from engine.cost_models.calibrated.physics.pipeline import message_time
+from engine.cost_models.calibrated.physics.rates import sustained_rates
 from tests.calibrated.cases import EXPERTS, case
 
 P = parameters()

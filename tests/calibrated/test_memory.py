@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.calibrated import memory_use
-from engine.calibrated.inputs import RECOMPUTES
-from engine.calibrated.memory import MemoryUse, activation_bytes, in_flight
+from engine.cost_models.calibrated import memory_use
+from engine.cost_models.calibrated.physics.inputs import RECOMPUTES
+from engine.cost_models.calibrated.physics.memory import MemoryUse, activation_bytes, in_flight
 from tests.calibrated.cases import DENSE, EXPERTS, case
 
 BLOCK = 4 * 4096**2 + 2 * 4096 * 16384

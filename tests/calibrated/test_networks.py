@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine import Scenario, best_of, explore_scenario, inference, whatif
-from engine.calibrated.networks import networks_used, shared_by
-from engine.memory_needs import least_memory
+from engine import Scenario, best_of, explore_scenario, serving, whatif
+from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
+from engine.exploration.memory_requirements import least_memory
 from hardware import System
 from tests.calibrated.small import EXPERTS, LLAMA, model_of, scenario, system_with
 
@@ -149,7 +149,7 @@ def test_what_fits_the_networks_is_as_feasible_as_before() -> None:
 
 def test_a_replica_that_serves_stays_within_the_networks() -> None:
     table = pd.DataFrame({"tensor_par": [8, 8, 4], "pipeline_par": [2, 4, 4], "batch": 1, "prompt": 100, "output": 10})
-    found = inference.evaluate(APART.model, APART.system, table)
+    found = serving.evaluate(APART.model, APART.system, table)
     assert found["status"].tolist() == ["ok", "infeasible", "ok"]
     assert found["reason"].tolist() == ["", "network_too_small", ""]
     assert found["reason_text"].iloc[1] == (

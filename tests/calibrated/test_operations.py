@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.calibrated import parameters
-from engine.calibrated.block import block
-from engine.calibrated.inputs import ATTENTION_KERNELS
-from engine.calibrated.operations import STAGES, block_operations, blocks_of, limits
-from engine.calibrated.rates import sustained_rates
-from engine.calibrated.stages import Kind
+from engine.cost_models.calibrated import parameters
+from engine.cost_models.calibrated.physics.block import block
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS
+from engine.cost_models.calibrated.physics.operations import STAGES, block_operations, blocks_of, limits
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.stages import Kind
 from tests.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 import hardware
-from engine.calibrated import FITTED, Parameters, library_calibration, parameters, parameters_of
+from engine.cost_models.calibrated import FITTED, Parameters, library_calibration, parameters, parameters_of
 
 
 def test_every_value_is_fitted_or_stated_with_a_source() -> None:

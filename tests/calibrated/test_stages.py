@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import hardware
 import models
-from engine.calibrated import block_level, case_of, memory_use, model_shapes, parameters
-from engine.calibrated.flow import pipeline_flow
-from engine.calibrated.inputs import Case
-from engine.calibrated.memory import activation_bytes, in_flight
-from engine.calibrated.stages import (
+from engine.cost_models.calibrated import block_level, case_of, memory_use, model_shapes, parameters
+from engine.cost_models.calibrated.physics.flow import pipeline_flow
+from engine.cost_models.calibrated.physics.inputs import Case
+from engine.cost_models.calibrated.physics.memory import activation_bytes, in_flight
+from engine.cost_models.calibrated.physics.stages import (
     KINDS,
     Kind,
     Pattern,
@@ -24,7 +24,7 @@ from engine.calibrated.stages import (
     fullest_stages,
     slowest_stages,
 )
-from engine.calibrated.weights import local_weights
+from engine.cost_models.calibrated.physics.weights import local_weights
 from tests.calibrated.cases import DENSE, EXPERTS, case
 
 P = parameters()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.calibrated import batch_level, block_level, parameters, step_times
-from engine.calibrated.inputs import LAUNCHES, RECOMPUTES
-from engine.calibrated.step import StepTimes
+from engine.cost_models.calibrated import batch_level, block_level, parameters, step_times
+from engine.cost_models.calibrated.physics.inputs import LAUNCHES, RECOMPUTES
+from engine.cost_models.calibrated.physics.step import StepTimes
 from tests.calibrated.cases import DENSE, EXPERTS, case
 
 P = parameters()

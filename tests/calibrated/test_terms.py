@@ -8,22 +8,27 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine.calibrated import parameters
-from engine.calibrated.attention import attention_core, kernel_rate, window_factor
-from engine.calibrated.block import BlockTimes, block, tensor_exchange
-from engine.calibrated.collectives import Tier, collective, gather_ring_latency, network_tiers
-from engine.calibrated.context_parallel import ring
-from engine.calibrated.elementwise import activation, casts, norms
-from engine.calibrated.experts import distinct_destinations, exchange
-from engine.calibrated.gemm import MatrixUnit, gemm, linear
-from engine.calibrated.head import ends
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
-from engine.calibrated.launch import block_launches, launch_time
-from engine.calibrated.pipeline import message_time, messages_time, passes
-from engine.calibrated.rates import maturity, power_factor, sustained_rates
-from engine.calibrated.recompute import recomputed
-from engine.calibrated.sharding import exposed_exchange, gradient_exchange, layer_gathers, tied_exchange
-from engine.calibrated.stages import KINDS, Kind
+from engine.cost_models.calibrated import parameters
+from engine.cost_models.calibrated.physics.attention import attention_core, kernel_rate, window_factor
+from engine.cost_models.calibrated.physics.block import BlockTimes, block, tensor_exchange
+from engine.cost_models.calibrated.physics.collectives import Tier, collective, gather_ring_latency, network_tiers
+from engine.cost_models.calibrated.physics.context_parallel import ring
+from engine.cost_models.calibrated.physics.elementwise import activation, casts, norms
+from engine.cost_models.calibrated.physics.experts import distinct_destinations, exchange
+from engine.cost_models.calibrated.physics.gemm import MatrixUnit, gemm, linear
+from engine.cost_models.calibrated.physics.head import ends
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+from engine.cost_models.calibrated.physics.launch import block_launches, launch_time
+from engine.cost_models.calibrated.physics.pipeline import message_time, messages_time, passes
+from engine.cost_models.calibrated.physics.rates import maturity, power_factor, sustained_rates
+from engine.cost_models.calibrated.physics.recompute import recomputed
+from engine.cost_models.calibrated.physics.sharding import (
+    exposed_exchange,
+    gradient_exchange,
+    layer_gathers,
+    tied_exchange,
+)
+from engine.cost_models.calibrated.physics.stages import KINDS, Kind
 from tests.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()

@@ -22,7 +22,7 @@ from dashboard.links import read_scenario
 from dashboard.untrusted import Refused
 from dashboard.user_files import UserFiles
 from engine import Scenario, best_of, calibrate
-from engine.calibrated import library_calibration, parameters
+from engine.cost_models.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
 from tests.dashboard.pages import ROOT, SMALL, figure, html, plainly

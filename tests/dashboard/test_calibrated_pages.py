@@ -25,9 +25,9 @@ from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.whatif_changes import text_of
 from dashboard.wording import choices, differences, title
 from engine import Exploration, whatif
-from engine.calibrated import block_level, parameters_of
 from engine.columns import ALL_FIELDS, fields_of, headline_of
-from engine.schedule import schedule
+from engine.cost_models.calibrated import block_level, parameters_of
+from engine.simulate.schedule import schedule
 from tests.calibrated.small import system_with
 from tests.dashboard.pages import again, figure, html, run
 

@@ -12,8 +12,8 @@ from dashboard import cost_model, links
 from dashboard.altered import altered
 from dashboard.library import usable_models
 from engine import Scenario
-from engine.calibrated import library_calibration
-from engine.calibrated.space import COVERED
+from engine.cost_models.calibrated import library_calibration
+from engine.cost_models.calibrated.space import COVERED
 from hardware import Calibration
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 128}

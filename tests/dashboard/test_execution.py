@@ -20,9 +20,9 @@ from dashboard.execution_view import _insight
 from dashboard.format import format_value
 from dashboard.layer_view import _WORDS, named
 from dashboard.plainest import best_of
-from engine.calibrated.operations import bound
 from engine.columns import FIELDS, STATISTICS
-from engine.schedule import schedule
+from engine.cost_models.calibrated.physics.operations import bound
+from engine.simulate.schedule import schedule
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 BLOCKS = 40

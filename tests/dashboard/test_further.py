@@ -25,7 +25,7 @@ from dashboard.further import Further
 from dashboard.further_waiting import names_of
 from engine import Exploration
 from engine.columns import by_name, defined_of
-from engine.recomputed import add_columns, is_stored
+from engine.exploration.recomputed import add_columns, is_stored
 from tests.dashboard.pages import SMALL, again, figure, html, run
 
 LONG = 60.0

@@ -15,8 +15,8 @@ from dashboard.altered import altered
 from dashboard.format import gibibytes
 from dashboard.nearest_fit import enough_processors, fits, how_far, lacking, short_of
 from engine import Exploration, Scenario
-from engine.explore import explore_scenario as explored
-from engine.memory_needs import least_memory
+from engine.exploration.memory_requirements import least_memory
+from engine.exploration.run import explore_scenario as explored
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 

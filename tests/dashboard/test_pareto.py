@@ -17,8 +17,8 @@ from dashboard.palette import SCENARIOS, contrast, palette
 from dashboard.pareto_data import BINS, axes_of, density, frontier, near, prices, rate_words, steps
 from dashboard.pareto_panel import _stretches
 from engine import explore_scenario, whatif
-from engine.calibrated.fields import NOT_READ
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
+from engine.cost_models.calibrated.fields import NOT_READ
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 from tests.dashboard.test_calibrated_pages import dense
 

@@ -18,7 +18,7 @@ from dashboard.further import Further, Job
 from dashboard.pareto_data import axes_of, density, frontier
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
-from engine.recomputed import add_columns, is_stored
+from engine.exploration.recomputed import add_columns, is_stored
 from engine.store import Condition, TooManyValuesError
 from tests.dashboard.pages import SMALL, TIGHT, again, exploration, figure, html, run
 

@@ -26,11 +26,11 @@ from dashboard.execution_files import execution_json, for_calculon
 from dashboard.serving_inputs import Inputs
 from dashboard.serving_table import _file as serving_file
 from dashboard.whatif_studies import studies
-from engine import Exploration, Scenario, inference, whatif
-from engine.calibrated.placement import networks_of
+from engine import Exploration, Scenario, serving, whatif
+from engine.cli.main import app
 from engine.columns import fields_of, stored_of
-from engine.command_line import app
-from engine.table_files import read_executions
+from engine.cost_models.calibrated.placement import networks_of
+from engine.executions.files import read_executions
 from tests.dashboard.pages import run
 from tests.dashboard.test_whatif import settled
 
@@ -215,14 +215,14 @@ def test_deployments_come_back(kind: str) -> None:
     ours = hardware.load_calibration_document(document, "ours")
     asked: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 100}
     more: dict[str, Any] = {"time_to_first_token": 5.0, "time_per_output_token": 0.05, "price": 2.5}
-    found = inference.explore("llama-3-8B", "h100_80g_sxm", **asked, **more, calibration=ours)
+    found = serving.explore("llama-3-8B", "h100_80g_sxm", **asked, **more, calibration=ours)
     question = Inputs(found.model, found.system, *asked.values(), 5.0, 0.05, 2.5, {})
     about, rows = opened(kind, serving_file(question, found, kind), "deployments")
     same_deployments(about, rows.rename(columns=lambda name: str(name).partition(" [")[0]), found.table)
 
 
 def same_deployments(about: Mapping[str, Any], rows: pd.DataFrame, expected: pd.DataFrame) -> None:
-    again = inference.evaluate(
+    again = serving.evaluate(
         models.load_document(about["model"]), hardware.load_document(about["system"]), rows,
         calibration=hardware.load_calibration_document(about["calibration"], "the file"),
         **{name: about[name] for name in ("time_to_first_token", "time_per_output_token", "price")},
@@ -235,7 +235,7 @@ def same_deployments(about: Mapping[str, Any], rows: pd.DataFrame, expected: pd.
 
 def test_the_command_line_s_deployments_come_back(tmp_path: Path) -> None:
     asked = ("inference", "llama-3-8B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000", "--output", "100")
-    found = inference.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=1000, output=100)
+    found = serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=1000, output=100)
     about = {"model": models.to_document(found.model), "system": hardware.to_document(found.system),
              "calibration": hardware.calibration_document(hardware.load_calibration("global")),
              "time_to_first_token": None, "time_per_output_token": None, "price": None}  # fmt: skip

@@ -18,7 +18,7 @@ from dashboard.runner import PER_SESSION, Job, QueueFull, Runner
 from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
 from engine.store import Store
-from engine.store_errors import explain
+from engine.store.errors import explain
 
 
 def scenario(batch: int = 8, **limits: Any) -> Scenario:

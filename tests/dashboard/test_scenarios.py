@@ -20,7 +20,7 @@ from dashboard.scenarios_data import age, best_of, entries, searched, size
 from dashboard.untrusted import Refused
 from dashboard.user_files import MOST_FILES, UserFiles
 from engine import Scenario
-from engine.cost_model_names import PHYSICS
+from engine.cost_models.names import PHYSICS
 from tests.dashboard.pages import ROOT, SMALL, html
 from tests.dashboard.server import Place, own_server
 

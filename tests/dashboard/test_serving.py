@@ -22,8 +22,8 @@ from dashboard.format import format_value
 from dashboard.serving_data import curves, per_degree, title
 from dashboard.serving_inputs import Inputs, model_names
 from dashboard.serving_table import COLUMNS, _file
-from engine import inference
-from engine.inference import MEMORY_PARTS, STEP_PARTS, Found, by_name
+from engine import serving
+from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
 from tests.dashboard.pages import ROOT, figure, html, plainly
 
 QUESTION = {"num_procs": 16, "prompt": 1000, "output": 200}
@@ -33,7 +33,7 @@ LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "servi
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    return inference.explore("llama-3-70B", "h100_80g_sxm", **QUESTION)
+    return serving.explore("llama-3-70B", "h100_80g_sxm", **QUESTION)
 
 
 def run(link: Mapping[str, str] | None = None) -> AppTest:
@@ -92,7 +92,7 @@ def test_tiles_are_the_best_deployment(found: Found):
 def test_limits_of_the_link_are_the_engines(found: Found):
     page = run({**LINK, "serving_ttft": "100", "serving_tpot": "25.5", "serving_price": "2",
                 "serving_weight_bits": "16,8,4", "serving_launch": "graphs"})  # fmt: skip
-    expected = inference.explore(
+    expected = serving.explore(
         "llama-3-70B", "h100_80g_sxm", **QUESTION, time_to_first_token=0.1, time_per_output_token=0.0255, price=2.0,
         limits={"weight_bits": [16, 8, 4], "launch": "graphs"},
     )  # fmt: skip
@@ -138,7 +138,7 @@ def test_another_question_gives_up_what_was_picked(found: Found):
     page.number_input(key="_serving_procs").set_value(8)
     again(page)
     assert "serving_id" not in url(page)
-    expected = inference.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 8})
+    expected = serving.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 8})
     assert f"of {expected.total:,}" in html(page)
 
 
@@ -212,7 +212,7 @@ def test_the_table_shows_what_fits_and_everything_on_demand() -> None:
 
 def test_limits_that_nothing_meets_name_the_nearest():
     page = run({**LINK, "serving_tpot": "2"})
-    nearest = inference.explore("llama-3-70B", "h100_80g_sxm", **QUESTION).table["time_per_output_token"].min()
+    nearest = serving.explore("llama-3-70B", "h100_80g_sxm", **QUESTION).table["time_per_output_token"].min()
     told = plainly(page.warning[0].value).replace("\\", "")
     assert f"An output token takes {1e3 * nearest:,.4g} ms, more than the limit of 2 ms" in told
     label = page.button(key="serving_change_0").label
@@ -270,7 +270,7 @@ def test_downloads_have_every_deployment(found: Found, kind: str):
     # From the file alone the same deployments are found again.
     model, system = models.load_document(about["model"]), hardware.load_document(about["system"])
     asked = {name: about[name] for name in ("num_procs", "prompt", "output")}
-    redone = inference.explore(model, system, **asked)
+    redone = serving.explore(model, system, **asked)
     assert redone.table["id"].tolist() == found.table["id"].tolist()
     assert rows["id"].tolist() == found.table["id"].tolist()
 

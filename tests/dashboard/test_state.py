@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import links, state
 from dashboard.text import literal
 from engine import Scenario
-from engine.limits import normalise
+from engine.executions.limits import normalise
 
 
 def script() -> None:

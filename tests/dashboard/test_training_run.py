@@ -16,15 +16,15 @@ from dashboard.derived import common_metrics, flops_formula, metrics, token_flop
 from dashboard.format import days, percent
 from dashboard.training_run import _large, _money, _span
 from dashboard.waiting import seen_with
-from engine import Exploration, Scenario, derived
-from engine.derived import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
+from engine import Exploration, Scenario, economics
+from engine.economics import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
 from tests.dashboard.pages import SMALL, again, exploration, html, plainly, run
 
 
 def expected(found: Exploration, **given: Any) -> TrainingRun:
     best, scenario = found.best, found.scenario
     assert best is not None
-    return derived.training_run(
+    return economics.training_run(
         RunInputs.of(scenario.system, **given), tokens_per_s=best["sample_rate"] * scenario.model.seq_size,
         num_procs=16, parameters=float(scenario.model.parameters or 0),
     )  # fmt: skip
@@ -173,7 +173,7 @@ def test_model_flop_is_of_what_is_timed() -> None:
     assert token_flops(scenario).head == 0
     experts = Scenario.of("deepseek-v3", "h100_80g_sxm", num_procs=16, max_batch_size=16, datatype="bfloat16")
     assert flops_formula(experts).startswith(PUBLISHED_FORMULA)
-    assert token_flops(experts) == derived.token_flops(experts.model)
+    assert token_flops(experts) == economics.token_flops(experts.model)
 
 
 def test_an_exploration_is_shown_with_the_price_of_the_scenario_that_was_asked_for() -> None:

@@ -22,7 +22,7 @@ from dashboard.whatif_changes import in_words, options, text_of
 from dashboard.whatif_studies import studies
 from dashboard.wording import differences, title
 from engine import whatif
-from engine.memory_needs import least_memory
+from engine.exploration.memory_requirements import least_memory
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"

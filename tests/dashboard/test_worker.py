@@ -20,7 +20,7 @@ from dashboard.runner import Runner
 from dashboard.settings import Settings, settings_from
 from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
 from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
-from engine.parallel import WorkerError
+from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreWriteError
 from tests.engine.store_rows import make_rows
 

@@ -2,18 +2,17 @@
 
 import pytest
 
-from engine import store_shards, store_writer
-from engine.store import Store
+from engine.store import Store, shards, writer
 from tests.engine.store_rows import INSIDE, SHARDED, make_rows, put
 
 
 @pytest.fixture
 def store_path(tmp_path, monkeypatch):
     """The path of a store where a few thousand rows are a large exploration with several shards of several groups."""
-    monkeypatch.setattr(store_writer, "ROWS_IN_DATABASE", 2000)
-    monkeypatch.setattr(store_writer, "ROWS_PER_GROUP", 512)
-    monkeypatch.setattr(store_shards, "ROWS_PER_GROUP", 512)
-    monkeypatch.setattr(store_shards, "ROWS_PER_SHARD", 1024)
+    monkeypatch.setattr(writer, "ROWS_IN_DATABASE", 2000)
+    monkeypatch.setattr(writer, "ROWS_PER_GROUP", 512)
+    monkeypatch.setattr(shards, "ROWS_PER_GROUP", 512)
+    monkeypatch.setattr(shards, "ROWS_PER_SHARD", 1024)
     return tmp_path / "results.duckdb"
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import engine
 import hardware
+from engine.cli.limits import parse_limits
+from engine.cli.output import ExitCode, quantity
 from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, OUTCOME, STATISTICS, by_name, headline_of, statistics_of
-from engine.command_limits import parse_limits
-from engine.command_output import ExitCode, quantity
 from engine.validation.uncertainty import interval
 
 MODEL, SYSTEM = "llama-3-8B", "h100_80g_sxm"

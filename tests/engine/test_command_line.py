@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import command_serve
+from engine.cli import serve
+from engine.cli.limits import parse_limits
+from engine.cli.main import EXIT_CODES, main
+from engine.cli.output import ExitCode, ProgressLine, as_json, quantity, text_table, write
 from engine.columns import FIELDS, OUTCOME, STATISTICS, by_name
-from engine.command_limits import parse_limits
-from engine.command_line import EXIT_CODES, main
-from engine.command_output import ExitCode, ProgressLine, as_json, quantity, text_table, write
-from engine.limits import LimitError
+from engine.executions.limits import LimitError
 from tests import reference
 
 SMALL = ("explore", "gpt3-13B", "h100_80g_nvl8", "--procs", "8", "--max-batch", "8", "--datatype", "float16")
@@ -190,7 +190,7 @@ def test_evaluate_without_a_row_that_runs(shardscape, tmp_path):
 
 
 def test_results_in_pieces_are_the_results_in_one(shardscape, tmp_path, golden, monkeypatch):
-    from engine import table_files
+    from engine.executions import files as table_files
 
     source = tmp_path / "in.parquet"
     golden.to_parquet(source)
@@ -437,28 +437,28 @@ def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
 
 def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_path):
     started = []
-    monkeypatch.setattr(command_serve.os, "execv", lambda program, command: started.append((program, command)))
+    monkeypatch.setattr(serve.os, "execv", lambda program, command: started.append((program, command)))
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    monkeypatch.delenv(command_serve.STORE_VARIABLE, raising=False)
+    monkeypatch.delenv(serve.STORE_VARIABLE, raising=False)
     store = tmp_path / "results.duckdb"
     code, _, _ = shardscape("serve", "--port", 8600, "--address", "127.0.0.1", "--store", store)
     assert code == 0
     ((program, command),) = started
     assert program == sys.executable
     assert command[1:5] == ["-P", "-m", "dashboard", "run"]
-    assert command[5] == str(command_serve.application_folder() / "app.py")
+    assert command[5] == str(serve.application_folder() / "app.py")
     assert command[6:] == ["--server.port=8600", "--server.address=127.0.0.1"]
-    assert os.environ.pop(command_serve.STORE_VARIABLE) == str(store.resolve())
+    assert os.environ.pop(serve.STORE_VARIABLE) == str(store.resolve())
     assert store.exists()
 
 
 def test_serve_opens_a_browser_where_there_is_a_display(monkeypatch, tmp_path):
     monkeypatch.setenv("DISPLAY", ":0")
-    opening = command_serve.server_command(tmp_path, port=None, address=None, browser=True)
+    opening = serve.server_command(tmp_path, port=None, address=None, browser=True)
     assert "--server.headless=false" in opening
     assert "--server.showEmailPrompt=false" in opening  # or it would wait for an answer
-    silent = command_serve.server_command(tmp_path, port=None, address=None, browser=False)
+    silent = serve.server_command(tmp_path, port=None, address=None, browser=False)
     assert "--server.headless=false" not in silent
 
 
@@ -466,7 +466,7 @@ def test_an_interrupt_stops_without_a_traceback_and_stores_nothing(tmp_path):
     """Ctrl-C in the midst of a large exploration: exit code 130, a sentence, and a store without it."""
     store = tmp_path / "results.duckdb"
     command = [
-        sys.executable, "-m", "engine.command_line", "explore", "megatron-1T", "h100_80g_nvl8", "--procs", "3072",
+        sys.executable, "-m", "engine.cli.main", "explore", "megatron-1T", "h100_80g_nvl8", "--procs", "3072",
         "--max-batch", "3072", "--datatype", "float16", "--store", str(store), "--limit", "uneven_pipelines=on",
         "--limit", "attention_type=multihead,multiquery", "--limit", "fused_activation=on,off",
     ]  # fmt: skip
@@ -486,7 +486,7 @@ def test_an_interrupt_stops_without_a_traceback_and_stores_nothing(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
 @pytest.mark.parametrize("arguments", ["models list", "systems show a100_80g --json", "systems show a100_80g"])
 def test_output_to_a_full_device_is_told(arguments):
-    command = f"{sys.executable} -m engine.command_line {arguments} > /dev/full"
+    command = f"{sys.executable} -m engine.cli.main {arguments} > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (
         ExitCode.STORE,
@@ -495,7 +495,7 @@ def test_output_to_a_full_device_is_told(arguments):
 
 
 def test_output_to_a_closed_pipe_ends_quietly():
-    command = f"{sys.executable} -m engine.command_line models list | head -n 1"
+    command = f"{sys.executable} -m engine.cli.main models list | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1

@@ -11,7 +11,7 @@ import pytest
 
 import hardware
 import models
-from engine.derived import (
+from engine.economics import (
     INPUTS,
     OUTPUTS,
     DerivedError,
@@ -29,7 +29,7 @@ from engine.derived import (
     utilisation,
     young_interval,
 )
-from engine.derived.checkpoints import parts
+from engine.economics.checkpoints import parts
 from engine.validation import library_runs
 from models import Architecture, Experts
 

@@ -21,10 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-import engine.steps
+import engine.cost_models.calculon.steps
 import models
-from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, reasons
+from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress
 from engine.columns import HEADLINE
+from engine.executions import reasons
 from engine.store import Store, StoreError
 from tests import reference
 from tests.engine.small_spaces import FIELDS, Drawn, draw
@@ -162,7 +163,7 @@ def test_an_exploration_says_what_evaluating_everything_says(random: Random) -> 
     sites, rows = random.choice((1, 5, 4096)), random.choice((3, 100, 8192))
     with (
         mock.patch.object(EXPLORE, "SITES_PER_PLAN", sites),
-        mock.patch.object(engine.steps, "ROWS_PER_CHUNK", rows),
+        mock.patch.object(engine.cost_models.calculon.steps, "ROWS_PER_CHUNK", rows),
     ):
         found = engine.explore_scenario(drawn.scenario)
         assert_counts(found, executions := evaluated(drawn))
@@ -302,7 +303,7 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path, checks: int) -> N
         files = sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*"))
         turn = count()
         with (
-            mock.patch.object(engine.steps, "ROWS_PER_CHUNK", 1000),
+            mock.patch.object(engine.cost_models.calculon.steps, "ROWS_PER_CHUNK", 1000),
             pytest.raises(ExplorationCancelled),
         ):
             engine.explore(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import engine
 from engine.columns import HEADLINE, UnknownColumn, by_name
-from engine.frontier import frontier
+from engine.exploration.frontier import frontier
 from tests.engine.small_spaces import draw
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import reasons
+from engine.executions import reasons
 from tests import reference
 
 FIELDS = reference.golden_fields()

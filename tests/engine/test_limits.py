@@ -10,7 +10,7 @@ import pytest
 
 from engine import LimitError
 from engine.columns import FIELDS
-from engine.limits import normalise, permits
+from engine.executions.limits import normalise, permits
 from models.documents import shown
 
 DEEP: Any = []

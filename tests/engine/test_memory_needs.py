@@ -7,7 +7,7 @@ import pytest
 
 import engine
 import hardware
-from engine.memory_needs import least_memory
+from engine.exploration.memory_requirements import least_memory
 
 SMALL = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 

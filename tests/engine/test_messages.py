@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import engine
-from engine import inference
+from engine import serving
+from engine.cli.limits import parse_limits
 from engine.columns import by_name
-from engine.command_limits import parse_limits
-from engine.limits import normalise
+from engine.executions.limits import normalise
 
 LONG = "x" * 50_000 + "\n\x1b[31m" + "9" * 10_000
 SCENARIO = ("megatron-126M", "a100_80g", "--procs", 8, "--max-batch", 8, "--datatype", "float16")
@@ -57,7 +57,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "num_procs": lambda: engine.best("megatron-126M", "a100_80g", num_procs=LONG,  # type: ignore[arg-type]
                                      max_batch_size=8, datatype="float16"),
     "cost model": lambda: engine.evaluate("megatron-126M", "a100_80g", None, cost_model=LONG),  # type: ignore[arg-type]
-    "serving limit": lambda: inference.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=8, output=8,
+    "serving limit": lambda: serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=8, output=8,
                                                limits={"launch": LONG}),
 }  # fmt: skip
 

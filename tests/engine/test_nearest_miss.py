@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import engine
-from engine.reductions import Reductions
+from engine.exploration.reductions import Reductions
 from engine.store import Store
 from hardware import System
 from tests.calibrated.small import LLAMA, model_of, system_of

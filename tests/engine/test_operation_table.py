@@ -9,9 +9,9 @@ import pytest
 
 import engine
 import hardware
-from engine.calibrated.operation_columns import LABELS, OPERATION_COLUMNS
+from engine.cli.output import ExitCode
 from engine.columns import UNITS
-from engine.command_output import ExitCode
+from engine.cost_models.calibrated.operation_columns import LABELS, OPERATION_COLUMNS
 
 SYSTEM = "h100_80g_sxm"
 DENSE = {

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import ExplorationCancelled, Progress, parallel
-from engine.parallel import WorkerError
-from engine.reductions import METRICS
+from engine import ExplorationCancelled, Progress
+from engine.exploration import workers as parallel
+from engine.exploration.reductions import METRICS
+from engine.exploration.workers import WorkerError
 
 EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name
 SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}

@@ -13,9 +13,9 @@ import pytest
 import engine
 import hardware
 import models
-from engine import reasons
 from engine.columns import ALL_FIELDS
-from engine.sentences import excess, excesses
+from engine.executions import reasons
+from engine.executions.sentences import excess, excesses
 from tests import reference
 
 GOOD: dict[str, Any] = {

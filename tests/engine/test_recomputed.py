@@ -20,11 +20,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine import Exploration, ExplorationCancelled, Progress, recomputed, store_added, store_writer
+from engine import Exploration, ExplorationCancelled, Progress
 from engine.columns import HEADLINE, STATISTICS, UnknownColumn, defined_of, fields_of, statistics_of
-from engine.recomputed import add_columns, is_stored
-from engine.store import Condition, NotEvaluatedError, Store, StoreAccessError, StoreError, TooManyValuesError
-from engine.store_added import AddedWriter
+from engine.exploration import recomputed
+from engine.exploration.recomputed import add_columns, is_stored
+from engine.store import (
+    Condition,
+    NotEvaluatedError,
+    Store,
+    StoreAccessError,
+    StoreError,
+    TooManyValuesError,
+    added_columns,
+)
+from engine.store import writer as store_writer
+from engine.store.added_columns import AddedWriter
 from tests.engine.small_spaces import draw
 
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16"}
@@ -233,7 +243,7 @@ def test_those_read_longest_ago_give_way(tmp_path: Path) -> None:
 
 def test_in_memory_a_few_columns_are_kept() -> None:
     found = explored("memory", "calculon", Path())
-    names = [column.name for column in STATISTICS if not is_stored(column.name)][: store_added.MOST_IN_MEMORY + 1]
+    names = [column.name for column in STATISTICS if not is_stored(column.name)][: added_columns.MOST_IN_MEMORY + 1]
     with pytest.raises(TooManyValuesError):
         add_columns(found, names)
     add_columns(found, names[:-1])
@@ -265,7 +275,7 @@ def test_deleting_an_exploration_removes_what_was_added(tmp_path: Path) -> None:
 DIES_WHILE_ADDING = """
 import os, signal, sys
 from pathlib import Path
-from engine.recomputed import add_columns
+from engine.exploration.recomputed import add_columns
 from tests.engine.test_recomputed import explored
 found = explored(sys.argv[1], "calculon", Path(sys.argv[2]))
 add_columns(found, ["act_space"])

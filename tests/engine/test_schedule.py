@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import engine
-from engine.schedule import LARGEST, chunk_times, schedule
+from engine.simulate.schedule import LARGEST, chunk_times, schedule
 
 BLOCKS = 40
 """Of GPT-3 13B."""

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine import Exploration, Optimum, search
+from engine import Exploration, Optimum
+from engine.exploration import search
 from tests.engine.small_spaces import FIELDS, draw
 
 EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine import store_writer
 from engine.store import (
     Store,
     StoreAccessError,
@@ -22,6 +21,7 @@ from engine.store import (
     StoreLockedError,
     StoreWriteError,
 )
+from engine.store import writer as store_writer
 from tests.engine.store_rows import (
     INSIDE,
     REDUCTIONS,

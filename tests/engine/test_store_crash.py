@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import store_database, store_files, store_shards, store_writer
-from engine.store import Store, StoreWriteError
+from engine.store import Store, StoreWriteError, shards, writer
+from engine.store import database as store_database
+from engine.store import files as store_files
 from tests.engine.store_rows import assert_same, folder_of, make_rows, put
 
 ROOT = Path(__file__).parents[2]
@@ -30,9 +31,9 @@ INSIDE, SHARDED = 1000, 6000
 
 def use_small_limits():
     """Let thousands of rows be a large exploration, in this process."""
-    store_writer.ROWS_IN_DATABASE = 2000
-    store_writer.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 1024
-    store_shards.ROWS_PER_SHARD = 2048
+    writer.ROWS_IN_DATABASE = 2000
+    writer.ROWS_PER_GROUP = shards.ROWS_PER_GROUP = 1024
+    shards.ROWS_PER_SHARD = 2048
 
 
 def size_of(key):
@@ -87,10 +88,10 @@ def assert_sound(path, promised=(), gone=()):
 def restored_limits(monkeypatch):
     """Undo `use_small_limits` after each test."""
     for module, name in (
-        (store_writer, "ROWS_IN_DATABASE"),
-        (store_writer, "ROWS_PER_GROUP"),
-        (store_shards, "ROWS_PER_GROUP"),
-        (store_shards, "ROWS_PER_SHARD"),
+        (writer, "ROWS_IN_DATABASE"),
+        (writer, "ROWS_PER_GROUP"),
+        (shards, "ROWS_PER_GROUP"),
+        (shards, "ROWS_PER_SHARD"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))
 
@@ -174,7 +175,7 @@ def die_at(mouth, path, key, owner, name, when):
     """Store one exploration with the process killed before, after or at the end of a certain call."""
     use_small_limits()
     files, database = store_files.StoreFiles, store_database.Database
-    owner = {"os": os, "database": database, "files": files, "shards": store_shards, "writer": store_writer}[owner]
+    owner = {"os": os, "database": database, "files": files, "shards": shards, "writer": writer}[owner]
     ways = {"before": lambda _: kill_self, "after": after, "inside": at_the_end_of}
     setattr(owner, name, ways[when](getattr(owner, name)))
     with Store(path) as opened:
@@ -246,9 +247,9 @@ def overfill(path):
     said = []
     with Store(path) as opened:
         put(opened, "key0", make_rows(INSIDE))
-        store_shards.ROWS_PER_SHARD = 10**9
+        shards.ROWS_PER_SHARD = 10**9
         for limit in (2000, 10**9):
-            store_writer.ROWS_IN_DATABASE = limit
+            writer.ROWS_IN_DATABASE = limit
             try:
                 put(opened, "big", make_rows(60_000), piece=10_000)
             except StoreWriteError as error:

@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine import store_shards, store_writer
-from engine.command_line import main
-from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning
-from engine.store_check import check_store
+from engine.cli.main import main
+from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, shards, writer
+from engine.store.checks import check_store
 from tests.engine.store_rows import REDUCTIONS, SHARDED, decoded, folder_of, make_rows, put
 
 ROOT = Path(__file__).parents[2]
@@ -44,10 +43,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def use_small_limits(change):
     """Let two thousand rows be a large exploration with several shards."""
-    change(store_writer, "ROWS_IN_DATABASE", 1000)
-    change(store_writer, "ROWS_PER_GROUP", 512)
-    change(store_shards, "ROWS_PER_GROUP", 512)
-    change(store_shards, "ROWS_PER_SHARD", 1024)
+    change(writer, "ROWS_IN_DATABASE", 1000)
+    change(writer, "ROWS_PER_GROUP", 512)
+    change(shards, "ROWS_PER_GROUP", 512)
+    change(shards, "ROWS_PER_SHARD", 1024)
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +147,8 @@ def test_no_damage_gives_other_rows_or_silence(killed, written, tmp_path, file, 
 def test_a_shard_is_read_once_to_verify_it_and_again_when_it_has_changed(opened_store, monkeypatch):
     put(opened_store, "key", make_rows(SHARDED))
     sums = []
-    checksum = store_shards._checksum
-    monkeypatch.setattr(store_shards, "_checksum", lambda path: sums.append(path.name) or checksum(path))
+    checksum = shards._checksum
+    monkeypatch.setattr(shards, "_checksum", lambda path: sums.append(path.name) or checksum(path))
     access = opened_store.rows("key")
     for _ in range(3):
         access.count()
@@ -188,7 +187,7 @@ def explored(path, batch):
 @pytest.fixture
 def ill(tmp_path, tmp_path_factory, monkeypatch):
     """The path of a store with one sound exploration, one damaged and one lost; and the keys of the three."""
-    monkeypatch.setattr(store_writer, "ROWS_IN_DATABASE", 10)
+    monkeypatch.setattr(writer, "ROWS_IN_DATABASE", 10)
     path = tmp_path / "results.duckdb"
     keys = [explored(path, batch).key for batch in (4, 8)]
     before = tmp_path_factory.mktemp("before") / "store"

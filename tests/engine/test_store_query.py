@@ -9,15 +9,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from engine import columns, store_database
+from engine import columns
 from engine.store import (
     Condition,
     Store,
     StoreAccessError,
     StoreError,
     StoreMemoryError,
+    database,
 )
-from engine.store_errors import StoreWriteError
+from engine.store.errors import StoreWriteError
 from tests.engine.store_rows import assert_same, folder_of, frame_of, make_rows, put
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +149,7 @@ def test_a_full_disk_is_blamed_where_the_file_was_to_go(stored, tmp_path, monkey
         path.write_bytes(b"some of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("engine.store_query._write", full)
+    monkeypatch.setattr("engine.store.query._write", full)
     _, _, access = stored
     target = tmp_path / "out.parquet"
     with pytest.raises(StoreWriteError) as caught:
@@ -245,14 +246,14 @@ def test_database_reaches_no_file_but_its_shards(stored, tmp_path):
 
 
 def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, monkeypatch, tmp_path):
-    monkeypatch.setattr(store_database, "MEMORY", 16)
+    monkeypatch.setattr(database, "MEMORY", 16)
     order = [("total_time", "ascending")]
     with Store(store_path) as opened:
         put(opened, "key", make_rows(120_000), piece=20_000)
         access = opened.rows("key")
         target = tmp_path / "out.parquet"
         with monkeypatch.context() as without:
-            without.setattr(store_database, "SORTING", 0)
+            without.setattr(database, "SORTING", 0)
             with pytest.raises(StoreMemoryError, match="more memory"):
                 access.export(target, order_by=order)
         assert access.export(target, order_by=order) == 120_000
@@ -260,7 +261,7 @@ def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, monkey
         assert (times[:-1] <= times[1:]).all()
         groups = ["total_time", "tensor_par", "fw_time"]
         with monkeypatch.context() as without:
-            without.setattr(store_database, "SORTING", 0)
+            without.setattr(database, "SORTING", 0)
             with pytest.raises(StoreMemoryError, match="more memory"):
                 access.best_by(groups, "sample_rate")
         assert pc.sum(access.best_by(groups, "sample_rate")["rows"]).as_py() == 120_000

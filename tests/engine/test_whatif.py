@@ -15,12 +15,12 @@ import pytest
 import engine
 import hardware
 from engine import Exploration, Optimum, Scenario, whatif
-from engine.calibrated import effective_rates
-from engine.calibrated.placement import networks_of
 from engine.columns import fields_of
+from engine.cost_models.calibrated import effective_rates
+from engine.cost_models.calibrated.placement import networks_of
 from engine.whatif import Point, Study
-from engine.whatif_search import Searcher
-from engine.whatif_space import layout_key, ready
+from engine.whatif.prepared_spaces import layout_key, ready
+from engine.whatif.search import Searcher
 
 CASES: dict[str, dict[str, Any]] = {
     "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
@@ -322,7 +322,7 @@ def test_a_study_that_was_left_goes_on_without_finding_anything_twice(name: str)
     study = STUDIES[name](scenario())
     whole = list(study)
     assert len(whole) == len(study)
-    looked_for = "engine.whatif.best_of" if name == "sizes" else "engine.whatif_search.Searcher.point"
+    looked_for = "engine.whatif.best_of" if name == "sizes" else "engine.whatif.search.Searcher.point"
     real = engine.best_of if name == "sizes" else Searcher.point
     with mock.patch(looked_for, autospec=True, side_effect=real) as asked:
         for done in (0, 1, len(whole) - 1, len(whole)):

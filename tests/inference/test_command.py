@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from engine import inference
+from engine import serving
 
 ARGUMENTS = ("inference", "llama-3-70B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000", "--output", "200")
 SAME = {"num_procs": 8, "prompt": 1000, "output": 200}
@@ -18,7 +18,7 @@ def test_json_is_the_engines_answer(shardscape):
     limits = [word for text in texts for word in ("--limit", text)]
     code, out, _ = shardscape(*ARGUMENTS, *limits, "--ttft", "0.3", "--tpot", 0.03, "--price", 3, "--top", 2, "--json")
     document = json.loads(out)
-    expected = inference.explore(
+    expected = serving.explore(
         "llama-3-70B", "h100_80g_sxm", **SAME, time_to_first_token=0.3, time_per_output_token=0.03, price=3.0,
         limits={"tensor_par": [2, 4, 8], "batch": {"max": 64}, "launch": "graphs", "kv_bits": 8},
     )  # fmt: skip
@@ -30,7 +30,7 @@ def test_json_is_the_engines_answer(shardscape):
     assert document["best"]["cost_per_million_tokens"] == pytest.approx(expected.best["cost_per_million_tokens"])
     assert [row["id"] for row in document["top"]] == expected.top(2)["id"].tolist()
     frontier = json.loads(shardscape(*ARGUMENTS, "--frontier", "--json")[1])["frontier"]
-    everything = inference.explore("llama-3-70B", "h100_80g_sxm", **SAME)
+    everything = serving.explore("llama-3-70B", "h100_80g_sxm", **SAME)
     assert [row["id"] for row in frontier] == everything.frontier["id"].tolist()
 
 
@@ -71,7 +71,7 @@ def test_export(shardscape, tmp_path, suffix, read):
     code, _, err = shardscape(*ARGUMENTS, "--top", 0, "--export", path)
     assert code == 0
     assert str(path) in err
-    rows, expected = read(path), inference.explore("llama-3-70B", "h100_80g_sxm", **SAME).table
+    rows, expected = read(path), serving.explore("llama-3-70B", "h100_80g_sxm", **SAME).table
     assert rows.columns.tolist() == expected.columns.tolist()
     assert rows["id"].tolist() == expected["id"].tolist()
     assert rows["launch"].tolist() == expected["launch"].tolist()

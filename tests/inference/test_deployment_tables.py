@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine import inference
+from engine import serving
 from tests.properties.column_types import columns, meaning
 
 SERVED = {"tensor_par": 2, "pipeline_par": 1, "batch": 2, "prompt": 128, "output": 16}
@@ -18,14 +18,14 @@ SERVED = {"tensor_par": 2, "pipeline_par": 1, "batch": 2, "prompt": 128, "output
 def test_columns_of_any_type_are_deployments_or_refused_by_row(field: str) -> None:
     def served(series: pd.Series[Any]) -> pd.DataFrame:
         table = pd.DataFrame([SERVED] * len(series)).assign(**{field: series})
-        return inference.evaluate("llama-3-8B", "h100_80g_sxm", table)
+        return serving.evaluate("llama-3-8B", "h100_80g_sxm", table)
 
     kind, good = ("str", "graphs") if field == "launch" else ("int64", 8)
     for name, cells, series in columns(8, "graphs"):
         means = [meaning(kind, cell) for cell in cells]
         fine = [row for row, value in enumerate(means) if value is not None]
         if len(fine) < len(cells):
-            with pytest.raises(inference.DeploymentTableError, match=f"Row .* {field}") as refused:
+            with pytest.raises(serving.DeploymentTableError, match=f"Row .* {field}") as refused:
                 served(series)
             told = str(refused.value)
             assert not any(told.startswith(f"Row {row + 1} ") for row in fine), (name, told)
@@ -58,15 +58,15 @@ WRONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_table_of_deployments_is_one_sentence(name: str) -> None:
-    with pytest.raises(inference.DeploymentTableError) as refused:
-        inference.evaluate("llama-3-8B", "h100_80g_sxm", WRONG[name])
+    with pytest.raises(serving.DeploymentTableError) as refused:
+        serving.evaluate("llama-3-8B", "h100_80g_sxm", WRONG[name])
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 300
 
 
 def test_deployments_that_are_columns_values_or_none_at_all() -> None:
     def served(table: Any) -> pd.DataFrame:
-        return inference.evaluate("llama-3-8B", "h100_80g_sxm", table)
+        return serving.evaluate("llama-3-8B", "h100_80g_sxm", table)
 
     two = served(pd.DataFrame([SERVED, SERVED | {"batch": 4}], index=[5, 5]))
     pd.testing.assert_frame_equal(served(SERVED | {"batch": [2, 4]}), two)
@@ -83,6 +83,6 @@ def test_deployments_that_are_columns_values_or_none_at_all() -> None:
 )
 @pytest.mark.parametrize("argument", ["price", "time_to_first_token", "time_per_output_token"])
 def test_figures_that_are_none_are_one_sentence(argument: str, value: Any) -> None:
-    with pytest.raises(inference.WorkloadError, match=argument) as refused:
-        inference.evaluate("llama-3-8B", "h100_80g_sxm", SERVED, **{argument: value})
+    with pytest.raises(serving.WorkloadError, match=argument) as refused:
+        serving.evaluate("llama-3-8B", "h100_80g_sxm", SERVED, **{argument: value})
     assert len(str(refused.value)) < 300

@@ -9,31 +9,31 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine import inference
-from engine.inference import FIELDS, HEADLINE
-from engine.inference.columns import ALL, STEP_PARTS
-from engine.inference.deployments import LAUNCHES
-from engine.inference.reasons import REASONS
-from engine.inference.space import BATCHES, DeploymentSpace
-from engine.sentences import excess
+from engine import serving
+from engine.executions.sentences import excess
+from engine.serving import FIELDS, HEADLINE
+from engine.serving.columns import ALL, STEP_PARTS
+from engine.serving.deployments import LAUNCHES
+from engine.serving.reasons import REASONS
+from engine.serving.space import BATCHES, DeploymentSpace
 
 NAMES = [column.name for column in FIELDS]
 
 
 @pytest.fixture(scope="module")
-def dense() -> inference.Found:
-    return inference.explore("llama-3-70B", "h100_80g_sxm", num_procs=12, prompt=1000, output=200,
+def dense() -> serving.Found:
+    return serving.explore("llama-3-70B", "h100_80g_sxm", num_procs=12, prompt=1000, output=200,
                              limits={"batch": [1, 8, 64, 2000]}, time_to_first_token=0.2,
                              time_per_output_token=0.05)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def experts() -> inference.Found:
+def experts() -> serving.Found:
     limits = {"batch": [4, 256], "weight_bits": 8}
-    return inference.explore("gpt-oss-120B", "h100_80g_sxm", num_procs=8, prompt=1000, output=200, limits=limits)
+    return serving.explore("gpt-oss-120B", "h100_80g_sxm", num_procs=8, prompt=1000, output=200, limits=limits)
 
 
-def by_hand(found: inference.Found, *, mixture: bool) -> pd.DataFrame:
+def by_hand(found: serving.Found, *, mixture: bool) -> pd.DataFrame:
     """Every deployment of a space, listed with plain loops and evaluated row by row."""
     n = found.space.num_procs
     rows = []
@@ -47,7 +47,7 @@ def by_hand(found: inference.Found, *, mixture: bool) -> pd.DataFrame:
             found.space.choices("kv_bits"), found.space.choices("launch"),
         ):  # fmt: skip
             rows.append((t, p, e, replicas, int(batch), weights, cache, launch, 1000, 200))
-    return inference.evaluate(
+    return serving.evaluate(
         found.model, found.system, pd.DataFrame(rows, columns=NAMES),
         time_to_first_token=found.time_to_first_token, time_per_output_token=found.time_per_output_token,
     )  # fmt: skip
@@ -55,7 +55,7 @@ def by_hand(found: inference.Found, *, mixture: bool) -> pd.DataFrame:
 
 @pytest.mark.parametrize("name", ["dense", "experts"])
 def test_every_deployment_once_with_its_figures_or_its_reason(name: str, request: pytest.FixtureRequest):
-    found: inference.Found = request.getfixturevalue(name)
+    found: serving.Found = request.getfixturevalue(name)
     listed = by_hand(found, mixture=name == "experts")
     assert found.total == len(listed)
     good = listed[listed["status"] == "ok"].reset_index(drop=True)
@@ -69,7 +69,7 @@ def test_every_deployment_once_with_its_figures_or_its_reason(name: str, request
         np.testing.assert_allclose(ours[column.name], good[column.name], rtol=1e-12, err_msg=column.name)
 
 
-def test_nearest_is_what_misses_least(dense: inference.Found):
+def test_nearest_is_what_misses_least(dense: serving.Found):
     listed = by_hand(dense, mixture=False)
     assert set(dense.nearest) == {"memory", "time_to_first_token", "time_per_output_token"}
     for code, figure in (("memory", "memory_total"), ("time_to_first_token",) * 2, ("time_per_output_token",) * 2):
@@ -78,7 +78,7 @@ def test_nearest_is_what_misses_least(dense: inference.Found):
         assert row[figure] == pytest.approx(listed.loc[listed["reason"] == code, figure].min())
 
 
-def test_best_and_top(dense: inference.Found):
+def test_best_and_top(dense: serving.Found):
     best = dense.best
     assert best is not None
     assert best["tokens_per_s_per_processor"] == dense.table["tokens_per_s_per_processor"].max()
@@ -91,13 +91,13 @@ def test_best_and_top(dense: inference.Found):
         dense.top(1, "memory_capacity")
 
 
-def test_limits_hold(dense: inference.Found):
+def test_limits_hold(dense: serving.Found):
     assert (dense.table["time_to_first_token"] <= 0.2).all()
     assert (dense.table["time_per_output_token"] <= 0.05).all()
     assert (dense.table["memory_total"] <= dense.table["memory_capacity"]).all()
 
 
-def test_the_frontier_is_what_nothing_beats(dense: inference.Found):
+def test_the_frontier_is_what_nothing_beats(dense: serving.Found):
     user, processor = (dense.table[name].to_numpy() for name in ("tokens_per_s_per_user", "tokens_per_s_per_processor"))
     beaten = [
         bool(((user >= u) & (processor >= g) & ((user > u) | (processor > g))).any())
@@ -111,7 +111,7 @@ def test_the_frontier_is_what_nothing_beats(dense: inference.Found):
 
 
 def test_nothing_fits():
-    found = inference.explore("deepseek-v3", "l40s_48g", num_procs=1, prompt=100, output=100)
+    found = serving.explore("deepseek-v3", "l40s_48g", num_procs=1, prompt=100, output=100)
     assert found.feasible == 0
     assert found.best is None
     assert len(found.frontier) == 0
@@ -151,8 +151,8 @@ def test_limits_of_a_space():
     ],
 )
 def test_limits_that_are_none(limits: dict[str, Any], told: str):
-    with pytest.raises(inference.ServingLimitError, match=told) as refused:
-        inference.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=10, output=10, limits=limits)
+    with pytest.raises(serving.ServingLimitError, match=told) as refused:
+        serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=10, output=10, limits=limits)
     assert "\n" not in str(refused.value)
 
 
@@ -160,13 +160,13 @@ def test_limits_that_are_none(limits: dict[str, Any], told: str):
 @pytest.mark.parametrize("value", [0, -1, 1.5, "8", True, 2**40])
 def test_sizes_that_are_none(argument: str, value: Any):
     arguments = {"num_procs": 8, "prompt": 10, "output": 10, argument: value}
-    with pytest.raises(inference.ServingLimitError, match=argument):
-        inference.explore("llama-3-8B", "h100_80g_sxm", **arguments)
+    with pytest.raises(serving.ServingLimitError, match=argument):
+        serving.explore("llama-3-8B", "h100_80g_sxm", **arguments)
 
 
 def test_a_space_that_is_too_large():
-    with pytest.raises(inference.SpaceTooLarge, match="limit batch"):
-        inference.explore("llama-3-8B", "h100_80g_sxm", num_procs=5040, prompt=10, output=10,
+    with pytest.raises(serving.SpaceTooLarge, match="limit batch"):
+        serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=5040, prompt=10, output=10,
                           limits={"batch": range(1, 5000)})  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine import inference
-from engine.calibrated import parameters
+from engine import serving
+from engine.cost_models.calibrated import parameters
 
 P = parameters()
 PEAK16, PEAK8, HBM, NVLINK, NETWORK = 989e12, 1979e12, 3350e9, 450e9, 50e9
@@ -240,7 +240,7 @@ def test_rows_by_hand(run: Run):
         "replicas": [max(run.e // run.t, 1)], "weight_bits": [run.bits], "kv_bits": [run.kv_bits],
         "launch": ["graphs" if run.graphs else "eager"], "prompt": [run.prompt], "output": [run.output],
     }  # fmt: skip
-    found = inference.evaluate(name, "h100_80g_sxm", table, price=2.5).iloc[0]
+    found = serving.evaluate(name, "h100_80g_sxm", table, price=2.5).iloc[0]
     assert found["status"] == "ok", found["reason_text"]
     for figure, value in run.figures().items():
         assert found[figure] == pytest.approx(value, rel=1e-9), figure

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import hardware
 import models
-from engine import inference
-from engine.calibrated import parameters
-from engine.inference import MEMORY_PARTS, STEP_PARTS, Assumptions
+from engine import serving
+from engine.cost_models.calibrated import parameters
+from engine.serving import MEMORY_PARTS, STEP_PARTS, Assumptions
 
 GIB = 2.0**30
 
@@ -23,7 +23,7 @@ def one(model: Any = "llama-3-70B", system: Any = "h100_80g_sxm", assumptions: A
         **fields: Any) -> pd.Series:  # fmt: skip
     row = {"tensor_par": 8, "pipeline_par": 1, "batch": 1, "prompt": 1024, "output": 256, **fields}
     table = {name: [value] for name, value in row.items()}
-    return inference.evaluate(model, system, table, assumptions=assumptions).iloc[0]
+    return serving.evaluate(model, system, table, assumptions=assumptions).iloc[0]
 
 
 def faster(system: str, **factors: float) -> hardware.System:
@@ -162,11 +162,11 @@ def test_pipelines_decode_microbatches_in_turn():
 
 def test_limits_are_reasons():
     table = {"tensor_par": [8], "pipeline_par": [1], "batch": [64], "prompt": [1024], "output": [256]}
-    found = inference.evaluate("llama-3-70B", "h100_80g_sxm", table, time_to_first_token=0.01).iloc[0]
+    found = serving.evaluate("llama-3-70B", "h100_80g_sxm", table, time_to_first_token=0.01).iloc[0]
     assert (found["status"], found["reason"]) == ("infeasible", "time_to_first_token")
     assert found["reason_text"].startswith("The first token takes 5")
     assert found["reason_text"].endswith("ms, more than the limit of 10 ms.")
-    found = inference.evaluate("llama-3-70B", "h100_80g_sxm", table, time_per_output_token=0.01).iloc[0]
+    found = serving.evaluate("llama-3-70B", "h100_80g_sxm", table, time_per_output_token=0.01).iloc[0]
     assert found["reason"] == "time_per_output_token"
     assert np.isfinite(found["tokens_per_s"])
 
@@ -196,13 +196,13 @@ def test_every_rule_has_a_sentence(model: str, fields: dict[str, Any], code: str
 
 
 def test_tables_that_are_none():
-    with pytest.raises(inference.DeploymentTableError, match="no column 'batch'"):
-        inference.evaluate("llama-3-8B", "h100_80g_sxm", {"tensor_par": [1], "pipeline_par": [1]})
+    with pytest.raises(serving.DeploymentTableError, match="no column 'batch'"):
+        serving.evaluate("llama-3-8B", "h100_80g_sxm", {"tensor_par": [1], "pipeline_par": [1]})
     table = {"tensor_par": [1, 1], "pipeline_par": [1, 1], "batch": [1, 1.5], "prompt": [8, 8], "output": [8, 8]}
-    with pytest.raises(inference.DeploymentTableError, match=r"Row 2 of the deployments has batch 1\.5"):
-        inference.evaluate("llama-3-8B", "h100_80g_sxm", table)
-    with pytest.raises(inference.WorkloadError, match="above 0"):
-        inference.evaluate("llama-3-8B", "h100_80g_sxm", {}, time_to_first_token=-1.0)
+    with pytest.raises(serving.DeploymentTableError, match=r"Row 2 of the deployments has batch 1\.5"):
+        serving.evaluate("llama-3-8B", "h100_80g_sxm", table)
+    with pytest.raises(serving.WorkloadError, match="above 0"):
+        serving.evaluate("llama-3-8B", "h100_80g_sxm", {}, time_to_first_token=-1.0)
 
 
 SHAPES = st.fixed_dictionaries(
@@ -229,7 +229,7 @@ def rows(model: str, system: Any, tables: list[dict[str, Any]]) -> pd.DataFrame:
     """Deployments that do not fit count too: memory is no limit here."""
     found = hardware.load(system) if isinstance(system, str) else system
     endless = found.model_copy(update={"mem1": found.mem1.model_copy(update={"capacity_gib": 1e9})})
-    return inference.evaluate(model, endless, pd.DataFrame(tables))
+    return serving.evaluate(model, endless, pd.DataFrame(tables))
 
 
 @given(CASES)

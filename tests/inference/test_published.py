@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine import inference
-from engine.inference import Assumptions
+from engine import serving
+from engine.serving import Assumptions
 
 
 def compared() -> pd.DataFrame:
@@ -27,7 +27,7 @@ def compared() -> pd.DataFrame:
         fields = {"tensor_par": [row["tensor_par"]], "pipeline_par": [1], "batch": [row["batch"]],
                   "prompt": [row["prompt"]], "output": [row["output"]], "weight_bits": [row["bits"]],
                   "kv_bits": [row["bits"]]}  # fmt: skip
-        found = inference.evaluate(row["model"], row["system"], fields, assumptions=assumptions).iloc[0]
+        found = serving.evaluate(row["model"], row["system"], fields, assumptions=assumptions).iloc[0]
         assert found["status"] == "ok", found["reason_text"]
         modelled = {
             "throughput": found["tokens_per_s_per_processor"],

@@ -12,7 +12,7 @@ import pytest
 
 import engine.measure
 import hardware
-from engine.calibrated import parameters_of
+from engine.cost_models.calibrated import parameters_of
 from engine.measure import MeasureError, devices, load_samples, samples_document, samples_of
 from engine.measure.system_document import resembling
 from tests.measure.synthetic import TRUE, cpu, h100

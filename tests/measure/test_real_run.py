@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hardware
-from engine.calibrated import case_of, library_calibration, parameters_of, step_times
+from engine.cost_models.calibrated import case_of, library_calibration, parameters_of, step_times
 from engine.measure import MeasureError, Progress, Samples, measure, measured_calibration, measured_system
 from engine.measure.benchmarks import Benchmarks
 from engine.measure.devices import described
@@ -175,7 +175,7 @@ def test_no_rank_outlives_the_process_that_started_it(tmp_path: Path, ended_by: 
 def test_an_interrupted_command_writes_nothing(tmp_path: Path) -> None:
     options = ["--device", "cpu", "--seconds", "300", "--out", str(tmp_path)]
     started = subprocess.Popen(
-        [sys.executable, "-m", "engine.command_line", "measure", *options],
+        [sys.executable, "-m", "engine.cli.main", "measure", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         # Whoever runs the tests in the background has it ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hardware
-from engine.calibrated import case_of, library_calibration, parameters_of, step_times
+from engine.cost_models.calibrated import case_of, library_calibration, parameters_of, step_times
 from engine.measure import MeasureError, Samples, measured_calibration, measured_system
 from hardware import Calibration, System
 from models import load as load_model

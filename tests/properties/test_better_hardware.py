@@ -12,8 +12,8 @@ import pytest
 import hardware
 import models
 from engine import Scenario, SpaceError, best_of, whatif
-from engine.calibrated import Accelerators, Case, parameters, step_times
-from engine.calibrated.fields import DATATYPES
+from engine.cost_models.calibrated import Accelerators, Case, parameters, step_times
+from engine.cost_models.calibrated.fields import DATATYPES
 from hardware import System
 from tests.properties.test_calibrated_everywhere import everywhere
 

@@ -10,7 +10,7 @@ import pytest
 
 import hardware
 import models
-from engine.calibrated import (
+from engine.cost_models.calibrated import (
     Accelerators,
     Case,
     Layout,
@@ -23,9 +23,9 @@ from engine.calibrated import (
     model_shapes,
     parameters,
     step_times,
-)  # fmt: skip
-from engine.calibrated.build import SOFTWARE_DEFAULTS
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+)
+from engine.cost_models.calibrated.build import SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
 
 LAYOUTS = 6
 """Random layouts for each pair of a model and an accelerator."""

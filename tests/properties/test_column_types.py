@@ -14,7 +14,7 @@ import pytest
 
 import engine
 from engine.columns import FIELDS, by_name
-from engine.table_files import ResultWriter, TableFileError, read_executions
+from engine.executions.files import ResultWriter, TableFileError, read_executions
 from engine.validation import runs_of
 from tests.properties.column_types import columns, is_empty, meaning
 from tests.validation.runs import table as runs_table

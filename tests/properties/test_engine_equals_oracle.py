@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine import reasons
+from engine.executions import reasons
 from tests import oracle
 from tests.properties import worlds
 from tests.properties.comparison import assert_engine_agrees, frame

@@ -16,10 +16,10 @@ import pytest
 import engine
 from dashboard.untrusted import Refused
 from dashboard.validation_data import read_upload
-from engine import inference
+from engine import serving
 from engine.calibrate import CalibrateError, read_paths
 from engine.columns import FIELDS
-from engine.table_files import TableFileError, read_executions
+from engine.executions.files import TableFileError, read_executions
 from engine.validation import RunsFileError, read_runs, runs_of, validate
 from tests.validation.runs import table as runs_table
 
@@ -106,7 +106,7 @@ def test_tables_of_20_000_columns_are_soon_answered() -> None:
         runs_of(pd.concat([runs_table({}), further], axis=1))
     deployment = pd.DataFrame([{"tensor_par": 8, "pipeline_par": 1, "batch": 1, "prompt": 8, "output": 8}])
     table = pd.concat([deployment, further], axis=1)
-    assert inference.evaluate("llama-3-8B", "h100_80g_sxm", table).loc[0, "status"] == "ok"
+    assert serving.evaluate("llama-3-8B", "h100_80g_sxm", table).loc[0, "status"] == "ok"
     best = engine.best("megatron-126M", "a100_80g", num_procs=1, max_batch_size=1, datatype="float16")
     execution = pd.DataFrame([{column.name: best[column.name] for column in FIELDS}])
     for cost_model in engine.COST_MODELS:

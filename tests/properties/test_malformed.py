@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine import reasons
+from engine.executions import reasons
 from tests.properties import worlds
 from tests.properties.comparison import FIELDS, frame
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.calibrated import FITTED, library_calibration, parameters, step_times
+from engine.cost_models.calibrated import FITTED, library_calibration, parameters, step_times
 from engine.validation import library_runs, validate
 from engine.validation.errors import error_statistics, error_table, memory_table
 from engine.validation.fitting import fit_parameters

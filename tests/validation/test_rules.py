@@ -9,9 +9,9 @@ import pytest
 
 import hardware
 import models
-from engine.calibrated import Software, case_of
-from engine.calibrated.build import SOFTWARE_DEFAULTS
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES
+from engine.cost_models.calibrated import Software, case_of
+from engine.cost_models.calibrated.build import SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES
 from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of
 from engine.validation.sites import rate_per_processor

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.block import BlockTable
-from engine.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
-from engine.execution import Executions
-from engine.offload import Offload, offload
-from engine.optimizer import OptimizerTable
-from engine.pipeline import BlockTimes, Chunks, Stages, chunks
-from engine.rates import Rates
+from engine.cost_models.calculon.block import BlockTable
+from engine.cost_models.calculon.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
+from engine.cost_models.calculon.offload import Offload, offload
+from engine.cost_models.calculon.optimizer import OptimizerTable
+from engine.cost_models.calculon.pipeline import BlockTimes, Chunks, Stages, chunks
+from engine.cost_models.calculon.rates import Rates
+from engine.executions.table import Executions
 
 __all__ = [
     "BatchTimes",

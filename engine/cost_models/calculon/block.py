@@ -20,11 +20,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from engine.arrays import take
-from engine.block_keys import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG, BlockKeys, distinct
-from engine.layers import LayerSpec, Quantities
-from engine.rates import Rates
-from engine.tensor_parallel import Communication, Shapes, shaped, timed
+from engine.cost_models.calculon.block_keys import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG, BlockKeys, distinct
+from engine.cost_models.calculon.layers import LayerSpec, Quantities
+from engine.cost_models.calculon.rates import Rates
+from engine.cost_models.calculon.tensor_parallel import Communication, Shapes, shaped, timed
+from engine.executions.arrays import take
 from models import Model
 
 __all__ = ["BlockTable", "BlockWork", "block_table", "block_times", "block_work", "ordered_sum", "recompute_flags"]

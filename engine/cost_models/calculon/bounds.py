@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.arrays import take
-from engine.batch import pipeline_part
-from engine.pipeline import Stages
-from engine.plan import Layout, Plan
-from engine.sites import Sites, StepModes
-from engine.steps import ROWS_PER_CHUNK
+from engine.cost_models.calculon.batch import pipeline_part
+from engine.cost_models.calculon.pipeline import Stages
+from engine.cost_models.calculon.prepared_rows import Layout, Plan
+from engine.cost_models.calculon.steps import ROWS_PER_CHUNK
+from engine.executions.arrays import take
+from engine.space.schedule_points import Sites, StepModes
 
 __all__ = ["Candidates", "bounds", "candidates"]
 
@@ -30,9 +30,9 @@ Flags = npt.NDArray[np.bool_]
 class Candidates:
     """Rows that share a bound, each an array [candidates]; no rate matters to them.
 
-    `group` and `place` as in `engine.plan`, `time` the block times of a mode. `key` is their block key, `whole` and
-    `sharded` where the optimizer's figures are. `data_nets` [tiers, candidates] are the networks that the gradient
-    exchange may use, none where there is no exchange.
+    `group` and `place` as in `engine.cost_models.calculon.prepared_rows`, `time` the block times of a mode. `key` is
+    their block key, `whole` and `sharded` where the optimizer's figures are. `data_nets` [tiers, candidates] are the
+    networks that the gradient exchange may use, none where there is no exchange.
     """
 
     group: Ints

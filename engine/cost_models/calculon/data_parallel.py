@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.pipeline import Chunks, Stages
-from engine.rates import NetworkRates
+from engine.cost_models.calculon.pipeline import Chunks, Stages
+from engine.cost_models.calculon.rates import NetworkRates
 
 __all__ = ["Backward", "Overlap", "block_exchange", "overlapped_exchange"]
 

@@ -10,24 +10,24 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine import reasons
-from engine.arrays import take
-from engine.block import BlockTable, block_table
-from engine.block_keys import BlockKeys, distinct
-from engine.calibrated import library_calibration, parameters, parameters_of
-from engine.calibrated.evaluate import evaluate_calibrated
 from engine.columns import FIELDS, STATISTICS
-from engine.cost_model_names import chosen_cost_model
-from engine.execution import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
-from engine.feasibility import check_against, tier_use
-from engine.inputs import ModelLike, SystemLike, model_of, system_of
-from engine.memory import BlockSizes, MemoryUse, memory_use, tiers
-from engine.optimizer import OptimizerTable, optimizer_table
-from engine.outcome import given_words, outcome_table, words_array
-from engine.pipeline import Stages, stages
-from engine.rates import Rates, network_rates, rates
-from engine.sentences import excesses
-from engine.statistics import statistics
+from engine.cost_models.calculon.block import BlockTable, block_table
+from engine.cost_models.calculon.block_keys import BlockKeys, distinct
+from engine.cost_models.calculon.feasibility import check_against, tier_use
+from engine.cost_models.calculon.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.cost_models.calculon.optimizer import OptimizerTable, optimizer_table
+from engine.cost_models.calculon.pipeline import Stages, stages
+from engine.cost_models.calculon.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.statistics import statistics
+from engine.cost_models.calibrated import library_calibration, parameters, parameters_of
+from engine.cost_models.calibrated.evaluation import evaluate_calibrated
+from engine.cost_models.names import chosen_cost_model
+from engine.executions import reasons
+from engine.executions.arrays import take
+from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.sentences import excesses
+from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
+from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
 from hardware import Calibration, System
 from models import Model
 
@@ -67,11 +67,11 @@ def evaluate(
 
     Returns:
         The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible`
-        or `invalid`), `reason` (a code of `engine.reasons`, "" when ok), `reason_text` (a sentence with the numbers);
-        and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth requirements
-        that nothing can meet (no time to hide behind) are infinite. The calibrated cost model adds the extensions and
-        its further statistics, and leaves those that describe Calculon's layers not a number. `attrs` of the table
-        name the cost model and the calibration.
+        or `invalid`), `reason` (a code of `engine.executions.reasons`, "" when ok), `reason_text` (a sentence with the
+        numbers); and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth
+        requirements that nothing can meet (no time to hide behind) are infinite. The calibrated cost model adds the
+        extensions and its further statistics, and leaves those that describe Calculon's layers not a number. `attrs` of
+        the table name the cost model and the calibration.
 
     Raises:
         engine.ExecutionTableError: `executions` is not a table or lacks a column.

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine import reasons
-from engine.arrays import take
-from engine.execution import DATATYPES, Executions, mark
-from engine.rates import NetworkRates, network_rates
+from engine.cost_models.calculon.rates import NetworkRates, network_rates
+from engine.executions import reasons
+from engine.executions.arrays import take
+from engine.executions.table import DATATYPES, Executions, mark
 from hardware import System
 from models import Model
 

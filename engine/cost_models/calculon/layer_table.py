@@ -9,14 +9,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine import reasons
-from engine.block import recompute_flags
-from engine.block_keys import NO_OVERLAP, BlockKeys
-from engine.evaluate import evaluate
-from engine.execution import DATATYPES, parse
-from engine.inputs import ModelLike, SystemLike, model_of, system_of
-from engine.rates import Rates, rates
-from engine.tensor_parallel import CommunicatingLayer, Communication, Exchange, Shapes, on_matrix, shape_layers
+from engine.cost_models.calculon.block import recompute_flags
+from engine.cost_models.calculon.block_keys import NO_OVERLAP, BlockKeys
+from engine.cost_models.calculon.evaluation import evaluate
+from engine.cost_models.calculon.rates import Rates, rates
+from engine.cost_models.calculon.tensor_parallel import (
+    CommunicatingLayer,
+    Communication,
+    Exchange,
+    Shapes,
+    on_matrix,
+    shape_layers,
+)
+from engine.executions import reasons
+from engine.executions.table import DATATYPES, parse
+from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
 
 __all__ = ["LayerError", "layer_table"]
 

@@ -2,12 +2,13 @@
 
 A recipe lists the layers of a block in order. Each layer names its kind, the sizes it works on and how it behaves
 under recomputation; `quantities` turns a recipe into arrays [layers, keys] of operation counts and sizes. Nothing
-here knows a rate: seconds are the business of `engine.rates` and `engine.block`.
+here knows a rate: seconds are the business of `engine.cost_models.calculon.rates` and
+`engine.cost_models.calculon.block`.
 
 All counts are float64. They are whole numbers, exact below 2^53; above that they carry a relative error of 1e-16.
 
 Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_build_attn_block*`/`_build_mlp_block*` and `layers.py`. Quirks that
-change these counts materially are marked Q with their number in `engine.quirks`.
+change these counts materially are marked Q with their number in `engine.cost_models.calculon.quirks`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ When = Literal[
     "not_redo_attention",
     "not_redo_mlp",
 ]
-"""Under which recomputation choice something holds: see `engine.block.recompute_flags`."""
+"""Under which recomputation choice something holds: see `engine.cost_models.calculon.block.recompute_flags`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.pipeline import Stages
+from engine.cost_models.calculon.pipeline import Stages
 
 __all__ = ["BlockSizes", "MemoryUse", "activation_blocks", "memory_use", "tiers"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.rates import Rates
+from engine.cost_models.calculon.rates import Rates
 
 __all__ = ["Offload", "offload"]
 

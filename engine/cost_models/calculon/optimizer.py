@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.block import ordered_sum
 from engine.columns import by_name
-from engine.layers import quantities, recipe, sizes
-from engine.rates import Rates
+from engine.cost_models.calculon.block import ordered_sum
+from engine.cost_models.calculon.layers import quantities, recipe, sizes
+from engine.cost_models.calculon.rates import Rates
 from models import Model
 
 __all__ = ["OptimizerTable", "OptimizerWork", "optimizer_table", "optimizer_times", "optimizer_work"]

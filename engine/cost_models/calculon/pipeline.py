@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.offload import Offload
+from engine.cost_models.calculon.offload import Offload
 
 __all__ = ["BlockTimes", "Chunks", "Stages", "chunks", "stages"]
 

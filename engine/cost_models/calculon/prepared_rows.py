@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.batch import StepBlock, StepOptimizer, step_block, step_optimizer
-from engine.block import BlockTable, BlockWork, block_times, block_work
-from engine.block_keys import FULL, BlockKeys, distinct
-from engine.execution import DATATYPES
-from engine.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
-from engine.rates import Rates, network_rates, rates
-from engine.rejection import (
+from engine.cost_models.calculon.batch import StepBlock, StepOptimizer, step_block, step_optimizer
+from engine.cost_models.calculon.block import BlockTable, BlockWork, block_times, block_work
+from engine.cost_models.calculon.block_keys import FULL, BlockKeys, distinct
+from engine.cost_models.calculon.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
+from engine.cost_models.calculon.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.rejection import (
     Assignments,
     KeyedBlocks,
     Rejected,
@@ -36,8 +35,18 @@ from engine.rejection import (
     reject_by_network,
     reject_by_shape,
 )
-from engine.sites import TIME_FIELDS, CellColumns, Sites, StepModes, cell_columns, mode_counts, sites_of, step_modes
-from engine.space import Space
+from engine.executions.table import DATATYPES
+from engine.space.schedule_points import (
+    TIME_FIELDS,
+    CellColumns,
+    Sites,
+    StepModes,
+    cell_columns,
+    mode_counts,
+    sites_of,
+    step_modes,
+)
+from engine.space.space import Space
 
 __all__ = ["Group", "Layout", "Plan", "fitting", "lay_out", "plan_of", "prepare_exact"]
 

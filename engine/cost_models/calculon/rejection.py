@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine import reasons
-from engine.block import BlockTable
-from engine.block_keys import FULL, NO_OVERLAP, BlockKeys, distinct
-from engine.evaluate import block_sizes
-from engine.feasibility import network_reasons
-from engine.memory import BlockSizes, memory_use, tiers
-from engine.optimizer import OptimizerTable
-from engine.rates import NetworkRates, Rates
-from engine.sites import (
+from engine.cost_models.calculon.block import BlockTable
+from engine.cost_models.calculon.block_keys import FULL, NO_OVERLAP, BlockKeys, distinct
+from engine.cost_models.calculon.evaluation import block_sizes
+from engine.cost_models.calculon.feasibility import network_reasons
+from engine.cost_models.calculon.memory import BlockSizes, memory_use, tiers
+from engine.cost_models.calculon.optimizer import OptimizerTable
+from engine.cost_models.calculon.rates import NetworkRates, Rates
+from engine.executions import reasons
+from engine.space.schedule_points import (
     MEMORY_FIELDS,
     CellColumns,
     Sites,
@@ -30,8 +30,8 @@ from engine.sites import (
     few_blocks,
     mode_counts,
     offloads,
-)  # fmt: skip
-from engine.space import Space
+)
+from engine.space.space import Space
 
 __all__ = [
     "Assignments", "KeyedBlocks", "Rejected", "executions", "listed", "memory_needs", "reject_by_memory",

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from engine.batch import batch_times
-from engine.block import BlockTable
-from engine.execution import Executions
-from engine.memory import MemoryUse
-from engine.optimizer import OptimizerTable
-from engine.pipeline import Stages
-from engine.rates import Rates
+from engine.cost_models.calculon.batch import batch_times
+from engine.cost_models.calculon.block import BlockTable
+from engine.cost_models.calculon.memory import MemoryUse
+from engine.cost_models.calculon.optimizer import OptimizerTable
+from engine.cost_models.calculon.pipeline import Stages
+from engine.cost_models.calculon.rates import Rates
+from engine.executions.table import Executions
 
 __all__ = ["statistics"]
 

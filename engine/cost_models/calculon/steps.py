@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.arrays import take
-from engine.batch import (
+from engine.cost_models.calculon.batch import (
     PipelinePart,
     StepBlock,
     StepOptimizer,
@@ -18,10 +17,11 @@ from engine.batch import (
     overlapped_part,
     pipeline_part,
 )
-from engine.data_parallel import block_exchange
-from engine.offload import offload
-from engine.pipeline import Stages
-from engine.plan import Group, Plan
+from engine.cost_models.calculon.data_parallel import block_exchange
+from engine.cost_models.calculon.offload import offload
+from engine.cost_models.calculon.pipeline import Stages
+from engine.cost_models.calculon.prepared_rows import Group, Plan
+from engine.executions.arrays import take
 
 __all__ = ["ROW_METRICS", "VARIANT_METRICS", "RowChunk", "Variant", "chunks_of", "evaluate_exact_rows"]
 

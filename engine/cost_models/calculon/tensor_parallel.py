@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.block_keys import P2P_RS_AG, PIPE, RS_AG, BlockKeys
 from engine.columns import by_name
-from engine.layers import LayerSpec, Quantities, quantities, recipe, sizes
-from engine.rates import Rates
+from engine.cost_models.calculon.block_keys import P2P_RS_AG, PIPE, RS_AG, BlockKeys
+from engine.cost_models.calculon.layers import LayerSpec, Quantities, quantities, recipe, sizes
+from engine.cost_models.calculon.rates import Rates
 from models import Model
 
 __all__ = ["CommunicatingLayer", "Communication", "Exchange", "Shapes", "on_matrix", "shape_layers", "shaped", "timed"]

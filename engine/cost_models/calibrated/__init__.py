@@ -6,12 +6,18 @@ are the values of the shipped calibration, `library_calibration()` the document 
 `effective_rates(system)` what an accelerator sustains by it, and how well that is founded.
 """
 
-from engine.calibrated.build import case_of, model_shapes
-from engine.calibrated.effective import EffectiveRate, accelerator_error, effective_rates
-from engine.calibrated.inputs import Accelerators, Case, Layout, ModelShapes, Software
-from engine.calibrated.memory import MemoryUse, memory_use
-from engine.calibrated.parameters import FITTED, Parameters, library_calibration, parameters, parameters_of
-from engine.calibrated.step import (
+from engine.cost_models.calibrated.build import case_of, model_shapes
+from engine.cost_models.calibrated.effective import EffectiveRate, accelerator_error, effective_rates
+from engine.cost_models.calibrated.physics.inputs import Accelerators, Case, Layout, ModelShapes, Software
+from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
+from engine.cost_models.calibrated.physics.parameters import (
+    FITTED,
+    Parameters,
+    library_calibration,
+    parameters,
+    parameters_of,
+)
+from engine.cost_models.calibrated.physics.step import (
     BLOCK_FIELDS,
     BlockLevel,
     StepTimes,
@@ -19,7 +25,7 @@ from engine.calibrated.step import (
     block_level,
     step_times,
 )
-from engine.calibrated.systems import accelerator_of, calibrated, system_named
+from engine.cost_models.calibrated.systems import accelerator_of, calibrated, system_named
 
 __all__ = [
     "BLOCK_FIELDS",

@@ -5,7 +5,8 @@ Four sieves, each finer and dearer than the one before, and each for what the la
 1. which (site, block mode) anything fits for, which only capacities decide, and which is remembered;
 2. a bound of a site: the fastest of its blocks through the pipeline, without gathers of weights, waiting and updates;
 3. the same bound of each of its block modes;
-4. plans of the few sites that remain (`engine.calibrated.plan`), with the bounds of `engine.calibrated.bounds`.
+4. plans of the few sites that remain (`engine.cost_models.calibrated.rows.prepared_rows`), with the bounds of
+`engine.cost_models.calibrated.bounds`.
 """
 
 from __future__ import annotations
@@ -18,20 +19,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.block_keys import distinct
-from engine.calibrated.bounds import CalibratedCandidates, calibrated_candidates
-from engine.calibrated.head import Ends
-from engine.calibrated.inputs import Floats
-from engine.calibrated.layout import lay_out
-from engine.calibrated.memory import in_flight
-from engine.calibrated.needs import GIB, needs_by_way, stages_of, without_room_to_offload
-from engine.calibrated.outline import BLOCK_FIELDS, Outline, case_at, outlined
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.plan import TABLE_CHUNK, CalibratedPlan, block_shapes, blocks_at, plan_calibrated
-from engine.calibrated.space import CalibratedSpace
-from engine.calibrated.stages import fullest_stages
-from engine.calibrated.step import BlockLevel, running_seconds, straggling
-from engine.sites import executions_of, mode_counts
+from engine.cost_models.calculon.block_keys import distinct
+from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
+from engine.cost_models.calibrated.physics.head import Ends
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.memory import in_flight
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.stages import fullest_stages
+from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling
+from engine.cost_models.calibrated.rows.memory_requirements import GIB, needs_by_way, stages_of, without_room_to_offload
+from engine.cost_models.calibrated.rows.prepared_rows import (
+    TABLE_CHUNK,
+    CalibratedPlan,
+    block_shapes,
+    blocks_at,
+    plan_calibrated,
+)
+from engine.cost_models.calibrated.rows.row_tables import lay_out
+from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, Outline, case_at, outlined
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.space.schedule_points import executions_of, mode_counts
 
 __all__ = ["Ground"]
 

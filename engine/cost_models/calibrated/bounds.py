@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.outline import case_at
-from engine.calibrated.plan import CalibratedPlan
-from engine.calibrated.sharding import exposed_exchange
+from engine.cost_models.calibrated.physics.sharding import exposed_exchange
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
+from engine.cost_models.calibrated.rows.schedule_points import case_at
 
 __all__ = ["CalibratedCandidates", "calibrated_bounds", "calibrated_candidates"]
 
@@ -21,8 +21,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class CalibratedCandidates:
-    """Rows that share a bound, each an array [candidates]: group, place and time mode as in `engine.plan`; their cell,
-    and where their pipeline is in the plan's table."""
+    """Rows that share a bound, each an array [candidates]: group, place and time mode as in
+    `engine.cost_models.calculon.prepared_rows`; their cell, and where their pipeline is in the plan's table."""
 
     group: Ints
     place: Ints

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.inputs import (
+from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     LAUNCHES,
     RECOMPUTES,
@@ -21,8 +21,8 @@ from engine.calibrated.inputs import (
     Layout,
     ModelShapes,
     Software,
-)  # fmt: skip
-from engine.calibrated.systems import accelerator_of, fastest_attention
+)
+from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
 from models import Model
 

@@ -1,6 +1,7 @@
 """What an accelerator sustains by a calibration, rate by rate, and how well each figure is founded.
 
-The figures are those that the formulas use (`engine.calibrated.rates`); only the account of them is made here.
+The figures are those that the formulas use (`engine.cost_models.calibrated.physics.rates`); only the account of them is
+made here.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.attention import fused_rate
-from engine.calibrated.inputs import ATTENTION_KERNELS, Accelerators
-from engine.calibrated.parameters import library_calibration, parameters_of
-from engine.calibrated.rates import sustained_rates
-from engine.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
+from engine.cost_models.calibrated.physics.attention import fused_rate
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Accelerators
+from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
 from hardware import Calibration, FitError, System
 
 __all__ = ["MODELLED", "PROVENANCES", "EffectiveRate", "accelerator_error", "effective_rates"]

@@ -11,24 +11,30 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine import reasons
-from engine.calibrated.build import model_shapes
-from engine.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.calibrated.figures import flow_part, step_part, with_exchange
-from engine.calibrated.flow import block_level, offloaded_flow, pipeline_flow
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.memory import StageMemory, activation_bytes, block_weight_bytes, of_largest, stage_memories
-from engine.calibrated.networks import farthest
-from engine.calibrated.offload import RESERVE, tiers, with_state
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.step import pipeline_level, straggling, update_level
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
-from engine.derived.flops import token_flops
-from engine.field_values import absent, objects
-from engine.outcome import given_words, outcome_table, words_array
-from engine.sentences import excesses
+from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
+from engine.cost_models.calibrated.figures import flow_part, step_part, with_exchange
+from engine.cost_models.calibrated.physics.flow import block_level, offloaded_flow, pipeline_flow
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.memory import (
+    StageMemory,
+    activation_bytes,
+    block_weight_bytes,
+    of_largest,
+    stage_memories,
+)
+from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
+from engine.executions import reasons
+from engine.executions.field_values import absent, objects
+from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.sentences import excesses
 from hardware import System
 from models import Model
+from models.token_flops import token_flops
 
 __all__ = ["evaluate_calibrated", "link_rate", "perfect_seconds"]
 
@@ -44,7 +50,7 @@ GIGA, TERA = 1e9, 1e12
 def perfect_seconds(model: Model, system: System, datatype: str) -> float:
     """Seconds per sample that the model's arithmetic would take one processor at its peak in `datatype` [s].
 
-    Attention counted in full (see `engine.derived.flops`), so that `total_efficiency` is the usual model-FLOP
+    Attention counted in full (see `models.token_flops`), so that `total_efficiency` is the usual model-FLOP
     utilisation.
     """
     return token_flops(model).model() * model.seq_size / (system.matrix[datatype].tflops * TERA)

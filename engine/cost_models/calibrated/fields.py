@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrated.build import BITS, case_of, model_shapes
-from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
-from engine.calibrated.networks import farthest
-from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
-from engine.execution import Executions, Malformed, check_fields, mark, parse_columns
-from engine.field_values import absent
+from engine.cost_models.calibrated.build import BITS, case_of, model_shapes
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
+from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated.systems import fastest_attention
+from engine.executions.field_values import absent
+from engine.executions.table import Executions, Malformed, check_fields, mark, parse_columns
 from hardware import System
 from models import Model
 
@@ -38,7 +38,8 @@ DATATYPES: tuple[str, ...] = ("float4", "float8", "float16", "bfloat16")
 NOT_READ: frozenset[str] = frozenset(
     {"tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "seq_par_ag_redo"}
 )
-"""Fields that change no figure here; a limit on the networks chooses among placements (`engine.calibrated.space`)."""
+"""Fields that change no figure here; a limit on the networks chooses among placements
+(`engine.cost_models.calibrated.space`)."""
 
 FULL, SELECTIVE, NONE = 0, 1, 2  # activation_recompute
 RS_AG = 2  # tensor_par_comm_type

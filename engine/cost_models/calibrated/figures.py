@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.inputs import Floats
-from engine.calibrated.offload import Exposed
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.sharding import exposed_exchange
-from engine.calibrated.step import PipelineLevel, Update
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.offload import Exposed
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.sharding import exposed_exchange
+from engine.cost_models.calibrated.physics.step import PipelineLevel, Update
 
 __all__ = ["FlowPart", "StepPart", "flow_part", "step_part", "with_exchange"]
 

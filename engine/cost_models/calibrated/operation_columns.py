@@ -56,7 +56,8 @@ OPERATION_COLUMNS: Final[tuple[Shown, ...]] = (
     _figure("bound", "Bound by", "bound by", "", "", 1.0, "The sustained roof that the forward pass meets first.",
             "str"),
 )  # fmt: skip
-"""What `engine.calibrated.operations.summarised` tells of every operation, in the order of a table."""
+"""What `engine.cost_models.calibrated.physics.operations.summarised` tells of every operation, in the order of a
+table."""
 
 _BY_NAME: Final = {each.column.name: each for each in OPERATION_COLUMNS}
 

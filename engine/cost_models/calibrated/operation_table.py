@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from engine import reasons
-from engine.calibrated import library_calibration, parameters_of
-from engine.calibrated.fields import case_of_fields, read
-from engine.calibrated.inputs import Case
-from engine.calibrated.operations import block_operations, blocks_of, limits, summarised
-from engine.evaluate import evaluate
-from engine.inputs import ModelLike, SystemLike, model_of, system_of
-from engine.layer_table import LayerError
+from engine.cost_models.calculon.evaluation import evaluate
+from engine.cost_models.calculon.layer_table import LayerError
+from engine.cost_models.calibrated import library_calibration, parameters_of
+from engine.cost_models.calibrated.fields import case_of_fields, read
+from engine.cost_models.calibrated.physics.inputs import Case
+from engine.cost_models.calibrated.physics.operations import block_operations, blocks_of, limits, summarised
+from engine.executions import reasons
+from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
 from hardware import Calibration, System
 from models import Model
 
@@ -38,9 +38,10 @@ def operation_table(
         calibration: the library's where left out.
 
     Returns:
-        `block`, the kind of block, for every kind of `engine.calibrated.operations.BLOCKS` that the model has; the
-        columns of `engine.calibrated.operations.block_operations`, which add up to the block, without what the backward
-        pass computes again and without waiting for the host; and those of `engine.calibrated.operation_columns`.
+        `block`, the kind of block, for every kind of `engine.cost_models.calibrated.physics.operations.BLOCKS` that the
+        model has; the columns of `engine.cost_models.calibrated.physics.operations.block_operations`, which add up to
+        the block, without what the backward pass computes again and without waiting for the host; and those of
+        `engine.cost_models.calibrated.operation_columns`.
 
     Raises:
         LayerError: the execution is invalid or infeasible for another reason than memory; the message is its reason.

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.networks import networks_used
+from engine.cost_models.calibrated.physics.networks import networks_used
 from hardware import System
 
 __all__ = ["networks_of"]
@@ -16,7 +16,7 @@ __all__ = ["networks_of"]
 Ints = npt.NDArray[np.int64]
 
 _GROUPS: Final = {"tensor_par": "tensor", "pipeline_par": "pipeline", "data_par": "data"}
-"""Degrees whose network has a field -> what `engine.calibrated.networks` calls the group."""
+"""Degrees whose network has a field -> what `engine.cost_models.calibrated.physics.networks` calls the group."""
 
 
 def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
@@ -26,7 +26,7 @@ def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
     does; what reaches further than all networks says the last.
 
     Args:
-        fields: as for `engine.calibrated.networks.networks_used`.
+        fields: as for `engine.cost_models.calibrated.physics.networks.networks_used`.
     """
     used, last = networks_used(system, fields), len(system.networks) - 1
     return {

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.build import model_shapes
-from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
-from engine.calibrated.networks import farthest
-from engine.calibrated.parameters import parameters, parameters_of
-from engine.calibrated.placement import networks_of
-from engine.calibrated.systems import fastest_attention
 from engine.columns import ALL_FIELDS, by_name
-from engine.limits import LimitError, permits
-from engine.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
+from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
+from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
+from engine.cost_models.calibrated.placement import networks_of
+from engine.cost_models.calibrated.systems import fastest_attention
+from engine.executions.limits import LimitError, permits
+from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 from hardware import Calibration, System
 from models import Model
 
@@ -72,8 +72,8 @@ TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 
 
 class CalibratedSpace(Space):
-    """All executions of the calibrated cost model; see `engine.space.Space` for arguments and errors, `COVERED` for
-    what it tries."""
+    """All executions of the calibrated cost model; see `engine.space.space.Space` for arguments and errors, `COVERED`
+    for what it tries."""
 
     cost_model = "calibrated"
     mode_fields = FIELDS_OF_A_MODE

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 import hardware
-from engine.calibrated.inputs import GENERATIONS
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS
 from hardware import System
 
 __all__ = ["accelerator_of", "calibrated", "fastest_attention", "system_named"]
@@ -46,7 +46,8 @@ def generation_of(system: System) -> str:
 
 
 def fastest_attention(system: System) -> str:
-    """The fastest attention kernel for a system's generation, one of `engine.calibrated.inputs.ATTENTION_KERNELS`.
+    """The fastest attention kernel for a system's generation, one of
+    `engine.cost_models.calibrated.physics.inputs.ATTENTION_KERNELS`.
 
     No kernel written for Ampere is faster than FlashAttention 2.
     """
@@ -54,7 +55,8 @@ def fastest_attention(system: System) -> str:
 
 
 def accelerator_of(system: System) -> dict[str, Any]:
-    """The fields of `engine.calibrated.inputs.Accelerators` for a system: numbers, and tuples of them for networks.
+    """The fields of `engine.cost_models.calibrated.physics.inputs.Accelerators` for a system: numbers, and tuples of
+    them for networks.
 
     Where multiprocessors or clock are not published, their terms (waves, exponentials) vanish.
     """

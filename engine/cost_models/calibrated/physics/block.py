@@ -13,18 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.attention import Core, attention_core
-from engine.calibrated.collectives import collective, network_tiers
-from engine.calibrated.context_parallel import ring
-from engine.calibrated.elementwise import Traffic, activation, casts, norms
-from engine.calibrated.experts import active_width, expert_layer
-from engine.calibrated.gemm import Layer, Linear, MatrixUnit
-from engine.calibrated.inputs import LAUNCHES, Case, Floats
-from engine.calibrated.launch import block_launches, dense_factor, expert_launches, launch_time
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
-from engine.calibrated.recompute import recomputed
-from engine.calibrated.stages import Kind
+from engine.cost_models.calibrated.physics.attention import Core, attention_core
+from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.context_parallel import ring
+from engine.cost_models.calibrated.physics.elementwise import Traffic, activation, casts, norms
+from engine.cost_models.calibrated.physics.experts import active_width, expert_layer
+from engine.cost_models.calibrated.physics.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.launch import block_launches, dense_factor, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.recompute import recomputed
+from engine.cost_models.calibrated.physics.stages import Kind
 
 __all__ = [
     "BlockTimes", "Common", "attention_layers", "attention_projections", "block", "blocks", "common",

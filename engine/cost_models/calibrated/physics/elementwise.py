@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Moved", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.elementwise import Traffic, activation
-from engine.calibrated.gemm import Layer, Linear, MatrixUnit
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.networks import LARGEST_HOST, shared_by
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
+from engine.cost_models.calibrated.physics.elementwise import Traffic, activation
+from engine.cost_models.calibrated.physics.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.networks import LARGEST_HOST, shared_by
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Experts", "active_width", "distinct_destinations", "exchange", "expert_layer", "expert_layers", "permuted"]
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.block import BlockTimes, blocks
-from engine.calibrated.collectives import collective
-from engine.calibrated.head import Ends, ends
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.pipeline import Passes, message_time, messages_time, passes
-from engine.calibrated.rates import Rates, sustained_rates
-from engine.calibrated.sharding import EMBEDDING_GATHERS, Gathers, data_tiers, layer_gathers
-from engine.calibrated.stages import KINDS, Kind, Stage, blocks_by_kind, slowest_stages
-from engine.calibrated.weights import local_weights
+from engine.cost_models.calibrated.physics.block import BlockTimes, blocks
+from engine.cost_models.calibrated.physics.collectives import collective
+from engine.cost_models.calibrated.physics.head import Ends, ends
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline import Passes, message_time, messages_time, passes
+from engine.cost_models.calibrated.physics.rates import Rates, sustained_rates
+from engine.cost_models.calibrated.physics.sharding import EMBEDDING_GATHERS, Gathers, data_tiers, layer_gathers
+from engine.cost_models.calibrated.physics.stages import KINDS, Kind, Stage, blocks_by_kind, slowest_stages
+from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
     "BLOCK_FIELDS", "BlockLevel", "Flow", "OffloadedFlow", "block_level", "largest", "of_kinds", "offloaded_flow",

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.inputs import Floats
-from engine.calibrated.parameters import Parameters
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "work"]
 

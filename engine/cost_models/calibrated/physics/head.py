@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.block import tensor_exchange
-from engine.calibrated.gemm import Layer, MatrixUnit
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.launch import launch_time
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
+from engine.cost_models.calibrated.physics.block import tensor_exchange
+from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.launch import launch_time
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Ends", "ends", "head_layer"]
 

@@ -34,7 +34,7 @@ or CUDA graphs of the attention half only."""
 RECOMPUTES = (
     "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
 )  # fmt: skip
-"""What the backward pass computes again: see `engine.calibrated.recompute`."""
+"""What the backward pass computes again: see `engine.cost_models.calibrated.physics.recompute`."""
 
 
 class _Arrays:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
-from engine.calibrated.parameters import Parameters
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["block_launches", "expert_launches", "launch_time"]
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.calibrated.context_parallel import ring
-from engine.calibrated.flow import block_level, pipeline_flow
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.pipeline import message_time
-from engine.calibrated.rates import sustained_rates
-from engine.calibrated.recompute import recomputed
-from engine.calibrated.stages import KINDS
-from engine.calibrated.step import pipeline_level, update_level
+from engine.cost_models.calibrated.physics.context_parallel import ring
+from engine.cost_models.calibrated.physics.flow import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline import message_time
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.recompute import recomputed
+from engine.cost_models.calibrated.physics.stages import KINDS
+from engine.cost_models.calibrated.physics.step import pipeline_level, update_level
 
 __all__ = ["link_times"]
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
-from engine.calibrated.stages import ENDS, Stage, fullest_stages
-from engine.calibrated.weights import LocalWeights, held_on, local_weights
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.stages import ENDS, Stage, fullest_stages
+from engine.cost_models.calibrated.physics.weights import LocalWeights, held_on, local_weights
 
 __all__ = [
     "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",

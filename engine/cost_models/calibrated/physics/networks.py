@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.inputs import Accelerators, Floats
-from engine.calibrated.rates import Rates
-from engine.space import divisors
+from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
+from engine.cost_models.calibrated.physics.rates import Rates
+from engine.space.space import divisors
 from hardware import System
 
 __all__ = ["GROUPS", "LARGEST_HOST", "farthest", "networks_used", "rate_over", "reaches", "shared_by"]

@@ -1,11 +1,11 @@
 """Offloading to the second memory tier: what moves, what of it shows, what stays beside the processor.
 
 Per block and microbatch the forward pass fetches weights while it sends kept activations away (two directions, so the
-larger counts); the backward pass fetches both (`engine.calibrated.flow.offloaded_flow`). Optimizer state and gradients
-travel once per step. What does not fit behind the computation of the block, or of the update, is exposed. Two blocks of
-whatever is offloaded stay beside the processor, the one at work and the one in transit. So do the weights of embedding
-and head, which every microbatch needs; their gradients and optimizer state go with those of the blocks. The rules are
-those of Calculon 0.1.0 (Q13), but for the optimizer, which there moves with every microbatch.
+larger counts); the backward pass fetches both (`engine.cost_models.calibrated.physics.flow.offloaded_flow`). Optimizer
+state and gradients travel once per step. What does not fit behind the computation of the block, or of the update, is
+exposed. Two blocks of whatever is offloaded stay beside the processor, the one at work and the one in transit. So do
+the weights of embedding and head, which every microbatch needs; their gradients and optimizer state go with those of
+the blocks. The rules are those of Calculon 0.1.0 (Q13), but for the optimizer, which there moves with every microbatch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.inputs import Floats
-from engine.calibrated.memory import StageMemory
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.memory import StageMemory
 
 __all__ = ["RESERVE", "Exposed", "Offloadable", "offloadable", "tiers", "tiers_of", "with_state"]
 
@@ -44,7 +44,7 @@ def with_state(
     """What offloading shows in a step, with optimizer state and gradients among it.
 
     Args:
-        forward, backward, slowest, bandwidth: what `engine.calibrated.flow.OffloadedFlow` says.
+        forward, backward, slowest, bandwidth: what `engine.cost_models.calibrated.physics.flow.OffloadedFlow` says.
         state: bytes of optimizer state and gradients that are offloaded [bytes].
         rate: rate of the link to the second tier per direction [bytes/s]; 0 where there is none.
         optimizer: seconds of the update, which hide it [s].

@@ -1,7 +1,8 @@
 """The operations of one block, one by one: what each does, what it moves and how long it takes.
 
-All formulas are those of the block (`engine.calibrated.block`); here they are only not added up. Times are of one
-microbatch on one processor, without what the backward pass computes again and without waiting for the host.
+All formulas are those of the block (`engine.cost_models.calibrated.physics.block`); here they are only not added up.
+Times are of one microbatch on one processor, without what the backward pass computes again and without waiting for the
+host.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from engine.calibrated.attention import core_work
-from engine.calibrated.block import Common, attention_layers, common, feedforward_layers
-from engine.calibrated.elementwise import Moved, Traffic, activated, activation, cast, casts, normed
-from engine.calibrated.experts import active_width, exchange, expert_layers, permuted
-from engine.calibrated.gemm import Layer
-from engine.calibrated.inputs import Case, Floats, ModelShapes
-from engine.calibrated.operation_columns import LABELS
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import sustained_rates
-from engine.calibrated.stages import KINDS, Kind, blocks_by_kind
+from engine.cost_models.calibrated.operation_columns import LABELS
+from engine.cost_models.calibrated.physics.attention import core_work
+from engine.cost_models.calibrated.physics.block import Common, attention_layers, common, feedforward_layers
+from engine.cost_models.calibrated.physics.elementwise import Moved, Traffic, activated, activation, cast, casts, normed
+from engine.cost_models.calibrated.physics.experts import active_width, exchange, expert_layers, permuted
+from engine.cost_models.calibrated.physics.gemm import Layer
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.stages import KINDS, Kind, blocks_by_kind
 
 __all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
@@ -111,7 +112,8 @@ def bound(intensity: float, rate: float, bandwidth: float) -> str:
 
 
 def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
-    """Operations with what `engine.calibrated.operation_columns` has of each, in the base units of its register.
+    """Operations with what `engine.cost_models.calibrated.operation_columns` has of each, in the base units of its
+    register.
 
     Not a number where it does not apply: work of traffic and communication, the traffic of a fused attention core.
     `bound` is what the forward pass of a product meets first at what the processor sustains, else its engine.

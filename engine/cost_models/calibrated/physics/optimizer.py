@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.rates import Rates
-from engine.calibrated.stages import ENDS, fullest_stages
-from engine.calibrated.weights import held_on, local_weights
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.stages import ENDS, fullest_stages
+from engine.cost_models.calibrated.physics.weights import held_on, local_weights
 
 __all__ = ["held_by_stage", "optimizer_time"]
 

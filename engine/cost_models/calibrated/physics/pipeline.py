@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.networks import rate_over
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.networks import rate_over
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Passes", "message_time", "messages_time", "passes"]
 

@@ -12,8 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from engine.calibrated.inputs import GENERATIONS, Accelerators, Floats
-from engine.calibrated.parameters import Parameters
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["Rates", "maturity", "power_factor", "sustained_rates"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 
 __all__ = ["SHARES", "Recomputed", "recomputed"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.calibrated.collectives import Tier, collective, gather_ring_latency, network_tiers
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.rates import Rates
+from engine.cost_models.calibrated.physics.collectives import Tier, collective, gather_ring_latency, network_tiers
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
 

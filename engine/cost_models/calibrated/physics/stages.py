@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.block_keys import distinct
-from engine.calibrated.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calculon.block_keys import distinct
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 
 __all__ = [
     "ENDS", "KINDS", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages", "pattern_of",

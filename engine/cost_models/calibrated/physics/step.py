@@ -1,8 +1,9 @@
 """One training step: block level once per distinct shape, batch level on gathered figures.
 
-`engine.calibrated.flow` has all that depends on what one microbatch does in one block and at the ends of the model, and
-runs microbatches through the stages; here are the parts of that, and what comes once per step. A space evaluates the
-former on its few thousand distinct keys (`BLOCK_FIELDS` of the layout) and gathers; `step_times` does both.
+`engine.cost_models.calibrated.physics.flow` has all that depends on what one microbatch does in one block and at the
+ends of the model, and runs microbatches through the stages; here are the parts of that, and what comes once per step. A
+space evaluates the former on its few thousand distinct keys (`BLOCK_FIELDS` of the layout) and gathers; `step_times`
+does both.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from engine.calibrated.flow import (
+from engine.cost_models.calibrated.physics.flow import (
     BLOCK_FIELDS,
     BlockLevel,
     Flow,
@@ -20,15 +21,15 @@ from engine.calibrated.flow import (
     of_kinds,
     pipeline_flow,
 )
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.launch import launch_time
-from engine.calibrated.optimizer import held_by_stage, optimizer_time
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.pipeline import messages_time
-from engine.calibrated.rates import sustained_rates
-from engine.calibrated.sharding import exposed_exchange, gradient_exchange, tied_exchange
-from engine.calibrated.stages import KINDS
-from engine.calibrated.weights import local_weights
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.launch import launch_time
+from engine.cost_models.calibrated.physics.optimizer import held_by_stage, optimizer_time
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline import messages_time
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.sharding import exposed_exchange, gradient_exchange, tied_exchange
+from engine.cost_models.calibrated.physics.stages import KINDS
+from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
     "BLOCK_FIELDS", "BlockLevel", "PipelineLevel", "StepTimes", "Update", "batch_level", "block_level",

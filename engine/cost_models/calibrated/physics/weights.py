@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.calibrated.inputs import Case, Floats, ModelShapes
-from engine.calibrated.stages import Stage
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.stages import Stage
 
 __all__ = [
     "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "held_on",

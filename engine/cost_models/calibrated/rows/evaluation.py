@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.arrays import take
-from engine.calibrated.figures import step_part, with_exchange
-from engine.calibrated.offload import with_state
-from engine.calibrated.plan import CalibratedPlan
-from engine.calibrated.step import Update
-from engine.plan import Group
-from engine.steps import RowChunk, Variant
+from engine.cost_models.calculon.prepared_rows import Group
+from engine.cost_models.calculon.steps import RowChunk, Variant
+from engine.cost_models.calibrated.figures import step_part, with_exchange
+from engine.cost_models.calibrated.physics.offload import with_state
+from engine.cost_models.calibrated.physics.step import Update
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
+from engine.executions.arrays import take
 
 __all__ = ["evaluate_calibrated_rows"]
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.block_keys import distinct
-from engine.calibrated.inputs import Floats
-from engine.calibrated.memory import StageMemory, stage_memories
-from engine.calibrated.offload import offloadable, tiers_of
-from engine.calibrated.outline import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
-from engine.calibrated.space import CalibratedSpace
-from engine.sites import StepModes, offloads
+from engine.cost_models.calculon.block_keys import distinct
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.memory import StageMemory, stage_memories
+from engine.cost_models.calibrated.physics.offload import offloadable, tiers_of
+from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.space.schedule_points import StepModes, offloads
 
 __all__ = ["GIB", "Stages", "memory_needs", "needs_by_way", "stages_of", "without_room_to_offload"]
 

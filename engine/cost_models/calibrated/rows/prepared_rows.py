@@ -14,24 +14,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine import reasons
-from engine.arrays import take
-from engine.block_keys import distinct
-from engine.calibrated.evaluate import link_rate, perfect_seconds
-from engine.calibrated.fields import FULLY_SHARDED
-from engine.calibrated.figures import FlowPart, flow_part
-from engine.calibrated.flow import BlockLevel, OffloadedFlow, block_level, offloaded_flow, pipeline_flow
-from engine.calibrated.inputs import Case, Floats
-from engine.calibrated.layout import CalibratedLayout, lay_out_calibrated
-from engine.calibrated.memory import activation_bytes, block_weight_bytes
-from engine.calibrated.needs import GIB, without_room_to_offload
-from engine.calibrated.outline import BLOCK_FIELDS, case_at
-from engine.calibrated.parameters import Parameters
-from engine.calibrated.space import CalibratedSpace
-from engine.calibrated.step import Update, pipeline_level, running_seconds, straggling, update_level
-from engine.plan import Group, fitting
-from engine.rejection import Rejected, executions
-from engine.sites import CellColumns, Sites, StepModes, mode_counts
+from engine.cost_models.calculon.block_keys import distinct
+from engine.cost_models.calculon.prepared_rows import Group, fitting
+from engine.cost_models.calculon.rejection import Rejected, executions
+from engine.cost_models.calibrated.evaluation import link_rate, perfect_seconds
+from engine.cost_models.calibrated.fields import FULLY_SHARDED
+from engine.cost_models.calibrated.figures import FlowPart, flow_part
+from engine.cost_models.calibrated.physics.flow import (
+    BlockLevel,
+    OffloadedFlow,
+    block_level,
+    offloaded_flow,
+    pipeline_flow,
+)
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.step import Update, pipeline_level, running_seconds, straggling, update_level
+from engine.cost_models.calibrated.rows.memory_requirements import GIB, without_room_to_offload
+from engine.cost_models.calibrated.rows.row_tables import CalibratedLayout, lay_out_calibrated
+from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.executions import reasons
+from engine.executions.arrays import take
+from engine.space.schedule_points import CellColumns, Sites, StepModes, mode_counts
 
 __all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_shapes", "blocks_at", "plan_calibrated", "prepare_calibrated"]
 

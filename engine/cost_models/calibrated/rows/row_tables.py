@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrated.inputs import Floats
-from engine.calibrated.needs import memory_needs, stages_of
-from engine.calibrated.outline import Outline, outlined
-from engine.calibrated.space import CalibratedSpace
-from engine.sites import CellColumns, Sites, StepModes
+from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.rows.memory_requirements import memory_needs, stages_of
+from engine.cost_models.calibrated.rows.schedule_points import Outline, outlined
+from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.space.schedule_points import CellColumns, Sites, StepModes
 
 __all__ = ["CalibratedLayout", "lay_out", "lay_out_calibrated"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.arrays import take
-from engine.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
-from engine.calibrated.inputs import Case
-from engine.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
-from engine.sites import CellColumns, Grains, Sites, StepModes, cell_columns, sites_of, step_modes
+from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
+from engine.cost_models.calibrated.physics.inputs import Case
+from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
+from engine.executions.arrays import take
+from engine.space.schedule_points import CellColumns, Grains, Sites, StepModes, cell_columns, sites_of, step_modes
 
 __all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "Outline", "case_at", "outlined"]
 
