@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -26,11 +25,12 @@ import models
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress
 from engine.columns import HEADLINE
 from engine.executions import reasons
+from engine.exploration import run
 from engine.store import Store, StoreError
 from tests import reference
 from tests.engine.small_spaces import FIELDS, Drawn, draw
 
-EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name
+EXPLORE: Any = run
 METRICS = [column.name for column in HEADLINE]
 BETTER = {column.name: column.better for column in HEADLINE}
 CELL = ["tensor_par", "pipeline_par", "data_par", "batch_size"]

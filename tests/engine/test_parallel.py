@@ -15,11 +15,12 @@ import pytest
 
 import engine
 from engine import ExplorationCancelled, Progress
+from engine.exploration import run
 from engine.exploration import workers as parallel
 from engine.exploration.reductions import METRICS
 from engine.exploration.workers import WorkerError
 
-EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name
+EXPLORE: Any = run
 SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "tensor_par": [1, 2], "data_par": [1, 2]}}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from random import Random
 from typing import Any
@@ -16,10 +15,10 @@ from hypothesis import strategies as st
 
 import engine
 from engine import Exploration, Optimum
-from engine.exploration import search
+from engine.exploration import run, search
 from tests.engine.small_spaces import FIELDS, draw
 
-EXPLORE: Any = sys.modules["engine.explore"]  # the package has a function of that name
+EXPLORE: Any = run
 SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 
 
