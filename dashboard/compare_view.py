@@ -21,7 +21,6 @@ from dashboard.controls import choose, segments, show
 from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, days, format_value, percent, relative, scale_for
-from dashboard.memory_needs import GIB
 from dashboard.nearest_fit import short_of
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.share import file_name
@@ -30,6 +29,7 @@ from dashboard.text import literal
 from dashboard.whatif_changes import reset
 from dashboard.wording import differences as choices_that_differ
 from dashboard.wording import title
+from hardware import GIB
 
 __all__ = ["render"]
 

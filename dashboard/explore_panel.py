@@ -33,6 +33,7 @@ from dashboard.time_words import losses, slower_than
 from dashboard.wording import choices, recomputed
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
+from hardware import GIB
 
 __all__ = ["group_panel", "panel", "read_ahead"]
 
@@ -117,10 +118,10 @@ def _fits(
         lie = "other execution here lies" if others == 1 else "other executions here lie"
         st.caption(f"{count(others)} {lie} within the error.")
     first, second = tier_pieces(execution)
-    capacity = scenario.system.mem1.capacity_gib * 2**30
+    capacity = scenario.system.mem1.capacity_gib * GIB
     bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)
     if sum(second.values()) > 0:
-        bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
+        bars += memory_bar(second, scenario.system.mem2.capacity_gib * GIB, "Host memory")
     st.html(bars + legend(_kinds(execution, first, second)))
     st.caption(_why(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
@@ -293,7 +294,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
     """Why nothing in a cell runs, and the nearest change that would help."""
     scenario = exploration.scenario
     nearest = data.least_demanding(exploration, cell)
-    capacity = scenario.system.mem1.capacity_gib * 2**30
+    capacity = scenario.system.mem1.capacity_gib * GIB
     execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
     other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution of all is another than the one shown
     st.markdown(f"**{literal(str(row['reason_text']) or 'Nothing fits.')}**")
@@ -302,7 +303,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
         least = "Least HBM without more host memory" if other else "The least demanding execution, HBM"
         bars = memory_bar(first, capacity, least)
         if sum(second.values()) > 0:
-            bars += memory_bar(second, scenario.system.mem2.capacity_gib * 2**30, "Host memory")
+            bars += memory_bar(second, scenario.system.mem2.capacity_gib * GIB, "Host memory")
         present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
         st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
         if other:
@@ -337,14 +338,14 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
     if not pd.isna(row["shortfall_bytes"]):
         tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
         needs = [
-            f"{format_value('proc_mem_tier1_cap_req', have.capacity_gib * 2**30 + float(row[name]))} of {kind}"
+            f"{format_value('proc_mem_tier1_cap_req', have.capacity_gib * GIB + float(row[name]))} of {kind}"
             for kind, have, name in tiers
             if float(row[name]) > 0
         ]
         st.markdown(f":small[:material/arrow_forward: GPUs with at least {' and '.join(needs)}]")
         for (kind, have, _), name in zip(tiers, ("hbm_alone_bytes", "host_alone_bytes"), strict=True):
             if float(row[name]) > float(row["shortfall_bytes"]):  # not where it is NaN, or what was just said
-                alone = format_value("proc_mem_tier1_cap_req", have.capacity_gib * 2**30 + float(row[name]))
+                alone = format_value("proc_mem_tier1_cap_req", have.capacity_gib * GIB + float(row[name]))
                 st.markdown(f":small[:material/arrow_forward: or with at least {alone} of {kind} alone]")
         ways += 1
     for word in (nearest[1] if nearest is not None else "").split(" or "):

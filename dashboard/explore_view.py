@@ -34,6 +34,7 @@ from dashboard.results_filter import in_link
 from dashboard.text import literal
 from engine import Exploration, Scenario
 from engine.columns import by_name
+from hardware import GIB
 
 __all__ = ["headline", "overview"]
 
@@ -61,7 +62,7 @@ def headline(
     scenario = exploration.scenario
     rate, training = float(best["sample_rate"]), bool(best["training"])
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
-    capacity = scenario.system.mem1.capacity_gib * 2**30
+    capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
     exact = scenario.cost_model == "calculon"
     share = 0.95 if exact else accuracy.within(scenario, best)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.columns import Column, by_name, choice_label
+from hardware import GIB
 
 ABSENT: Final = "–"
 INFINITY: Final = "∞"
@@ -243,7 +244,7 @@ def gibibytes(number: Any) -> str:
 
 def capacity_words(gib: float) -> str:
     """Return a capacity given in GiB: "79.6 GiB", "1.5 TiB", "unlimited"."""
-    return gibibytes(gib * 2**30)
+    return gibibytes(gib * GIB)
 
 
 def share_of(need: float, capacity: float) -> str:

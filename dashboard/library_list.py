@@ -15,7 +15,7 @@ import models
 from dashboard import state
 from dashboard.format import UNLIMITED
 from dashboard.server import user_files
-from hardware import System
+from hardware import GIB, System
 from models import Model
 
 __all__ = ["Item", "items", "searched", "table"]
@@ -124,7 +124,7 @@ def _system_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:
         system = item.thing
         assert isinstance(system, System)
         capacity = system.mem1.capacity_gib
-        capacities.append(capacity if capacity * 2**30 < UNLIMITED else None)
+        capacities.append(capacity if capacity * GIB < UNLIMITED else None)
         half = next((system.matrix[name] for name in ("bfloat16", "float16") if name in system.matrix), None)
         rates.append(None if half is None else half.tflops)
     return {"Name": [_label(item) for item in shown], "GiB": capacities, "TFLOP/s": rates}

@@ -10,10 +10,10 @@ import pandas as pd
 from dashboard.altered import altered
 from engine import Scenario
 from engine.exploration.memory_requirements import least_memory
+from hardware import GIB
 
 __all__ = ["needs_of", "with_hbm"]
 
-GIB: Final = 2.0**30
 
 _CHANGES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("offload", ("weight_offload", "activations_offload", "optimizer_offload")),

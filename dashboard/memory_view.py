@@ -17,7 +17,7 @@ from dashboard.charts.template import degrees
 from dashboard.controls import given, key_for, segments, show, whole_number
 from dashboard.evaluated import evaluated
 from dashboard.format import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
-from dashboard.memory_needs import GIB, needs_of, with_hbm
+from dashboard.memory_needs import needs_of, with_hbm
 from dashboard.nothing_runs import nothing_runs
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.plainest import best_of, plainest
@@ -26,6 +26,7 @@ from dashboard.wording import choices, title
 from engine import Exploration
 from engine.columns import by_name
 from engine.store import Condition
+from hardware import GIB
 
 HBM: Final = "proc_mem_tier1_cap_req"
 HOST: Final = "proc_mem_tier2_cap_req"

@@ -11,11 +11,11 @@ import streamlit as st
 
 from dashboard.altered import altered
 from dashboard.format import count, gibibytes
-from dashboard.memory_needs import GIB
 from engine import Exploration, Scenario
 from engine.executions.table import LARGEST
 from engine.exploration.memory_requirements import least_memory
 from engine.whatif import size_range
+from hardware import GIB
 
 __all__ = ["enough_processors", "fits", "how_far", "lacking", "least_hbm", "short_of", "ways"]
 

@@ -17,12 +17,12 @@ from dashboard.explore_data import Where
 from dashboard.format import plain, scale_for, with_unit
 from engine import Exploration
 from engine.columns import FIELDS, Column, by_name, defined_of, value_of
+from engine.executions.arrays import Floats
 
 __all__ = [
     "Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps", "undirected",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
 
 BINS: Final = 256
 _AT_ONCE: Final = 1_000_000

@@ -20,10 +20,10 @@ from dashboard.pareto_data import prices, rate_words, steps
 from dashboard.text import literal
 from dashboard.wording import choices, differences, title
 from engine import Exploration
+from hardware import GIB
 
 __all__ = ["panel"]
 
-_GIB = 2.0**30
 _APART = 1e-9
 """Share of the largest value above which two values differ by more than rounding."""
 
@@ -38,9 +38,9 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
     st.html(markup.facts([(axis.column.label, format_value(axis.column, row[axis.key])) for axis in axes]))
     memory = exploration.scenario.system
     first, second = tier_pieces(row)
-    bars = markup.time_bar(time_pieces(row)) + markup.memory_bar(first, memory.mem1.capacity_gib * _GIB)
+    bars = markup.time_bar(time_pieces(row)) + markup.memory_bar(first, memory.mem1.capacity_gib * GIB)
     if sum(second.values()) > 0:
-        bars += markup.memory_bar(second, memory.mem2.capacity_gib * _GIB, "Host memory")
+        bars += markup.memory_bar(second, memory.mem2.capacity_gib * GIB, "Host memory")
     st.html(bars)
     st.html(markup.chips(choices(row)))
     st.html(markup.head("Moving along the frontier", "the next that is better in one"))

@@ -19,7 +19,6 @@ from dashboard.comparison import LETTERS, Comparison
 from dashboard.derived import metrics
 from dashboard.explore_data import cells_of
 from dashboard.format import scale_for
-from dashboard.memory_needs import GIB
 from dashboard.nearest_fit import how_far
 from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.report import assumptions, drawn, page, sentence, subjects, whole
@@ -27,6 +26,7 @@ from dashboard.report_parts import Figure, key_figures
 from dashboard.scenarios_data import name_of
 from engine import Exploration
 from engine.columns import Column
+from hardware import GIB
 
 __all__ = ["build"]
 

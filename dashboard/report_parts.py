@@ -25,10 +25,10 @@ from dashboard.palette import MEMORY_KINDS, kinds_of
 from dashboard.wording import choices, recomputed, title
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
+from hardware import GIB
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
 
-GIB: Final = 2**30
 TOP: Final = 20
 FRONTIER: Final = ("proc_mem_tier1_cap_req", "sample_rate")
 _DEGREES: Final = ("id", "tensor_par", "pipeline_par", "data_par")

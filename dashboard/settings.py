@@ -9,8 +9,6 @@ from pathlib import Path
 
 __all__ = ["Settings", "settings_from"]
 
-GIB = 2**30
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -15,10 +15,10 @@ from dashboard.format import format_value, gibibytes, percent, signed_percent
 from dashboard.run_words import assumed, noted
 from dashboard.text import literal
 from dashboard.validation_data import Checked, interval_of
+from hardware import GIB
 
 __all__ = ["layout", "panel"]
 
-GIB: Final = 2.0**30
 DEGREES: Final = (("TP", "tp"), ("PP", "pp"), ("DP", "dp"), ("CP", "cp"), ("EP", "ep"), ("v", "vpp"), ("mb", "mbs"))
 
 

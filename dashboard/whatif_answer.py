@@ -28,7 +28,6 @@ from dashboard.format import (
     plain,
     signed_percent,
 )
-from dashboard.memory_needs import GIB
 from dashboard.nearest_fit import least_hbm, ways
 from dashboard.plainest import plainest_of
 from dashboard.text import literal
@@ -39,6 +38,7 @@ from dashboard.whatif_studies import studies
 from dashboard.wording import choices, differences, title
 from engine import Scenario, whatif
 from engine.whatif import Answer
+from hardware import GIB
 
 __all__ = ["answer", "draw", "tiles"]
 

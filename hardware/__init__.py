@@ -21,10 +21,11 @@ from hardware.calibration import (
 )
 from hardware.editing import SystemFileError, edited
 from hardware.loader import load, load_document, names, to_calculon, to_document, variant_names
-from hardware.schema import Accelerator, Assumption, Memory, Network, Operation, Processor, System
+from hardware.schema import GIB, Accelerator, Assumption, Memory, Network, Operation, Processor, System
 from models.documents import Change
 
 __all__ = [
+    "GIB",
     "Accelerator",
     "Assumption",
     "CalibratedValue",

@@ -16,6 +16,9 @@ from models.documents import Accepts, Change, Number, Text, Whole
 
 Value = TypeVar("Value")
 
+GIB = 2.0**30
+"""Bytes of a gibibyte."""
+
 OPERATIONS = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
 """The collectives every network has to describe, under Calculon's names."""
 

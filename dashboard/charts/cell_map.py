@@ -15,11 +15,11 @@ from dashboard.charts.template import TICK_SIZE, Chart, degrees, empty, noted, u
 from dashboard.format import ABSENT, Scale, column_of, count, format_value, percent, scale_for
 from dashboard.palette import Palette, palette
 from engine.columns import Column
+from hardware import GIB
 
 MAX_BARS: Final = 600
 HEIGHT: Final = 532
 _SIDE: Final = 0.95
-_GIB: Final = 2.0**30
 _ROOM_KNOWN: Final[dict[str, Any]] = {"automargin": False, "ticklabeloverflow": "allow"}
 """Of axes for which there is room enough: to find out Plotly would measure every label, and draw the map twice."""
 
@@ -287,7 +287,7 @@ def shortfall_label(missing: Any) -> str:
     """Return missing memory [bytes] as the cell prints it [GiB]: "+95", "+0.4"; "–" where memory is not the reason."""
     if pd.isna(missing) or missing <= 0 or math.isinf(missing):
         return ABSENT
-    gib = float(missing) / _GIB
+    gib = float(missing) / GIB
     # As sentences say it; never "+0", which would say that nothing is missing.
     return f"+{gib:,.0f}" if gib >= 9.95 else f"+{max(gib, 0.05 + 1e-9):.1f}"
 

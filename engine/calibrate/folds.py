@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from engine.calibrate.rows import Checked
 from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.executions.arrays import Ints
 
 __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
 
-Ints = npt.NDArray[np.int64]
 
 MOST_FOLDS: Final = 5
 FEWEST_GROUPS: Final = 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from engine.cli.output import ModelArgument, SystemArgument, as_json, text_table, write
+from hardware import GIB
 
 if TYPE_CHECKING:
     from engine.economics import RunInputs, TrainingRun
@@ -246,7 +247,7 @@ def _print(run: TrainingRun, used: dict[str, Any], convention: str, price_source
         ("Hardware-FLOP utilisation", f"{used['hfu']:.1%}", f"{HFU_FORMULA}: {used['recompute']}"),
         line("compute_s", f"{run.compute_s / DAY:,.4g} days"),
         line("system_mtbf_s", f"{run.system_mtbf_s / 3600:,.4g} h"),
-        line("checkpoint_bytes", f"{run.checkpoint_bytes / 2**30:,.4g} GiB"),
+        line("checkpoint_bytes", f"{run.checkpoint_bytes / GIB:,.4g} GiB"),
         line("checkpoint_s", f"{run.checkpoint_s:,.4g} s"),
         line("daly_s", f"{run.daly_s:,.4g} s"),
         line("young_s", f"{run.young_s:,.4g} s"),

@@ -1,9 +1,10 @@
-"""Tables whose columns are arrays of one length."""
+"""Arrays of one length, one element per row: their types, tables of them, and telling rows apart."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
@@ -13,10 +14,47 @@ if TYPE_CHECKING:
 else:
     Columns = TypeVar("Columns")
 
-__all__ = ["take"]
+__all__ = ["Flags", "Floats", "Ints", "Positions", "distinct", "take"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.intp]
+
+SMALL_TABLE = 4
+"""Numbers that packed keys may span per row for a table to tell them apart."""
 
 
 def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
     """The rows of a dataclass of arrays at `index` (positions, a mask or a slice)."""
     # Asking the class for its fields costs as much as picking a few thousand rows.
     return type(table)(*[getattr(table, name)[index] for name in table.__dataclass_fields__])
+
+
+def pack(*parts: Ints | Flags) -> Ints:
+    """One whole number per row that tells rows with different parts apart."""
+    result = np.zeros(len(parts[0]), np.int64)
+    for part in parts:
+        values = part.astype(np.int64)
+        low, span = int(values.min(initial=0)), int(values.max(initial=0)) - int(values.min(initial=0)) + 1
+        if int(result.max(initial=0)) >= 2**62 // span:
+            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
+        result = result * span + (values - low)
+    return result
+
+
+def distinct(*parts: Ints | Flags) -> tuple[Positions, Positions]:
+    """(position of the first row of each distinct combination, which combination each row is)."""
+    keys = pack(*parts)
+    most = int(keys.max(initial=0)) + 1
+    if most <= SMALL_TABLE * len(keys):
+        # A table of all that keys may be is filled several times sooner than keys are sorted.
+        rows = np.arange(len(keys))
+        seen = np.full(most, -1)
+        seen[keys[::-1]] = rows[::-1]
+        present = np.flatnonzero(seen >= 0)
+        number = np.empty(most, np.intp)
+        number[present] = np.arange(len(present))
+        return seen[present], number[keys]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return first, inverse

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.executions.arrays import Flags
 from models.documents import shown
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
 ]  # fmt: skip
 
 Codes = npt.NDArray[np.intp]
-Bools = npt.NDArray[np.bool_]
 
 MISSING: Final = "missing_value"
 """Code of what is wrong with a row that has no value."""
@@ -149,7 +149,7 @@ def objects(series: pd.Series[Any]) -> npt.NDArray[np.object_]:
     return np.fromiter(series, object, len(series))
 
 
-def absent(series: pd.Series[Any]) -> Bools:
+def absent(series: pd.Series[Any]) -> Flags:
     """The rows of a column that have no value [rows]."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biu":
         return np.zeros(len(series), bool)

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from engine.columns import Column
 from engine.executions import reasons
+from engine.executions.arrays import Floats
 from engine.executions.field_values import distinct, quoted
 from engine.executions.table import Malformed
 
 __all__ = ["Quantities", "given_words", "outcome_table", "text_series", "words_array"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int16]
 
 Quantities = Callable[[npt.NDArray[np.intp], str], dict[str, Any]]

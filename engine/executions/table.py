@@ -17,6 +17,7 @@ import pandas as pd
 
 from engine.columns import FIELDS, Column
 from engine.executions import reasons
+from engine.executions.arrays import Flags, Ints
 from engine.executions.field_values import MISSING, Fault, column_names, convert, to_flag, to_whole, to_word
 
 __all__ = [
@@ -32,8 +33,6 @@ __all__ = [
     "parse_columns",
 ]
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 FIELD_NAMES: tuple[str, ...] = tuple(column.name for column in FIELDS)
 
@@ -62,19 +61,19 @@ class Executions:
     batch_size: Ints
     microbatch_size: Ints
     datatype: Ints
-    fused_activation: Bools
+    fused_activation: Flags
     attention_type: Ints
     activation_recompute: Ints
     pipeline_interleaving: Ints
-    optimizer_sharding: Bools
+    optimizer_sharding: Flags
     tensor_par_comm_type: Ints
     tensor_par_overlap: Ints
-    seq_par_ag_redo: Bools
-    data_par_overlap: Bools
-    weight_offload: Bools
-    activations_offload: Bools
-    optimizer_offload: Bools
-    training: Bools
+    seq_par_ag_redo: Flags
+    data_par_overlap: Flags
+    weight_offload: Flags
+    activations_offload: Flags
+    optimizer_offload: Flags
+    training: Flags
 
     def __len__(self) -> int:
         return len(self.num_procs)
@@ -179,7 +178,7 @@ def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
     product = e.tensor_par.astype(np.float64) * e.pipeline_par * e.data_par
     data_par = np.maximum(e.data_par, 1)
     local_batch = e.batch_size // data_par
-    checks: tuple[tuple[str, Bools], ...] = (
+    checks: tuple[tuple[str, Flags], ...] = (
         ("num_procs_not_positive", e.num_procs < 1),
         ("parallelism_not_positive", degrees < 1),
         ("parallelism_product", product != e.num_procs),
@@ -205,7 +204,7 @@ def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
     mark(reason, checks)
 
 
-def mark(reason: npt.NDArray[np.int16], checks: tuple[tuple[str, Bools], ...]) -> None:
+def mark(reason: npt.NDArray[np.int16], checks: tuple[tuple[str, Flags], ...]) -> None:
     """Gives each row of `reason` [rows] that has none yet the first of the checks that it fails."""
     for code, failed in checks:
         if failed.any():

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.executions.arrays import Floats, Positions
+
 __all__ = ["frontier"]
 
-Floats = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 
 BINS = 4096
 """Bins of the first axis in the prefilter. Points that lie above the best of strictly lower bins are dropped."""

@@ -11,15 +11,15 @@ import pandas as pd
 
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
 from engine.cost_models.registry import AnyPlan, prepare
+from engine.executions.arrays import Floats
 from engine.exploration.run import slabs
 from engine.space.space import Space
+from hardware import GIB
 
 __all__ = ["least_memory"]
 
-Floats = npt.NDArray[np.float64]
 
 _NONE = -1
-GIB = 2.0**30
 
 
 def least_memory(space: Space) -> pd.DataFrame:

@@ -14,13 +14,12 @@ from engine.columns import HEADLINE, by_name, headline_of
 from engine.cost_models.calculon.steps import RowChunk
 from engine.cost_models.registry import AnyPlan
 from engine.executions import reasons
+from engine.executions.arrays import Floats, Ints
 from engine.executions.sentences import excess
 from engine.space.space import Space
 
 __all__ = ["METRICS", "Reductions"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 METRICS: tuple[str, ...] = tuple(column.name for column in HEADLINE)
 """Headline metrics of the exact cost model; another may have more, which come after these."""

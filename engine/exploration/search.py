@@ -22,6 +22,7 @@ from engine.cost_models.calculon.steps import ROWS_PER_CHUNK
 from engine.cost_models.calibrated.bound_search import Ground
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.registry import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
+from engine.executions.arrays import Floats, Ints
 from engine.exploration.result import first_row
 from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.inputs import ModelLike, SystemLike
@@ -32,8 +33,6 @@ from models.documents import shown
 
 __all__ = ["SITES_OF_A_GROUND", "Optimum", "Search", "best", "best_of"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SAFETY = 1.0 - 1e-9
 """Bounds and evaluations add the same terms in different orders; this covers the difference in rounding."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from hardware import GIB
 
 __all__ = ["Assumptions"]
-
-GIB = 2.0**30
 
 
 @dataclass(frozen=True, slots=True)

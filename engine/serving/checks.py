@@ -15,11 +15,11 @@ from engine.serving.columns import FIELDS
 from engine.serving.deployments import Deployments
 from engine.serving.figures import Subject
 from engine.serving.reasons import FITS, code_of, number_of, sentence
+from hardware import GIB
 
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 
 BITS = (16, 8, 4)
-GIB = 2.0**30
 Numbers = npt.NDArray[np.int64]
 
 

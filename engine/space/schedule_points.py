@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import NO_OVERLAP, distinct
 from engine.cost_models.calculon.pipeline import Stages, stages
+from engine.executions.arrays import Flags, Floats, Ints, distinct
+from engine.executions.codes import NO_OVERLAP
 from engine.space.space import MODE_FIELDS, Modes, Space
 
 __all__ = [
@@ -23,9 +24,6 @@ __all__ = [
     "few_blocks", "mode_counts", "offloads", "sites_of", "step_modes",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 TIME_FIELDS = (
     "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap", "fused_activation",

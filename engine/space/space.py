@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import FIELDS, Column, by_name, fields_of
+from engine.executions.arrays import Ints
 from engine.executions.limits import LimitError, normalise, permits
 from engine.executions.table import DATATYPES, LARGEST, Executions
 from hardware import System
@@ -35,7 +36,6 @@ __all__ = [
     "MODE_FIELDS", "MOST_CELLS", "Cell", "Modes", "Space", "SpaceError", "checked_size", "divisors",
 ]  # fmt: skip
 
-Ints = npt.NDArray[np.int64]
 
 LARGEST_SPACE = 2**62
 

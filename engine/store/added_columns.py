@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine import columns
+from engine.executions.arrays import Floats
 from engine.store.errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
 from engine.store.files import StoreFiles
 
@@ -33,7 +33,6 @@ SUFFIX: Final = ".added"
 VALUE: Final = 8
 """Size of a value [bytes]."""
 
-Floats = npt.NDArray[np.float64]
 _Column = tuple[str, str]
 
 

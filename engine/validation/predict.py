@@ -13,10 +13,10 @@ from engine.cost_models.calibrated.physics.parameters import Parameters, paramet
 from engine.cost_models.calibrated.physics.step import StepTimes, step_times
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
+from hardware import GIB
 
 __all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict", "validate"]
 
-GIB = 2.0**30
 OUT_COLUMNS = (
     "id", "status", "reason", "predicted_step_time_s", "predicted_tokens_per_s_per_gpu", "predicted_mem_gib",
 )  # fmt: skip

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import models
 from engine.cost_models.calculon.block import block_times
@@ -27,6 +26,7 @@ from engine.cost_models.calibrated.bound_search import Ground
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.systems import generation_of
 from engine.cost_models.registry import AnyCandidates, AnyPlan, evaluate_rows
+from engine.executions.arrays import Flags, Ints
 from engine.exploration.run import slabs
 from engine.exploration.search import SITES_OF_A_GROUND, Search
 from engine.scenarios.scenario import Scenario
@@ -35,9 +35,6 @@ from hardware import System, calibration_document
 
 __all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadyCalibratedSpace", "ReadySpace", "layout_key", "ready"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 LARGEST_KEPT = 24_000_000
 """(memory mode, site) pairs of a space that is kept ready: some 600 MiB of needs and masks."""

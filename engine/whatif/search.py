@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import fields_of
 from engine.cost_models.calibrated.placement import networks_of
+from engine.executions.arrays import Ints
 from engine.exploration.result import first_row
 from engine.exploration.search import best_of
 from engine.scenarios.scenario import Scenario
@@ -26,7 +26,6 @@ __all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchabl
 NAN: Final = float("nan")
 INF: Final = float("inf")
 
-Ints = npt.NDArray[np.int64]
 
 Choice = Callable[[pd.DataFrame], int]
 """Which of several executions that tie exactly stands for them: its `id`, from their ids and fields, in order of id."""

@@ -8,11 +8,12 @@ import pytest
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.format import format_value, gibibytes
-from dashboard.memory_needs import GIB, needs_of, with_hbm
+from dashboard.memory_needs import needs_of, with_hbm
 from dashboard.palette import MEMORY_KINDS, kinds_of, palette
 from dashboard.plainest import best_of
 from engine import Scenario, explore_scenario
 from engine.store import Condition
+from hardware import GIB
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
 HBM = "proc_mem_tier1_cap_req"

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calculon.block import BlockTable
 from engine.cost_models.calculon.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
@@ -20,6 +19,8 @@ from engine.cost_models.calculon.offload import Offload, offload
 from engine.cost_models.calculon.optimizer import OptimizerTable
 from engine.cost_models.calculon.pipeline import BlockTimes, Chunks, Stages, chunks
 from engine.cost_models.calculon.rates import Rates
+from engine.executions.arrays import Flags, Floats, Ints
+from engine.executions.codes import FULL
 from engine.executions.table import Executions
 
 __all__ = [
@@ -35,12 +36,6 @@ __all__ = [
     "step_block",
     "step_optimizer",
 ]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-FULL = 0  # activation_recompute
 
 
 @dataclass(slots=True)

@@ -20,18 +20,15 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG, BlockKeys, distinct
+from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.layers import LayerSpec, Quantities
 from engine.cost_models.calculon.rates import Rates
 from engine.cost_models.calculon.tensor_parallel import Communication, Shapes, shaped, timed
-from engine.executions.arrays import take
+from engine.executions.arrays import Flags, Floats, Ints, distinct, take
+from engine.executions.codes import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG
 from models import Model
 
 __all__ = ["BlockTable", "BlockWork", "block_table", "block_times", "block_work", "ordered_sum", "recompute_flags"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -90,7 +87,7 @@ class BlockTable:
     pipeline_payload: Floats
 
 
-def recompute_flags(recompute: Ints, redo: Bools) -> dict[str, Bools]:
+def recompute_flags(recompute: Ints, redo: Flags) -> dict[str, Flags]:
     """What each recomputation choice does, by the words that layers use for it; arrays [keys].
 
     Attention-only recomputation redoes the attention's gather too (Q11), and dropping its input makes the fork's

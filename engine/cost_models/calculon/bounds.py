@@ -10,20 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calculon.batch import pipeline_part
 from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.prepared_rows import Layout, Plan
 from engine.cost_models.calculon.steps import ROWS_PER_CHUNK
-from engine.executions.arrays import take
+from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.schedule_points import Sites, StepModes
 
 __all__ = ["Candidates", "bounds", "candidates"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

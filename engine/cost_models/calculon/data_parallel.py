@@ -8,16 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calculon.pipeline import Chunks, Stages
 from engine.cost_models.calculon.rates import NetworkRates
+from engine.executions.arrays import Flags, Floats, Ints
 
 __all__ = ["Backward", "Overlap", "block_exchange", "overlapped_exchange"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:

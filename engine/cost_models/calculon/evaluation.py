@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from engine.columns import FIELDS, STATISTICS
 from engine.cost_models.calculon.block import BlockTable, block_table
-from engine.cost_models.calculon.block_keys import BlockKeys, distinct
+from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.feasibility import check_against, tier_use
 from engine.cost_models.calculon.memory import BlockSizes, MemoryUse, memory_use, tiers
 from engine.cost_models.calculon.optimizer import OptimizerTable, optimizer_table
@@ -23,25 +23,21 @@ from engine.cost_models.calibrated import library_calibration, parameters, param
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.names import chosen_cost_model
 from engine.executions import reasons
-from engine.executions.arrays import take
+from engine.executions.arrays import Floats, distinct, take
+from engine.executions.codes import FULL, NO_OVERLAP
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.sentences import excesses
 from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
 from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
-from hardware import Calibration, System
+from hardware import GIB, Calibration, System
 from models import Model
 
 __all__ = ["CHUNK", "evaluate"]
 
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int16]
 
 CHUNK = 8192
 """Rows evaluated at a time: small enough for intermediate arrays to stay in cache."""
-
-GIB = float(2**30)
-FULL = 0  # activation_recompute
-NO_OVERLAP = 0  # tensor_par_overlap
 
 
 def evaluate(

@@ -12,14 +12,13 @@ import numpy.typing as npt
 
 from engine.cost_models.calculon.rates import NetworkRates, network_rates
 from engine.executions import reasons
-from engine.executions.arrays import take
+from engine.executions.arrays import Ints, take
 from engine.executions.table import DATATYPES, Executions, mark
 from hardware import System
 from models import Model
 
 __all__ = ["check_against", "network_reasons", "tier_use"]
 
-Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int16]
 
 RS_AG_SPLITS = 1  # comm types from here on split the sequence

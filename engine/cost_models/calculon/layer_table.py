@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from engine.cost_models.calculon.block import recompute_flags
-from engine.cost_models.calculon.block_keys import NO_OVERLAP, BlockKeys
+from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.evaluation import evaluate
 from engine.cost_models.calculon.rates import Rates, rates
 from engine.cost_models.calculon.tensor_parallel import (
@@ -22,12 +21,12 @@ from engine.cost_models.calculon.tensor_parallel import (
     shape_layers,
 )
 from engine.executions import reasons
+from engine.executions.arrays import Floats
+from engine.executions.codes import NO_OVERLAP
 from engine.executions.table import DATATYPES, parse
 from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
 
 __all__ = ["LayerError", "layer_table"]
-
-Floats = npt.NDArray[np.float64]
 
 
 class LayerError(ValueError):

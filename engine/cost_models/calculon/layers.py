@@ -20,11 +20,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from engine.executions.arrays import Floats
 from models import Model
 
 __all__ = ["LayerSpec", "Quantities", "Sizes", "quantities", "recipe", "sizes"]
 
-Floats = npt.NDArray[np.float64]
 
 Kind = Literal["linear", "batch_matmul", "norm", "dropout", "gelu", "softmax", "add", "fork", "comm", "overlapped"]
 When = Literal[

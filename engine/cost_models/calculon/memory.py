@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calculon.pipeline import Stages
+from engine.executions.arrays import Floats
 
 __all__ = ["BlockSizes", "MemoryUse", "activation_blocks", "memory_use", "tiers"]
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_] | Floats
 
 

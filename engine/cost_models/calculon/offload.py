@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calculon.rates import Rates
+from engine.executions.arrays import Floats
 
 __all__ = ["Offload", "offload"]
 
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_] | Floats
 
 

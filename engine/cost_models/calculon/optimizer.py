@@ -15,13 +15,10 @@ from engine.columns import by_name
 from engine.cost_models.calculon.block import ordered_sum
 from engine.cost_models.calculon.layers import quantities, recipe, sizes
 from engine.cost_models.calculon.rates import Rates
+from engine.executions.arrays import Flags, Floats, Ints
 from models import Model
 
 __all__ = ["OptimizerTable", "OptimizerWork", "optimizer_table", "optimizer_times", "optimizer_work"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -42,7 +39,7 @@ class OptimizerWork:
     """What the optimizer does on one block for some keys, by layer; `parts` are (rows, operations [layers, rows], bytes
     [layers, rows]) of the keys that share a recipe. `weight_grads` and `state` as in `OptimizerTable`."""
 
-    training: Bools
+    training: Flags
     parts: list[tuple[npt.NDArray[np.intp], Floats, Floats]]
     flops: Floats
     moved: Floats
@@ -55,9 +52,9 @@ def optimizer_table(
     *,
     tensor_par: Ints,
     attention_type: Ints,
-    overlapped: Bools,
+    overlapped: Flags,
     sharding: Ints,
-    training: Bools,
+    training: Flags,
     element_bytes: int,
 ) -> OptimizerTable:
     """The optimizer on one block for every key [keys]; `sharding` is over how many processors its state is spread.
@@ -81,9 +78,9 @@ def optimizer_work(
     *,
     tensor_par: Ints,
     attention_type: Ints,
-    overlapped: Bools,
+    overlapped: Flags,
     sharding: Ints,
-    training: Bools,
+    training: Flags,
     element_bytes: int,
 ) -> OptimizerWork:
     """What the optimizer does, whatever the rates; see `optimizer_table`."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calculon.offload import Offload
+from engine.executions.arrays import Floats
 
 __all__ = ["BlockTimes", "Chunks", "Stages", "chunks", "stages"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)

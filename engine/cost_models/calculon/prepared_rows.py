@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from engine.cost_models.calculon.batch import StepBlock, StepOptimizer, step_block, step_optimizer
 from engine.cost_models.calculon.block import BlockTable, BlockWork, block_times, block_work
-from engine.cost_models.calculon.block_keys import FULL, BlockKeys, distinct
+from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
 from engine.cost_models.calculon.rates import Rates, network_rates, rates
 from engine.cost_models.calculon.rejection import (
@@ -35,6 +35,8 @@ from engine.cost_models.calculon.rejection import (
     reject_by_network,
     reject_by_shape,
 )
+from engine.executions.arrays import Flags, Floats, Ints, distinct
+from engine.executions.codes import FULL
 from engine.executions.table import DATATYPES
 from engine.space.schedule_points import (
     TIME_FIELDS,
@@ -49,10 +51,6 @@ from engine.space.schedule_points import (
 from engine.space.space import Space
 
 __all__ = ["Group", "Layout", "Plan", "fitting", "lay_out", "plan_of", "prepare_exact"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

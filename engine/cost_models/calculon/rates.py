@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hardware import Memory, Processor, System
+from engine.executions.arrays import Floats
+from hardware import GIB, Memory, Processor, System
 
 __all__ = ["Collective", "NetworkRates", "Rates", "StepTable", "rates"]
 
-Floats = npt.NDArray[np.float64]
 
 Collective = Literal["p2p", "reduce_scatter", "all_gather", "all_reduce"]
 
@@ -133,8 +133,8 @@ def rates(system: System, datatype: str) -> Rates:
         second_memory=_memory(system.mem2),
         roofline=system.processing_mode == "roofline",
         networks=network_rates(system),
-        capacity=system.mem1.capacity_gib * 2**30,
-        second_capacity=system.mem2.capacity_gib * 2**30,
+        capacity=system.mem1.capacity_gib * GIB,
+        second_capacity=system.mem2.capacity_gib * GIB,
     )
 
 

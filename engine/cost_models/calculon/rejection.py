@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calculon.block import BlockTable
-from engine.cost_models.calculon.block_keys import FULL, NO_OVERLAP, BlockKeys, distinct
+from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.evaluation import block_sizes
 from engine.cost_models.calculon.feasibility import network_reasons
 from engine.cost_models.calculon.memory import BlockSizes, memory_use, tiers
 from engine.cost_models.calculon.optimizer import OptimizerTable
 from engine.cost_models.calculon.rates import NetworkRates, Rates
 from engine.executions import reasons
+from engine.executions.arrays import Flags, Floats, Ints, distinct
+from engine.executions.codes import FULL, NO_OVERLAP
 from engine.space.schedule_points import (
     MEMORY_FIELDS,
     CellColumns,
@@ -37,10 +39,6 @@ __all__ = [
     "Assignments", "KeyedBlocks", "Rejected", "executions", "listed", "memory_needs", "reject_by_memory",
     "reject_by_network", "reject_by_shape",
 ]  # fmt: skip
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

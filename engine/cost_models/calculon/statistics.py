@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calculon.batch import batch_times
 from engine.cost_models.calculon.block import BlockTable
@@ -16,11 +15,10 @@ from engine.cost_models.calculon.memory import MemoryUse
 from engine.cost_models.calculon.optimizer import OptimizerTable
 from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.rates import Rates
+from engine.executions.arrays import Floats
 from engine.executions.table import Executions
 
 __all__ = ["statistics"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def statistics(

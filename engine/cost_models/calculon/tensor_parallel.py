@@ -11,15 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns import by_name
-from engine.cost_models.calculon.block_keys import P2P_RS_AG, PIPE, RS_AG, BlockKeys
+from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.layers import LayerSpec, Quantities, quantities, recipe, sizes
 from engine.cost_models.calculon.rates import Rates
+from engine.executions.arrays import Flags, Floats
+from engine.executions.codes import P2P_RS_AG, PIPE, RS_AG
 from models import Model
 
 __all__ = ["CommunicatingLayer", "Communication", "Exchange", "Shapes", "on_matrix", "shape_layers", "shaped", "timed"]
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class Shapes:
     wgrad_time: Floats
 
 
-def on_matrix(specs: tuple[LayerSpec, ...]) -> Bools:
+def on_matrix(specs: tuple[LayerSpec, ...]) -> Flags:
     """Which layers run on the matrix engine, the others on the vector engine [layers]."""
     return np.array([spec.kind in ("linear", "batch_matmul", "overlapped") for spec in specs])
 
@@ -150,7 +149,7 @@ class Communication:
         result: Floats = getattr(self.shapes, name)[row][self.shape_of]
         return result
 
-    def _collective(self, split: Bools, reduces: bool, payload: Floats) -> tuple[Floats, Floats]:
+    def _collective(self, split: Flags, reduces: bool, payload: Floats) -> tuple[Floats, Floats]:
         """(payload [bytes], time [s]). The reducing side always communicates: reduce-scatter if split, else
         all-reduce. The gathering side does so only if split."""
         net, tier, members = self.rates.networks, self.tier, self.members

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import distinct
 from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
 from engine.cost_models.calibrated.physics.head import Ends
 from engine.cost_models.calibrated.physics.inputs import Floats
@@ -38,12 +37,11 @@ from engine.cost_models.calibrated.rows.prepared_rows import (
 from engine.cost_models.calibrated.rows.row_tables import lay_out
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, Outline, case_at, outlined
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.executions.arrays import Flags, Ints, distinct
 from engine.space.schedule_points import executions_of, mode_counts
 
 __all__ = ["Ground"]
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 SITES_AT_ONCE = 1024
 """Sites whose memory is looked at together: a few MiB, which stay in cache."""

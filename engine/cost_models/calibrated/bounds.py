@@ -13,10 +13,9 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.physics.sharding import exposed_exchange
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
 from engine.cost_models.calibrated.rows.schedule_points import case_at
+from engine.executions.arrays import Ints
 
 __all__ = ["CalibratedCandidates", "calibrated_bounds", "calibrated_candidates"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

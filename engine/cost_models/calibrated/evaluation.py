@@ -32,7 +32,7 @@ from engine.executions import reasons
 from engine.executions.field_values import absent, objects
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.sentences import excesses
-from hardware import System
+from hardware import GIB, System
 from models import Model
 from models.token_flops import token_flops
 
@@ -43,7 +43,6 @@ Numbers = npt.NDArray[np.int16]
 CHUNK = 16_384
 """Rows at a time: bounds the memory for intermediate arrays."""
 
-GIB = 2.0**30
 GIGA, TERA = 1e9, 1e12
 
 

@@ -20,6 +20,8 @@ from engine.cost_models.calibrated.build import BITS, case_of, model_shapes
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.systems import fastest_attention
+from engine.executions.arrays import Ints
+from engine.executions.codes import ATTENTION_ONLY, FULL, NONE, RS_AG
 from engine.executions.field_values import absent
 from engine.executions.table import Executions, Malformed, check_fields, mark, parse_columns
 from hardware import System
@@ -27,7 +29,6 @@ from models import Model
 
 __all__ = ["DATATYPES", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read"]
 
-Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int16]
 Fields = dict[str, npt.NDArray[Any]]
 """Every field of many executions by name, arrays [rows] or plain values; words are positions in their choices."""
@@ -41,8 +42,6 @@ NOT_READ: frozenset[str] = frozenset(
 """Fields that change no figure here; a limit on the networks chooses among placements
 (`engine.cost_models.calibrated.space`)."""
 
-FULL, SELECTIVE, NONE = 0, 1, 2  # activation_recompute
-RS_AG = 2  # tensor_par_comm_type
 EAGER = 0  # launch
 FULLY_SHARDED = 3
 """ZeRO stage at which weights are gathered block by block."""
@@ -134,7 +133,10 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("zero_stage_unknown", (f["zero_stage"] < 0) | (f["zero_stage"] > FULLY_SHARDED)),
             ("zero_stage_against_sharding", f["optimizer_sharding"] != (f["zero_stage"] >= 1)),
             ("sharding_needs_replicas", (f["zero_stage"] >= 1) & (data * context == 1)),
-            ("selective_needs_attn_only", (f["activation_recompute"] != SELECTIVE) & (f["selective_recompute"] != 0)),
+            (
+                "selective_needs_attn_only",
+                (f["activation_recompute"] != ATTENTION_ONLY) & (f["selective_recompute"] != 0),
+            ),
             ("attention_of_the_model", (f["attention_type"] == 1) & np.bool_(heads != 1)),
             ("gradient_sharding_in_pipeline", (f["zero_stage"] == 2) & (pipeline > 1)),
             ("context_not_dividing_sequence", (context > 1) & (model.seq_size % (2 * context) != 0)),
@@ -169,7 +171,7 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
     plain = {FULL: RECOMPUTES.index("full"), NONE: RECOMPUTES.index("none")}
     recompute = np.asarray(fields["activation_recompute"])
     kind = np.where(
-        recompute == SELECTIVE,
+        recompute == ATTENTION_ONLY,
         selective[fields["selective_recompute"]],
         np.where(recompute == FULL, plain[FULL], plain[NONE]),
     )

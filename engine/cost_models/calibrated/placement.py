@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.networks import networks_used
+from engine.executions.arrays import Ints
 from hardware import System
 
 __all__ = ["networks_of"]
 
-Ints = npt.NDArray[np.int64]
 
 _GROUPS: Final = {"tensor_par": "tensor", "pipeline_par": "pipeline", "data_par": "data"}
 """Degrees whose network has a field -> what `engine.cost_models.calibrated.physics.networks` calls the group."""

@@ -21,6 +21,7 @@ from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.systems import fastest_attention
+from engine.executions.arrays import Ints
 from engine.executions.limits import LimitError, permits
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 from hardware import Calibration, System
@@ -28,7 +29,6 @@ from models import Model
 
 __all__ = ["COVERED", "CalibratedSpace"]
 
-Ints = npt.NDArray[np.int64]
 
 FEWEST_TOKENS = 4096
 """Tokens of a sequence that a context-parallel rank keeps at least, unless a limit says otherwise."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from engine.executions.arrays import Floats
 
 __all__ = [
     "ATTENTION_KERNELS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats", "Layout",
     "ModelShapes", "Software",
 ]  # fmt: skip
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 GENERATIONS = ("ampere", "hopper", "blackwell", "other")
 """Accelerator generations that kernel rates are calibrated for; `Accelerators.generation` is a position here."""

@@ -19,16 +19,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
 from engine.cost_models.calibrated.physics.rates import Rates
+from engine.executions.arrays import Ints
 from engine.space.space import divisors
 from hardware import System
 
 __all__ = ["GROUPS", "LARGEST_HOST", "farthest", "networks_used", "rate_over", "reaches", "shared_by"]
 
-Ints = npt.NDArray[np.int64]
 
 GROUPS = ("tensor", "context", "expert", "data", "pipeline")
 """Kinds of groups. Gradients are exchanged over data x context ranks, which are the group called data."""

@@ -20,15 +20,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import distinct
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.executions.arrays import Ints, distinct
 
 __all__ = [
     "ENDS", "KINDS", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages", "pattern_of",
     "slowest_stages",
 ]  # fmt: skip
-
-Ints = npt.NDArray[np.int64]
 
 
 class Kind(NamedTuple):

@@ -11,21 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import distinct
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import StageMemory, stage_memories
 from engine.cost_models.calibrated.physics.offload import offloadable, tiers_of
 from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.executions.arrays import Flags, Ints, distinct
 from engine.space.schedule_points import StepModes, offloads
+from hardware import GIB
 
 __all__ = ["GIB", "Stages", "memory_needs", "needs_by_way", "stages_of", "without_room_to_offload"]
-
-GIB = 2.0**30
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import distinct
 from engine.cost_models.calculon.prepared_rows import Group, fitting
 from engine.cost_models.calculon.rejection import Rejected, executions
 from engine.cost_models.calibrated.evaluation import link_rate, perfect_seconds
@@ -36,13 +35,11 @@ from engine.cost_models.calibrated.rows.row_tables import CalibratedLayout, lay_
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions import reasons
-from engine.executions.arrays import take
+from engine.executions.arrays import Flags, Ints, distinct, take
 from engine.space.schedule_points import CellColumns, Sites, StepModes, mode_counts
 
 __all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_shapes", "blocks_at", "plan_calibrated", "prepare_calibrated"]
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 TABLE_CHUNK = 16_384
 """Rows of a table computed at a time: intermediate arrays stay in cache."""

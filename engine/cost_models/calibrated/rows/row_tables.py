@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.rows.memory_requirements import memory_needs, stages_of
 from engine.cost_models.calibrated.rows.schedule_points import Outline, outlined
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.executions.arrays import Ints
 from engine.space.schedule_points import CellColumns, Sites, StepModes
 
 __all__ = ["CalibratedLayout", "lay_out", "lay_out_calibrated"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

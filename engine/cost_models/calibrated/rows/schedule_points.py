@@ -12,12 +12,11 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
-from engine.executions.arrays import take
+from engine.executions.arrays import Ints, take
 from engine.space.schedule_points import CellColumns, Grains, Sites, StepModes, cell_columns, sites_of, step_modes
 
 __all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "Outline", "case_at", "outlined"]
 
-Ints = npt.NDArray[np.int64]
 
 BLOCK_FIELDS = (
     "activation_recompute", "selective_recompute", "tensor_par_comm_type", "tensor_par_overlap", "attention_kernel",
