@@ -17,7 +17,7 @@ from dashboard.text import literal
 from dashboard.whatif_changes import current, described
 from engine import Scenario, whatif
 from engine.columns import choice_label
-from engine.cost_models.names import COST_MODELS
+from engine.cost_models.registry import COST_MODELS
 from hardware import System
 
 __all__ = ["adder", "opener", "suggestions"]

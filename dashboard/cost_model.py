@@ -18,7 +18,7 @@ from dashboard.text import literal
 from engine import Scenario
 from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.fields import DATATYPES
-from engine.cost_models.names import COST_MODELS
+from engine.cost_models.registry import COST_MODELS
 from hardware import Calibration, SystemFileError
 
 __all__ = ["datatypes_of", "in_words", "notice", "slot", "switch"]
@@ -82,7 +82,8 @@ def slot(scenario: Scenario) -> None:
     """The widgets with which the cost model and its calibration are chosen."""
     key = key_for("sentence_cost", scenario.cost_model)
     st.radio(
-        "Cost model", COST_MODELS, COST_MODELS.index(scenario.cost_model), key=key, on_change=_changed, args=(key,),
+        "Cost model", list(COST_MODELS), list(COST_MODELS).index(scenario.cost_model), key=key, on_change=_changed,
+        args=(key,),
         format_func=lambda name: _CHOICES[name], help=_HELP,
     )  # fmt: skip
     if scenario.cost_model == "calculon":

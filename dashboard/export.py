@@ -141,7 +141,7 @@ def archive(account: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> b
 
 def _calibration(scenario: Scenario) -> dict[str, Any] | None:
     """Whose values the figures rest on; None for the exact cost model, which has none."""
-    if scenario.cost_model == "calculon":
+    if scenario.calibration_name is None:
         return None
     used = scenario.used_calibration
     return {"name": used.name, "date": used.date, "fitted_on": used.fitted_on,

@@ -18,14 +18,14 @@ from typing import Any, Final
 from dashboard.derived import Metric, further, metrics
 from dashboard.format import format_value
 from engine import Scenario
-from engine.columns import SHARES, STORED, Column, choice_label, stored_of
+from engine.columns import SHARES, STORED_OF_ANY, Column, choice_label
 from engine.executions.table import DATATYPES
 from engine.store import Condition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "asked_of", "conditions", "derived_of", "parse", "text"]
 
 FILTERABLE: Final[dict[str, Column]] = {
-    column.name: column for column in (*STORED, *stored_of("calibrated"), *SHARES)
+    column.name: column for column in (*STORED_OF_ANY, *SHARES)
 }
 """The columns that a filter may be on at once: those that every stored row answers, whatever the cost model."""
 PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")

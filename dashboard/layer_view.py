@@ -12,7 +12,7 @@ from dashboard.charts.roofline import Roofs, roofline
 from dashboard.controls import show
 from dashboard.format import counted, format_value
 from dashboard.wording import microbatches
-from engine import Exploration, LayerError, layer_table
+from engine import Exploration, LayerError, operations
 from engine.columns import FIELDS
 from engine.cost_models.calculon.rates import rates
 from engine.cost_models.calibrated.physics.operations import bound
@@ -45,7 +45,8 @@ def _layers(_exploration: Exploration, key: str, row: dict[str, Any]) -> pd.Data
     """The named layer table, or the reason why there is none."""
     fields = {column.name: row[column.name] for column in FIELDS}
     try:
-        return named(layer_table(_exploration.scenario.model, _exploration.scenario.system, fields))
+        scenario = _exploration.scenario
+        return named(operations(scenario.model, scenario.system, fields, cost_model=scenario.cost_model))
     except LayerError as problem:
         return str(problem)
 

@@ -20,7 +20,7 @@ from dashboard.packing import LONGEST, packed, unpacked
 from dashboard.untrusted import Refused, checked, sentence
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
-from engine.cost_models.names import COST_MODELS, chosen_cost_model
+from engine.cost_models.registry import COST_MODELS, chosen_cost_model
 from engine.executions.limits import OPTIONS, normalise
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean
@@ -124,7 +124,7 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
             problems.append("The cost model calculon, which the link names, takes no calibration; that is left out.")
             calibration = None
         wanted = asked or ("calibrated" if model.block is None or calibration else None)
-        cost_model = chosen_cost_model(wanted, system, calibration)
+        cost_model = chosen_cost_model(wanted, system, calibration).name
         scenario = Scenario.of(
             model,
             system,

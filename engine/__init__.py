@@ -1,14 +1,13 @@
 """The engine: every execution of a model on a system, evaluated exactly."""
 
-from engine.cost_models.calculon.evaluation import evaluate
-from engine.cost_models.calculon.layer_table import LayerError, layer_table
-from engine.cost_models.calibrated.operation_table import operation_table
-from engine.cost_models.names import COST_MODELS, CostModelError
+from engine.cost_models.contract import CostModelError, LayerError
+from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import LimitError
 from engine.executions.table import ExecutionTableError
 from engine.exploration.result import Exploration
 from engine.exploration.run import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
 from engine.exploration.search import Optimum, best, best_of
+from engine.scenarios.dispatch import evaluate, operations
 from engine.scenarios.scenario import Scenario, ScenarioError
 from engine.space.space import Space, SpaceError
 
@@ -32,6 +31,5 @@ __all__ = [
     "evaluate",
     "explore",
     "explore_scenario",
-    "layer_table",
-    "operation_table",
+    "operations",
 ]

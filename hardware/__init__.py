@@ -20,7 +20,7 @@ from hardware.calibration import (
     load_calibration_document,
 )
 from hardware.editing import SystemFileError, edited
-from hardware.loader import load, load_document, names, to_calculon, to_document, variant_names
+from hardware.loader import SystemLike, load, load_document, names, system_of, to_calculon, to_document, variant_names
 from hardware.schema import GIB, Accelerator, Assumption, Memory, Network, Operation, Processor, System
 from models.documents import Change
 
@@ -39,6 +39,7 @@ __all__ = [
     "Processor",
     "System",
     "SystemFileError",
+    "SystemLike",
     "calibration_document",
     "calibration_names",
     "edited",
@@ -47,6 +48,7 @@ __all__ = [
     "load_calibration_document",
     "load_document",
     "names",
+    "system_of",
     "to_calculon",
     "to_document",
     "variant_names",

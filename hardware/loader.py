@@ -99,3 +99,11 @@ def _variant(name: str, short: str) -> System:
             f"The system '{name}' has no variant {shown(short)}{did_you_mean(short, list(known))}; {has}."
         )
     return known[short].of(_LIBRARY.load(name), f"{name}{SEPARATOR}{short}")
+
+
+SystemLike = str | os.PathLike[str] | System
+
+
+def system_of(system: SystemLike) -> System:
+    """The system itself, or the one of a library name or path. Raises `SystemFileError`."""
+    return system if isinstance(system, System) else load(system)

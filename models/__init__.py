@@ -8,7 +8,7 @@
 from models.architecture import Architecture, Experts, LatentAttention, SparseAttention
 from models.documents import Change
 from models.hugging_face import from_hugging_face, hugging_face_types
-from models.loader import edited, load, load_document, names, to_calculon, to_document
+from models.loader import ModelLike, edited, load, load_document, model_of, names, to_calculon, to_document
 from models.schema import BlockShape, Model, ModelFileError
 
 __all__ = [
@@ -19,12 +19,14 @@ __all__ = [
     "LatentAttention",
     "Model",
     "ModelFileError",
+    "ModelLike",
     "SparseAttention",
     "edited",
     "from_hugging_face",
     "hugging_face_types",
     "load",
     "load_document",
+    "model_of",
     "names",
     "to_calculon",
     "to_document",

@@ -153,3 +153,11 @@ def load(name_or_path: str | os.PathLike[str]) -> Model:
     if isinstance(name_or_path, str) and name_or_path in NOT_REPRESENTABLE:
         raise ModelFileError(f"{name_or_path} cannot be represented: {NOT_REPRESENTABLE[name_or_path]}.")
     return _LIBRARY.load(name_or_path)
+
+
+ModelLike = str | os.PathLike[str] | Model
+
+
+def model_of(model: ModelLike) -> Model:
+    """The model itself, or the one of a library name or path. Raises `ModelFileError`."""
+    return model if isinstance(model, Model) else load(model)

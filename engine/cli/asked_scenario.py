@@ -42,10 +42,6 @@ def scenario_of(
     )
 
 
-def _calibration_name(scenario: Scenario) -> str | None:
-    return None if scenario.cost_model == "calculon" else scenario.used_calibration.name
-
-
 def scenario_document(scenario: Scenario) -> dict[str, Any]:
     """The scenario as the head of a JSON document."""
     return {
@@ -56,7 +52,7 @@ def scenario_document(scenario: Scenario) -> dict[str, Any]:
         "datatype": scenario.datatype,
         "limits": dict(scenario.limits),
         "cost_model": scenario.cost_model,
-        "calibration": _calibration_name(scenario),
+        "calibration": scenario.calibration_name,
     }
 
 
@@ -65,7 +61,7 @@ def scenario_line(scenario: Scenario) -> str:
     return (
         f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
         f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, "
-        f"{scenario.datatype}; {evaluated_by(scenario.cost_model, _calibration_name(scenario))}"
+        f"{scenario.datatype}; {evaluated_by(scenario.cost_model, scenario.calibration_name)}"
     )
 
 
@@ -81,10 +77,11 @@ def write_reasons(counts: Mapping[str, int]) -> None:
 
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     """Prints what was never measured of what the first execution rests on, and how far its step time may be off."""
+    from engine.cost_models.registry import cost_model_of
     from engine.validation.measured import not_measured, told_not_measured
     from engine.validation.uncertainty import interval_of
 
-    if scenario.cost_model == "calculon":
+    if not cost_model_of(scenario).takes_calibration:
         return
     if unknown := not_measured(scenario, execution):
         write(f"Of the first: {told_not_measured(unknown)}")

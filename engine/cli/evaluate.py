@@ -27,6 +27,7 @@ from engine.cli.output import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from engine.cost_models.contract import CostModel
     from hardware import Calibration, System
     from models import Model
 
@@ -68,7 +69,7 @@ def evaluate(
     """
     import hardware
     import models
-    from engine.cost_models.names import chosen_cost_model
+    from engine.cost_models.registry import chosen_cost_model
     from engine.executions.files import ResultWriter, read_executions
 
     machine, values = hardware.load(system), calibration_of(calibration)
@@ -82,18 +83,18 @@ def evaluate(
         assert first is not None, "a file has at least one table, if only an empty one"
         _print_results(first, sum(counts.values()))
     else:
-        with ResultWriter(out, by.cost_model, by.calibration_name) as writer:
+        with ResultWriter(out, by.cost_model.name, by.calibration_name) as writer:
             for results in by.evaluated(read_executions(executions), counts):
                 writer.write(results)
     total, seconds = sum(counts.values()), time.perf_counter() - start
     listed = "1 execution" if total == 1 else f"{total:,} executions"
     write(
         f"{listed} in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
-        f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model, by.calibration_name)}).",
+        f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model.name, by.calibration_name)}).",
         stream=sys.stderr,
     )
     if by.unread:
-        write(f"The cost model {by.cost_model} does not read {', '.join(by.unread)}.", stream=sys.stderr)
+        write(f"The cost model {by.cost_model.name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
     if not counts["ok"]:
         raise typer.Exit(ExitCode.NOTHING)
 
@@ -101,12 +102,10 @@ def evaluate(
 class _By:
     """What executions are evaluated by. `unread` are the fields of their tables that the cost model does not have."""
 
-    def __init__(self, model: Model, system: System, cost_model: str, calibration: Calibration | None) -> None:
-        from engine.cost_models.calibrated import library_calibration
-
+    def __init__(self, model: Model, system: System, cost_model: CostModel, calibration: Calibration | None) -> None:
         self.model, self.system, self.cost_model, self.calibration = model, system, cost_model, calibration
-        used = calibration or library_calibration()
-        self.calibration_name = None if cost_model == "calculon" else used.name
+        used = cost_model.calibration(calibration)
+        self.calibration_name = None if used is None else used.name
         self.unread: list[str] = []
 
     def evaluated(self, tables: Iterable[pd.DataFrame], counts: dict[str, int]) -> Iterator[pd.DataFrame]:
@@ -114,11 +113,11 @@ class _By:
         import engine
         from engine.columns import fields_of
 
-        read = {column.name for column in fields_of(self.cost_model)}
+        read = {column.name for column in fields_of(self.cost_model.name)}
         for table in tables:
             self.unread = [str(name) for name in table.columns if name not in read]
             results = engine.evaluate(
-                self.model, self.system, table, cost_model=self.cost_model, calibration=self.calibration
+                self.model, self.system, table, cost_model=self.cost_model.name, calibration=self.calibration
             )
             for status, count in results["status"].value_counts().items():
                 counts[str(status)] += int(count)

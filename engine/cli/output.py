@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 import typer
 
 from engine.columns.fields import EXTENSION_ROWS
-from engine.cost_models.names import COST_MODELS
+from engine.cost_models.registry import COST_MODELS
 
 if TYPE_CHECKING:
     import pandas as pd

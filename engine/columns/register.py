@@ -4,14 +4,14 @@ Table definitions, labels, units, tooltips, exports and help derive from here, s
 Names and order are those of Calculon's execution files and statistics, which makes its files readable beside ours.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
-from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, OF_LAYERS, SHARE_ROWS, STATISTIC_ROWS
+from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS
 from models.documents import near_matches, shown
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
@@ -142,8 +142,11 @@ HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in STATISTICS if c
 ALL: Final[tuple[Column, ...]] = (ID, *ALL_FIELDS, *OUTCOME, *STATISTICS, *EXTENSION_STATISTICS)
 """Every column, in the order in which a complete table shows them."""
 
-STORED: Final[tuple[Column, ...]] = (ID, *FIELDS, *HEADLINE)
-"""The columns of a row stored by the exact cost model, in order; `stored_of` has those of either."""
+HEADLINE_OF_ANY: Final[tuple[Column, ...]] = (*HEADLINE, *(each for each in EXTENSION_STATISTICS if each.headline))
+"""The statistics that some cost model stores for every feasible execution."""
+
+STORED_OF_ANY: Final[tuple[Column, ...]] = (ID, *ALL_FIELDS, *HEADLINE_OF_ANY)
+"""The columns that stored rows of some cost model have; `stored_of` has those of one."""
 
 SHARES: Final[tuple[Column, ...]] = tuple(
     Column(name, label, short, "fraction", "statistic", "float64", "Result", "lower", description)
@@ -155,31 +158,74 @@ _SHARED: Final[dict[str, tuple[str, ...]]] = {name: parts for name, _, _, parts,
 _BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *SHARES)}
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnSet:
+    """The columns of executions under a cost model: `fields`, `statistics`, and which of these are `undefined`, not a
+    number whatever the execution. `unnamed`: documents that name no cost model mean this one."""
+
+    fields: tuple[Column, ...]
+    statistics: tuple[Column, ...]
+    undefined: frozenset[str] = frozenset()
+    unnamed: bool = False
+
+    @property
+    def headline(self) -> tuple[Column, ...]:
+        """The statistics that are stored for every feasible execution."""
+        return tuple(column for column in self.statistics if column.headline)
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns of a stored row, in order."""
+        return (ID, *self.fields, *self.headline)
+
+
+_SETS: Final[dict[str, ColumnSet]] = {}
+"""What the cost models have declared, by name."""
+
+
+def declare(cost_model: str, columns: ColumnSet) -> None:
+    """Makes known which columns a cost model has."""
+    _SETS[cost_model] = columns
+
+
+def cost_model_in(document: Any) -> str:
+    """The cost model that the document of a scenario names; those from before there were several name none."""
+    unnamed = next(name for name, columns in _SETS.items() if columns.unnamed)
+    return str(document.get("cost_model", unnamed)) if isinstance(document, Mapping) else unnamed
+
+
+def _set_of(cost_model: str) -> ColumnSet:
+    found = _SETS.get(cost_model)
+    if found is None:
+        known = ", ".join(_SETS)
+        raise UnknownColumn(f"There is no cost model {shown(cost_model)} that has columns: there are {known}.")
+    return found
+
+
 def fields_of(cost_model: str) -> tuple[Column, ...]:
     """The fields of an execution under a cost model."""
-    return FIELDS if cost_model == "calculon" else ALL_FIELDS
+    return _set_of(cost_model).fields
 
 
 def statistics_of(cost_model: str) -> tuple[Column, ...]:
-    """The results of an execution under a cost model; some are undefined (not a number) in `calibrated`."""
-    return STATISTICS if cost_model == "calculon" else (*STATISTICS, *EXTENSION_STATISTICS)
+    """The results of an execution under a cost model; some may be undefined, see `defined_of`."""
+    return _set_of(cost_model).statistics
 
 
 def defined_of(cost_model: str) -> tuple[Column, ...]:
-    """The results that are a number in executions that run: `calibrated` has none of Calculon's layers."""
-    every = statistics_of(cost_model)
-    return every if cost_model == "calculon" else tuple(column for column in every if column.name not in OF_LAYERS)
+    """The results that are a number in executions that run under a cost model."""
+    found = _set_of(cost_model)
+    return tuple(column for column in found.statistics if column.name not in found.undefined)
 
 
 def headline_of(cost_model: str) -> tuple[Column, ...]:
     """The statistics stored for every feasible execution under a cost model."""
-    further = tuple(column for column in EXTENSION_STATISTICS if column.headline)
-    return HEADLINE if cost_model == "calculon" else (*HEADLINE, *further)
+    return _set_of(cost_model).headline
 
 
 def stored_of(cost_model: str) -> tuple[Column, ...]:
     """The columns of a stored row under a cost model, in order."""
-    return (ID, *fields_of(cost_model), *headline_of(cost_model))
+    return _set_of(cost_model).stored
 
 
 def parts_of(share: str, cost_model: str) -> tuple[str, ...]:
@@ -252,7 +298,7 @@ def duckdb_type(column: Column) -> str:
     return "VARCHAR"
 
 
-def headline_schema(cost_model: str = "calculon") -> pa.Schema:
+def headline_schema(cost_model: str) -> pa.Schema:
     """Return the Arrow schema of a stored row: id, the fields and the headline statistics of the cost model.
 
     Every field of the schema carries its unit and label as metadata, so that an exported Parquet file explains itself.
@@ -272,7 +318,7 @@ def schema_of(chosen: Iterable[Column]) -> pa.Schema:
     )
 
 
-def ddl(table_name: str, cost_model: str = "calculon") -> str:
+def ddl(table_name: str, cost_model: str) -> str:
     """Return the CREATE TABLE statement for stored rows of a cost model.
 
     `table_name` may be any text; it is quoted as an identifier.

@@ -267,9 +267,7 @@ class ResultWriter:
     Parquet, where a column has one type; `reason_text` quotes the value. Use as a context manager.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], cost_model: str = "calculon", calibration: str | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], cost_model: str, calibration: str | None = None) -> None:
         """Raises `TableWriteError` where `path` cannot be written, before anything has been computed."""
         self.path = Path(path)
         self.rows = 0

@@ -28,7 +28,7 @@ class LimitError(ValueError):
     """A limit names no field, or allows nothing that the field could be; the message says which and what would do."""
 
 
-def normalise(limits: Limits | None, cost_model: str = "calculon") -> dict[str, Any]:
+def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     """Limits on the fields of a cost model in one form: a sorted list of values, or a range with `min` and `max`.
 
     Raises `LimitError`.
@@ -43,7 +43,7 @@ def normalise(limits: Limits | None, cost_model: str = "calculon") -> dict[str, 
     names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
-            raise LimitError(_unknown(name, names - set(_FIXED)))
+            raise LimitError(_unknown(name, names - set(_FIXED), cost_model))
         if name in OPTIONS:
             if not isinstance(limit, bool | np.bool_):
                 raise LimitError(f"Uneven pipelines ({name}) is {shown(limit)}; it must be true or false.")
@@ -55,12 +55,12 @@ def normalise(limits: Limits | None, cost_model: str = "calculon") -> dict[str, 
     return dict(sorted(result.items()))
 
 
-def _unknown(name: Any, accepted: Collection[str]) -> str:
+def _unknown(name: Any, accepted: Collection[str], cost_model: str) -> str:
     """Why there is no such limit, and what there is instead."""
     if name in _FIXED:
         return f"{called(name)} cannot be limited; it is chosen for the whole scenario."
     if name in (column.name for column in ALL_FIELDS):
-        return f"{called(name)} cannot be limited here; only the calibrated cost model knows it."
+        return f"{called(name)} cannot be limited here; the cost model {cost_model} does not know it."
     listed = f"limits can be set on {', '.join(sorted(accepted))}"
     if name in (column.name for column in ALL):
         return f"{called(name)} cannot be limited, because it is a result; {listed}."

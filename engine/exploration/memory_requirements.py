@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
-from engine.cost_models.registry import AnyPlan, prepare
+from engine.cost_models.contract import Prepared
+from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats
 from engine.exploration.run import slabs
 from engine.space.space import Space
-from hardware import GIB
 
 __all__ = ["least_memory"]
 
@@ -31,7 +30,7 @@ def least_memory(space: Space) -> pd.DataFrame:
     """
     parts = []
     for numbers in slabs(space):
-        plan = prepare(space, numbers)
+        plan = cost_model_of(space).prepare(space, numbers)
         if len(plan.sites.cell):
             parts.append(_of_plan(plan))
     columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]
@@ -43,11 +42,12 @@ def least_memory(space: Space) -> pd.DataFrame:
     return result
 
 
-def _of_plan(plan: AnyPlan) -> pd.DataFrame:
+def _of_plan(plan: Prepared) -> pd.DataFrame:
     """The least demanding execution of each cell of one plan."""
     sites, modes, cells = plan.sites, plan.modes, plan.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
-    first, second, capacity, least_blocks = _tiers(plan)
+    needs = plan.memory_needs()
+    first, second, capacity, least_blocks = needs.first, needs.second, needs.second_capacity, needs.blocks
     memory_modes = first.shape[1]
     # One mode per memory mode and kind of cell: memory does not tell the others apart.
     mode_of = np.full((len(exists), memory_modes), _NONE)
@@ -81,18 +81,7 @@ def _of_plan(plan: AnyPlan) -> pd.DataFrame:
     return result
 
 
-def _tiers(plan: AnyPlan) -> tuple[Floats, Floats, float, npt.NDArray[np.int64]]:
-    """What both tiers need [sites, memory modes] [bytes], the second's capacity [bytes], blocks of a stage [cells]."""
-    degrees = plan.cells.pipeline_par
-    if isinstance(plan, CalibratedPlan):
-        # No memory helps where the networks reach no further.
-        capacity = plan.space.system.mem2.capacity_gib * GIB if plan.space.connected else -np.inf
-        return plan.layout.first_tier, plan.layout.second_tier, capacity, plan.space.num_blocks // degrees
-    blocks = -(-plan.space.model.num_blocks // degrees)
-    return plan.first_tier.T, plan.second_tier.T, float(plan.rate.second_capacity), blocks
-
-
-def _an_assignment(plan: AnyPlan) -> npt.NDArray[np.int64]:
+def _an_assignment(plan: Prepared) -> npt.NDArray[np.int64]:
     """A network assignment that fits, by position, for every site."""
     result = np.zeros(len(plan.sites.cell), np.int64)
     for group in plan.groups:

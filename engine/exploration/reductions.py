@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine.columns import HEADLINE, by_name, headline_of
-from engine.cost_models.calculon.steps import RowChunk
-from engine.cost_models.registry import AnyPlan
+from engine.columns import HEADLINE, HEADLINE_OF_ANY, by_name, headline_of
+from engine.cost_models.contract import Prepared
 from engine.executions import reasons
 from engine.executions.arrays import Floats, Ints
 from engine.executions.sentences import excess
+from engine.space.rows import RowChunk
 from engine.space.space import Space
 
 __all__ = ["METRICS", "Reductions"]
@@ -68,13 +68,13 @@ class Reductions:
             spread=np.zeros(2 * _OCTAVES * BINS_PER_OCTAVE, np.int64),
         )
 
-    def reject(self, plan: AnyPlan) -> None:
+    def reject(self, plan: Prepared) -> None:
         """Counts what a plan rejected."""
         numbers = plan.cells.number
         self.rejected[numbers] += plan.rejected.counts
         self.measure(plan)
 
-    def measure(self, plan: AnyPlan) -> None:
+    def measure(self, plan: Prepared) -> None:
         """Takes over what the nearest executions of a plan's cells lack."""
         found = (*plan.rejected.lacking, *plan.rejected.alone)
         for kept, new in zip((*self.lacking, *self.alone), found, strict=True):
@@ -85,7 +85,7 @@ class Reductions:
         """Cells of which it is not known what their nearest execution lacks [cells]; an older store did not keep it."""
         return np.isnan(self.lacking[0]) | np.isnan(self.alone[0])
 
-    def add(self, plan: AnyPlan, rows: RowChunk) -> None:
+    def add(self, plan: Prepared, rows: RowChunk) -> None:
         """Takes in the executions of evaluated rows."""
         if not len(rows.cell):
             return
@@ -306,7 +306,7 @@ class Reductions:
         return result
 
 
-_EVERY = [column.name for column in headline_of("calibrated")]
+_EVERY = [column.name for column in HEADLINE_OF_ANY]
 _POSITION = {name: position for position, name in enumerate(_EVERY)}
 _HIGHER = [by_name(name).better == "higher" for name in _EVERY]
 _SIGN = np.where(_HIGHER, -1.0, 1.0)  # with it, lower is better for every metric

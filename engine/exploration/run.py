@@ -12,17 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.cost_models.calculon.steps import chunks_of
-from engine.cost_models.registry import evaluate_rows, prepare
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.reductions import Reductions
 from engine.exploration.result import ArrowRows, Exploration
-from engine.exploration.stored_rows import SCHEMAS, to_arrow
+from engine.exploration.stored_rows import schema_for, to_arrow
 from engine.exploration.workers import reduce_slabs, workers_for
-from engine.scenarios.inputs import ModelLike, SystemLike
 from engine.scenarios.scenario import Scenario
+from engine.space.rows import chunks_of
 from engine.space.space import Space
 from engine.store import Store, StoreError, StoreLossWarning
-from hardware import Calibration
+from hardware import Calibration, SystemLike
+from models import ModelLike
 
 __all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "Watch", "explore", "explore_scenario"]
 
@@ -207,7 +207,7 @@ def _measure(reductions: Reductions) -> None:
     unknown = reductions.unmeasured
     for numbers in slabs(reductions.space) if unknown.any() else ():
         if unknown[numbers.start : numbers.stop].any():
-            reductions.measure(prepare(reductions.space, numbers, rows=False))
+            reductions.measure(cost_model_of(reductions.space).prepare(reductions.space, numbers, rows=False))
 
 
 class _Clock:
@@ -244,7 +244,7 @@ def _in_memory(
         # Evaluating again is as fast as keeping, and most callers never ask.
         tables: list[pa.Table] = []
         _run(scenario, None, None, tables.append, workers)
-        empty = SCHEMAS[scenario.cost_model].empty_table()
+        empty = schema_for(scenario.cost_model).empty_table()
         return ArrowRows(pa.concat_tables(tables) if tables else empty, scenario.cost_model)
 
     return Exploration(scenario, reductions, {"explore": seconds}, rows)
@@ -276,11 +276,11 @@ def _run(
             tell()
     else:
         for numbers in slabs(space):
-            plan = prepare(space, numbers)
+            plan = cost_model_of(space).prepare(space, numbers)
             reductions.reject(plan)
             rejected += int(plan.rejected.counts.sum())
-            for group, chunk in chunks_of(plan):
-                rows = evaluate_rows(plan, group, chunk)
+            for group, chunk in chunks_of(plan.groups):
+                rows = cost_model_of(space).evaluate_rows(plan, group, chunk)
                 reductions.add(plan, rows)
                 feasible += rows.executions()
                 if sink is not None:

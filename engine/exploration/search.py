@@ -1,6 +1,6 @@
 """The proven optimum of a space, without evaluating all of it.
 
-Every row (see `engine.cost_models.calculon.prepared_rows`) has a bound: its step without anything that offloading or a
+Every row (see `engine.space.rows`) has a bound: its step without anything that offloading or a
 longer gradient exchange can only add. Rows that share a block key and networks share one bound, so bounds cost a small
 part of an exploration. Rows are evaluated from the best bound downwards until no bound is left that could beat what was
 found; the rest is proven to be no better. Ties are evaluated too, so the result is the first enumerated of equal ones,
@@ -17,21 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calculon.prepared_rows import Group, fitting
-from engine.cost_models.calculon.steps import ROWS_PER_CHUNK
-from engine.cost_models.calibrated.bound_search import Ground
-from engine.cost_models.calibrated.space import CalibratedSpace
-from engine.cost_models.registry import AnyCandidates, AnyPlan, bounds, candidates, evaluate_rows, prepare
+from engine.cost_models.contract import BoundSearch, Candidates, Prepared
+from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
 from engine.exploration.result import first_row
 from engine.exploration.run import Cancel, Progress, Watch, slabs
-from engine.scenarios.inputs import ModelLike, SystemLike
 from engine.scenarios.scenario import Scenario
+from engine.space.rows import ROWS_PER_CHUNK, Group, fitting
 from engine.space.space import Space
-from hardware import Calibration
+from hardware import Calibration, SystemLike
+from models import ModelLike
 from models.documents import shown
 
-__all__ = ["SITES_OF_A_GROUND", "Optimum", "Search", "best", "best_of"]
+__all__ = ["SITES_OF_A_SEARCH", "Optimum", "Search", "best", "best_of"]
 
 
 SAFETY = 1.0 - 1e-9
@@ -40,15 +38,15 @@ SAFETY = 1.0 - 1e-9
 FIRST_LOOK = 48
 """Rows evaluated before bounds are compared with anything."""
 
-SITES_OF_A_GROUND = 65_536
-"""Sites of a calibrated space that are kept together for searches with other rates."""
+SITES_OF_A_SEARCH = 65_536
+"""Schedule points of a space searched by bounds that are kept together for searches with other rates."""
 
 SITES_SEARCHED_TOGETHER = 8_192
-"""Sites of a calibrated space that one search looks at together: a second's work. What was found among them rules out
-most of the others, so that such a search takes about as long as one of everything at once."""
+"""Schedule points of a space searched by bounds that one search looks at together: a second's work. What was found
+among them rules out most of the others, so that such a search takes about as long as one of everything at once."""
 
-GROUND_CHUNK = 8_192
-"""Bounds of a calibrated space followed up at a time, best first."""
+FOLLOWED_UP = 8_192
+"""Bounds followed up at a time, best first."""
 
 class Optimum(dict[str, Any]):
     """The best execution: `id`, the 23 fields, outcome and all statistics. Empty when nothing is feasible.
@@ -127,16 +125,17 @@ def best_of(
         raise ValueError(f"k is {shown(k)}; it must be a whole number of at least 1.")
     space = scenario.space
     search, watch = Search(space, k, by_cell), Watch(space.total, progress, cancel)
-    in_ground = isinstance(space, CalibratedSpace) and not by_cell
+    cost_model = cost_model_of(space)
+    by_bounds = not by_cell and cost_model.bound_search(space, range(0)) is not None
     watch.tell(0, 0)
-    for numbers in slabs(space, SITES_SEARCHED_TOGETHER if in_ground else None):
-        if in_ground:
-            assert isinstance(space, CalibratedSpace)
-            search.look_over(Ground(space, numbers), space)
+    for numbers in slabs(space, SITES_SEARCHED_TOGETHER if by_bounds else None):
+        found_by = cost_model.bound_search(space, numbers) if by_bounds else None
+        if found_by is not None:
+            search.look_over(found_by, space)
         else:
-            plan = prepare(space, numbers, rows=False)
+            plan = cost_model.prepare(space, numbers, rows=False)
             search.feasible += plan.feasible
-            search.look(plan, candidates(plan))
+            search.look(plan, cost_model.candidates(plan))
         last = numbers.stop == len(space.cells)
         watch.tell(space.total if last else int(space.first_ids[numbers.stop]), search.feasible, last=last)
     top, cells = search.result()
@@ -165,11 +164,11 @@ class Search:
         self._cell_id = np.full(len(space.cells), -1)
         self._floor = -np.inf
 
-    def look(self, plan: AnyPlan, rows: AnyCandidates, hints: Ints | None = None) -> None:
+    def look(self, plan: Prepared, rows: Candidates, hints: Ints | None = None) -> None:
         """Finds what the plan's cells have to offer. `hints` are positions among the candidates to try first."""
         if not len(rows.group):
             return
-        rate = bounds(plan, rows)
+        rate = cost_model_of(self.space).bounds(plan, rows)
         # A first look at the most promising rows gives floors that rule out nearly all others.
         first = _largest(rate, self._first_look)
         if hints is not None:
@@ -189,8 +188,8 @@ class Search:
             if not len(first):
                 break
 
-    def look_over(self, ground: Ground, space: CalibratedSpace, known: Ints | None = None) -> None:
-        """Finds what cells of a calibrated space have to offer on the system of `space`, and counts what runs there.
+    def look_over(self, ground: BoundSearch, space: Space, known: Ints | None = None) -> None:
+        """Finds what cells have to offer on the system of `space`, and counts what runs there.
 
         known: sites that were looked at already. Not for the best of every cell.
         """
@@ -213,8 +212,8 @@ class Search:
         site, mode, rate = (np.concatenate(column) for column in zip(*left, strict=True))
         order = np.flatnonzero(rate >= self._floor * SAFETY)
         order = order[np.argsort(-rate[order], kind="stable")]
-        for start in range(0, len(order), GROUND_CHUNK):
-            chosen = order[start : start + GROUND_CHUNK]
+        for start in range(0, len(order), FOLLOWED_UP):
+            chosen = order[start : start + FOLLOWED_UP]
             chosen = chosen[rate[chosen] >= self._floor * SAFETY]
             if not len(chosen):
                 break
@@ -224,11 +223,11 @@ class Search:
     def _first_look(self) -> int:
         return FIRST_LOOK * max(1, self.k // FIRST_LOOK)
 
-    def _evaluate(self, plan: AnyPlan, owner: Ints, place: Ints, time: Ints) -> None:
+    def _evaluate(self, plan: Prepared, owner: Ints, place: Ints, time: Ints) -> None:
         for number in np.unique(owner).tolist():
             here = owner == number
             for group in _rows(plan, plan.groups[number], place[here], time[here]):
-                rows = evaluate_rows(plan, group, slice(None))
+                rows = cost_model_of(self.space).evaluate_rows(plan, group, slice(None))
                 for variant in rows.variants:
                     cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
                     self._take(variant.ids, variant.metrics["sample_rate"], plan.cells.number[cell])
@@ -290,7 +289,7 @@ def _largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
     return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
-def _rows(plan: AnyPlan, group: Group, place: Ints, time: Ints) -> list[Group]:
+def _rows(plan: Prepared, group: Group, place: Ints, time: Ints) -> list[Group]:
     """The group cut down to the rows of these places and block times, in chunks."""
     wanted, which = np.unique(place, return_inverse=True)
     chosen = np.zeros((len(plan.modes.time_modes["training"]), len(wanted)), bool)

@@ -1,32 +1,36 @@
-"""Evaluated rows as stored rows: Arrow tables with the columns of `engine.columns.STORED`."""
+"""Evaluated rows as stored rows: Arrow tables with the columns that their cost model stores."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from engine.columns import Column, fields_of, headline_of, headline_schema
-from engine.cost_models.calculon.steps import RowChunk, Variant
-from engine.cost_models.names import COST_MODELS
-from engine.cost_models.registry import AnyPlan
+from engine.cost_models.contract import Prepared
+from engine.space.rows import RowChunk, Variant
 
-__all__ = ["SCHEMAS", "to_arrow"]
+__all__ = ["schema_for", "to_arrow"]
 
-SCHEMAS: Final = {name: headline_schema(name) for name in COST_MODELS}
+@cache
+def schema_for(cost_model: str) -> pa.Schema:
+    """The schema of stored rows under a cost model."""
+    return headline_schema(cost_model)
+
 """Arrow schema of a stored row by cost model."""
 
 
-def to_arrow(plan: AnyPlan, rows: RowChunk) -> pa.Table:
+def to_arrow(plan: Prepared, rows: RowChunk) -> pa.Table:
     """The executions of evaluated rows, one stored row each, variant after variant."""
     fields = _fields(plan, rows)
     batches = [_variant(plan, rows, variant, fields) for variant in rows.variants]
-    return pa.Table.from_batches(batches, SCHEMAS[plan.space.cost_model])
+    return pa.Table.from_batches(batches, schema_for(plan.space.cost_model))
 
 
-def _fields(plan: AnyPlan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
+def _fields(plan: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
     """Fields that all variants share [rows]; words as positions."""
     cell = rows.cell
     fields: dict[str, npt.NDArray[Any]] = {
@@ -45,7 +49,7 @@ def _fields(plan: AnyPlan, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
 
 
 def _variant(
-    plan: AnyPlan, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
+    plan: Prepared, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
 ) -> pa.RecordBatch:
     count = len(variant.ids)
     constant = {
@@ -68,7 +72,7 @@ def _variant(
     for column in headline_of(plan.space.cost_model):
         values = variant.metrics[column.name] if column.name in variant.metrics else rows.metrics[column.name][pick]
         arrays.append(pa.array(values))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[plan.space.cost_model])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_for(plan.space.cost_model))
 
 
 def _field(column: Column, values: npt.NDArray[Any]) -> pa.Array:

@@ -23,10 +23,10 @@ from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 
-from engine.cost_models.calculon.steps import chunks_of
-from engine.cost_models.registry import evaluate_rows, prepare
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.reductions import Reductions
 from engine.scenarios.scenario import Scenario
+from engine.space.rows import chunks_of
 from engine.space.space import Space
 from models.documents import shown
 
@@ -157,11 +157,11 @@ def serve() -> None:
 
 def _reduce_slab(space: Space, numbers: range) -> Reductions:
     """Reductions of a run of cells."""
-    plan = prepare(space, numbers)
+    plan = cost_model_of(space).prepare(space, numbers)
     reductions = Reductions.empty(space)
     reductions.reject(plan)
-    for group, part in chunks_of(plan):
-        reductions.add(plan, evaluate_rows(plan, group, part))
+    for group, part in chunks_of(plan.groups):
+        reductions.add(plan, cost_model_of(space).evaluate_rows(plan, group, part))
     # The caller has the same space; sending it with every result would cost more than the result.
     reductions.space = None  # type: ignore[assignment]
     return reductions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,18 +13,15 @@ import pandas as pd
 
 import hardware
 import models
-from engine.columns import stored_of
-from engine.cost_models.calculon.evaluation import evaluate
-from engine.cost_models.calibrated import accelerator_of, library_calibration, model_shapes, parameters_of
-from engine.cost_models.names import PHYSICS, CostModelError, chosen_cost_model
-from engine.cost_models.registry import space_of
+from engine.columns import cost_model_in
+from engine.cost_models.contract import CostModel, CostModelError
+from engine.cost_models.registry import COST_MODELS, chosen_cost_model
 from engine.executions.limits import LimitError, normalise
-from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
+from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
-from hardware import Calibration, System
-from models import Model
+from hardware import Calibration, System, SystemLike, system_of
+from models import Model, ModelLike, model_of
 from models.documents import DocumentError, check_format, shown
-from models.token_flops import token_flops
 
 __all__ = ["FORMAT", "Scenario", "ScenarioError"]
 
@@ -43,7 +40,7 @@ class Scenario:
     """What an exploration explores, and with which cost model. `limits` are normalised (see
     `engine.executions.limits`).
 
-    `calibration` None is the library's, for the calibrated cost model.
+    `calibration` None is the library's, where the cost model takes one.
     """
 
     model: Model
@@ -52,7 +49,7 @@ class Scenario:
     max_batch_size: int
     datatype: str
     limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    cost_model: str = "calculon"
+    cost_model: str = field(default_factory=lambda: cost_model_in({}))
     calibration: Calibration | None = None
 
     @classmethod
@@ -77,7 +74,7 @@ class Scenario:
         if not isinstance(datatype, str):
             raise SpaceError(f"The datatype is {shown(datatype)}; it must be a text such as float16.")
         found = system_of(system)
-        name = chosen_cost_model(cost_model, found, calibration)
+        name = chosen_cost_model(cost_model, found, calibration).name
         return cls(
             model_of(model),
             found,
@@ -92,8 +89,7 @@ class Scenario:
     @cached_property
     def space(self) -> Space:
         """The space of the scenario. Raises `engine.space.space.SpaceError`."""
-        return space_of(
-            self.cost_model,
+        return self._cost_model.space(
             self.model,
             self.system,
             num_procs=self.num_procs,
@@ -106,13 +102,25 @@ class Scenario:
     @property
     def physics(self) -> str:
         """The version of the cost model, with the calibration where it has one."""
-        version = PHYSICS[self.cost_model]
-        return version if self.cost_model == "calculon" else f"{version}, {self.used_calibration.name}"
+        version, used = self._cost_model.version, self.calibration_name
+        return version if used is None else f"{version}, {used}"
 
     @property
     def used_calibration(self) -> Calibration:
-        """The calibration whose values the calibrated cost model uses."""
-        return self.calibration or library_calibration()
+        """The calibration whose values the cost model uses. Raises `engine.CostModelError` where it takes none."""
+        used = self._cost_model.calibration(self.calibration)
+        if used is None:
+            raise CostModelError(f"The cost model {self.cost_model} takes no calibration.")
+        return used
+
+    @property
+    def calibration_name(self) -> str | None:
+        """The name of the calibration whose values the cost model uses; None where it takes none."""
+        return self.used_calibration.name if self._cost_model.takes_calibration else None
+
+    @property
+    def _cost_model(self) -> CostModel:
+        return COST_MODELS[self.cost_model]
 
     def evaluate(self, executions: pd.DataFrame) -> pd.DataFrame:
         """Every statistic of executions, by the scenario's cost model; see `engine.evaluate`."""
@@ -124,8 +132,8 @@ class Scenario:
     def key(self) -> str:
         """Hash of everything that results depend on, and of nothing else: names and sources do not count."""
         content = {
-            "physics": PHYSICS[self.cost_model],
-            **self._shapes(),
+            "physics": self._cost_model.version,
+            **self._cost_model.depends_on(self.model, self.system, self.calibration),
             "num_procs": self.num_procs,
             "max_batch_size": self.max_batch_size,
             "datatype": self.datatype,
@@ -134,27 +142,9 @@ class Scenario:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _shapes(self) -> dict[str, Any]:
-        """What the cost model reads of model, system and calibration."""
-        if self.cost_model == "calculon":
-            return {"model": models.to_calculon(self.model), "system": hardware.to_calculon(self.system)}
-        memory = (self.system.mem1, self.system.mem2)
-        shapes = model_shapes(self.model)
-        return {
-            "model": {item.name: float(getattr(shapes, item.name)) for item in fields(shapes)},
-            "flops": token_flops(self.model).model(),
-            # As text, because some are infinite or not known.
-            "system": {name: repr(value) for name, value in accelerator_of(self.system).items()},
-            "matrix": {name: engine.tflops for name, engine in self.system.matrix.items()},
-            "memory": [[tier.capacity_gib, tier.bandwidth_gb_per_s] for tier in memory],
-            # Rows kept before a field was added cannot answer for it.
-            "columns": [column.name for column in stored_of(self.cost_model)],
-            "calibration": parameters_of(self.used_calibration).model_dump(),
-        }
-
     def to_document(self) -> dict[str, Any]:
         """The scenario as a JSON document that contains its model, system and calibration whole."""
-        further: dict[str, Any] = {} if self.cost_model == "calculon" else {"cost_model": self.cost_model}
+        further: dict[str, Any] = {} if self.cost_model == cost_model_in({}) else {"cost_model": self.cost_model}
         if self.calibration is not None:
             further["calibration"] = hardware.calibration_document(self.calibration)
         return further | {
@@ -188,9 +178,9 @@ class Scenario:
         calibration = None
         if document.get("calibration") is not None:
             calibration = hardware.load_calibration_document(document["calibration"], f"{where}, calibration")
-            parameters_of(calibration)
-        # Documents from before there were two cost models name none.
-        name = document.get("cost_model", "calculon")
+            for each in COST_MODELS.values():
+                each.calibration(calibration)
+        name = cost_model_in(document) if "cost_model" not in document else document["cost_model"]
         try:
             return cls.of(
                 model, system, **{key: document[key] for key in _KEYS[3:]}, cost_model=name, calibration=calibration

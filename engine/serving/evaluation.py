@@ -11,14 +11,14 @@ import pandas as pd
 
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.executions.field_values import quoted
-from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, reason_text, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES
 from engine.serving.deployments import LAUNCHES, Deployments, deployments_of, frame_of
 from engine.serving.figures import Subject, figures, grouped
 from engine.serving.reasons import FITS, REASONS, code_of, number_of
-from hardware import Calibration
+from hardware import Calibration, SystemLike, system_of
+from models import ModelLike, model_of
 from models.documents import shown
 
 __all__ = ["WorkloadError", "evaluate", "positive", "subject_of"]

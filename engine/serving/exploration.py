@@ -14,7 +14,6 @@ import pandas as pd
 
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.exploration.frontier import frontier
-from engine.scenarios.inputs import ModelLike, SystemLike
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
@@ -23,8 +22,8 @@ from engine.serving.evaluation import evaluate, positive, subject_of
 from engine.serving.figures import Subject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
 from engine.serving.space import DeploymentSpace
-from hardware import Calibration, System
-from models import Model
+from hardware import Calibration, System, SystemLike
+from models import Model, ModelLike
 
 __all__ = ["AXES", "BEST_BY", "Found", "explore"]
 

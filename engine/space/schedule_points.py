@@ -14,26 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.pipeline import Stages, stages
 from engine.executions.arrays import Flags, Floats, Ints, distinct
 from engine.executions.codes import NO_OVERLAP
-from engine.space.space import MODE_FIELDS, Modes, Space
+from engine.space.space import Modes, Space
 
 __all__ = [
-    "MEMORY_FIELDS", "TIME_FIELDS", "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "executions_of",
+    "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "executions_of",
     "few_blocks", "mode_counts", "offloads", "sites_of", "step_modes",
 ]  # fmt: skip
-
-
-TIME_FIELDS = (
-    "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap", "fused_activation",
-    "attention_type", "training",
-)  # fmt: skip
-OPTIMIZER_FIELDS = ("attention_type", "overlapped", "training")
-MEMORY_FIELDS = (
-    "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "overlapped", "fused_activation",
-    "attention_type", "training", "optimizer_sharding", "weight_offload", "activations_offload", "optimizer_offload",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -41,7 +29,8 @@ class Sites:
     """(cell, interleaving, microbatch) combinations, each an array [sites].
 
     `cell` counts within the plan's cells. `first` is the id of the site's first mode at the first assignment,
-    `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch) it is.
+    `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch) it is,
+    `microbatches` how many a replica has in a step.
     """
 
     cell: Ints
@@ -51,7 +40,7 @@ class Sites:
     first: Ints
     stride: Ints
     pair: Ints
-    stages: Stages
+    microbatches: Ints
 
 
 @dataclass(slots=True)
@@ -99,11 +88,8 @@ class Grains(NamedTuple):
     memory: tuple[str, ...]
 
 
-EXACT = Grains(MODE_FIELDS, TIME_FIELDS, OPTIMIZER_FIELDS, MEMORY_FIELDS)
-
-
 @lru_cache(maxsize=64)
-def step_modes(kinds: tuple[Modes, ...], grains: Grains = EXACT) -> StepModes:
+def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
     """The modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
     lists = [table.fields for table in kinds]
     joined = {name: np.concatenate([table[name] for table in lists]) for name in grains.every}
@@ -184,12 +170,7 @@ def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tup
         first=joined["first"],
         stride=joined["stride"],
         pair=pair,
-        stages=stages(
-            space.num_blocks,
-            cells.pipeline_par[cell_of].astype(np.float64),
-            interleaving.astype(np.float64),
-            microbatches_per_step.astype(np.float64),
-        ),
+        microbatches=microbatches_per_step,
     )
     return sites, (tensor_par[first_pair], microbatch[first_pair])
 

@@ -7,27 +7,25 @@ A space is a list of cells, one per (tensor, pipeline, batch) combination. Withi
 where a mode is one combination of everything that is a choice of method (recomputation, sharding, communication,
 overlap, offload, ...), and an assignment says which network carries which parallelism. So ids run in the enumeration
 order of Calculon's `llm-all-executions` (QUIRKS S6), decode by arithmetic, and no list of executions is ever made.
-
-Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*` (QUIRKS S1-S6).
 """
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.columns import FIELDS, Column, by_name, fields_of
+from engine.columns import Column, by_name, fields_of
 from engine.executions.arrays import Ints
-from engine.executions.limits import LimitError, normalise, permits
-from engine.executions.table import DATATYPES, LARGEST, Executions
+from engine.executions.limits import normalise
+from engine.executions.table import LARGEST, Executions
 from hardware import System
 from models import Model
 from models.documents import shown
@@ -94,20 +92,21 @@ class Cell:
     expert_tensor_par: int = 1
 
 
-class Space:
+class Space(ABC):
     """All executions of `model` on `num_procs` processors of `system`, at most `max_batch_size` samples per step.
 
-    `limits` restrict fields (see `engine.executions.limits`). Without limits the space is exactly Calculon's:
-    multi-head attention, training, fused activations, pipelines that divide the blocks, and per data-parallel degree
-    the largest batch that it divides. Limits on `attention_type`, `training`, `fused_activation`, `batch_size` and
-    `uneven_pipelines` also widen it.
+    `limits` restrict fields (see `engine.executions.limits`). Which executions there are is for each cost model to say:
+    it gives the modes, the network assignments and the cells, and this class numbers them.
 
     Raises `SpaceError` or `engine.executions.limits.LimitError`.
     """
 
-    cost_model = "calculon"
-    mode_fields: tuple[str, ...] = MODE_FIELDS
-    datatypes: tuple[str, ...] = tuple(DATATYPES)
+    cost_model: ClassVar[str]
+    """The name of the cost model whose executions these are."""
+    mode_fields: ClassVar[tuple[str, ...]]
+    """The fields that a mode decides, in enumeration order."""
+    datatypes: ClassVar[tuple[str, ...]]
+    """The datatypes that the cost model computes in."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class Space:
         if not any(name in self.datatypes for name in system.matrix):
             raise SpaceError(
                 f"{shown(system.name)} has rates for {', '.join(system.matrix)}, but the cost model {self.cost_model} "
-                f"computes in {', '.join(self.datatypes)}; choose the other cost model, or a system with such rates."
+                f"computes in {', '.join(self.datatypes)}; choose another cost model, or a system with such rates."
             )
         if not isinstance(datatype, str) or datatype not in self.datatypes:
             raise SpaceError(f"The datatype is {shown(datatype)}; it must be one of {', '.join(self.datatypes)}.")
@@ -151,12 +150,21 @@ class Space:
         """Blocks of the model."""
         return self.model.num_blocks
 
+    @abstractmethod
     def mode_kind(self, cell: Cell) -> int:
-        """Which of the mode lists a cell uses: by tensor and data parallelism."""
-        return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
+        """Which of the mode lists a cell uses."""
 
+    @abstractmethod
     def _mode_lists(self) -> tuple[Modes, ...]:
-        return tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
+        """The lists of modes, by kind of cell."""
+
+    @abstractmethod
+    def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
+        """Network assignments [assignments, 3] of tensor, pipeline and data parallelism where these are present."""
+
+    @abstractmethod
+    def _cells(self) -> tuple[Cell, ...]:
+        """The cells, in enumeration order. Raises `engine.executions.limits.LimitError` for far too many."""
 
     def _values(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
         """Choices of a mode field in enumeration order; the default unless a limit says otherwise."""
@@ -165,75 +173,6 @@ class Space:
             return default
         every = by_name(name).choices or (True, False)
         return tuple(value for value in every if value in limit)
-
-    def _modes(self, tensor: bool, data: bool) -> Modes:
-        """Modes of the cells with or without tensor and data parallelism, in enumeration order (QUIRKS S3, S6)."""
-        offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
-        values = {
-            "activation_recompute": self._values("activation_recompute", by_name("activation_recompute").choices),
-            "optimizer_sharding": self._values("optimizer_sharding", (True, False)),
-            "tensor_par_comm_type": self._values("tensor_par_comm_type", by_name("tensor_par_comm_type").choices),
-            "seq_par_ag_redo": self._values("seq_par_ag_redo", (True, False)),
-            "data_par_overlap": self._values("data_par_overlap", (True, False)),
-            "tensor_par_overlap": self._values("tensor_par_overlap", by_name("tensor_par_overlap").choices),
-            "weight_offload": self._values("weight_offload", (True, False)),
-            "activations_offload": self._values("activations_offload", (True, False)),
-            "optimizer_offload": self._values("optimizer_offload", (True, False)),
-            "fused_activation": self._values("fused_activation", (True,)),
-            "attention_type": self._values("attention_type", ("multihead",)),
-            "training": self._values("training", (True,)),
-        }
-        return _modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
-
-    def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
-        """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
-        names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
-        options = []
-        for name, present in zip(names, (tensor, pipeline, data), strict=True):
-            allowed = permits(self.limits, name)
-            options.append([tier for tier in (range(self.tiers) if present else (0,)) if allowed(tier)])
-        return np.array(list(product(*options)), np.int64).reshape(-1, 3)
-
-    def _cells(self) -> tuple[Cell, ...]:
-        model, limits = self.model, self.limits
-        allow = {name: permits(limits, name) for name in (column.name for column in FIELDS)}
-        uneven = bool(limits.get("uneven_pipelines"))
-        cells = []
-        tried = 0
-        for tensor in divisors(self.num_procs):
-            if model.hidden % tensor or model.attn_heads % tensor or not allow["tensor_par"](tensor):
-                continue
-            rest = self.num_procs // tensor
-            for pipeline in divisors(rest):
-                if pipeline > model.num_blocks or (model.num_blocks % pipeline and not uneven):
-                    continue
-                data = rest // pipeline
-                if data > self.max_batch_size or not allow["pipeline_par"](pipeline) or not allow["data_par"](data):
-                    continue
-                blocks = -(-model.num_blocks // pipeline)
-                interleavings = tuple(
-                    v for v in (divisors(blocks) if pipeline > 1 else (1,)) if allow["pipeline_interleaving"](v)
-                )
-                batches = self._batches(data)
-                tried += len(batches)
-                if tried > MOST_CELLS:
-                    raise LimitError(
-                        f"The limit on the batch (batch_size) allows over {MOST_CELLS:,} combinations with tensor and "
-                        "pipeline parallel degrees; give a list or a narrower range."
-                    )
-                for batch in batches:
-                    microbatches = tuple(
-                        m
-                        for m in divisors(batch // data)
-                        if m * model.seq_size % tensor == 0 and allow["microbatch_size"](m)
-                    )
-                    kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
-                    cell = Cell(
-                        tensor, pipeline, data, batch, interleavings, microbatches, kind, len(self.assignments[kind])
-                    )
-                    if interleavings and microbatches and cell.assignments and len(self.modes[self.mode_kind(cell)]):
-                        cells.append(cell)
-        return tuple(cells)
 
     def _batches(self, data_par: int) -> Sequence[int]:
         """Batch sizes tried at a data-parallel degree."""
@@ -319,34 +258,6 @@ class Space:
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """The executions with these ids as a table of all fields, words written out."""
         return to_table(self.fields(ids), fields_of(self.cost_model), self.datatypes)
-
-
-@lru_cache(maxsize=256)
-def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tensor: bool, data: bool) -> Modes:
-    """All valid combinations of the values of `MODE_FIELDS`; `offload` is what the offload fields may be."""
-    kept = []
-    for mode in product(*values):
-        m = dict(zip(MODE_FIELDS, mode, strict=True))
-        recompute = m["activation_recompute"]
-        valid = (
-            (data or not m["optimizer_sharding"])
-            and not (m["data_par_overlap"] and not (data and m["training"]))
-            and (tensor or m["tensor_par_overlap"] == "none")
-            and not (m["seq_par_ag_redo"] and (recompute == "full" or m["tensor_par_comm_type"] != "rs_ag"))
-            and not (m["activations_offload"] and recompute == "full")
-            and (m["training"] or (recompute == "none" and not m["optimizer_offload"]))
-            and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
-        )
-        if valid:
-            kept.append(mode)
-    columns: dict[str, npt.NDArray[Any]] = {}
-    for position, name in enumerate(MODE_FIELDS):
-        choices = by_name(name).choices
-        taken = [mode[position] for mode in kept]
-        columns[name] = (
-            np.array([choices.index(value) for value in taken], np.int64) if choices else np.array(taken, bool)
-        )
-    return Modes(columns)
 
 
 def to_table(

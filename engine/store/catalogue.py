@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from engine.columns import cost_model_in
 from engine.store import shards as store_shards
 from engine.store.database import Database, checked_key, rows_table
 from engine.store.errors import StoreError
@@ -82,7 +83,7 @@ def cost_model_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConn
         text = "SELECT scenario FROM exploration WHERE key = $key"
         found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
     scenario = json.loads(found[0][0]) if found else {}
-    return str(scenario.get("cost_model", "calculon")) if isinstance(scenario, dict) else "calculon"
+    return cost_model_in(scenario)
 
 
 def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> dict[str, pa.Table]:

@@ -12,7 +12,7 @@ import numpy as np
 from engine import columns
 from engine.store.errors import StoreError
 
-STORED: Final = {column.name: column for column in (*columns.stored_of("calibrated"), *columns.SHARES)}
+STORED: Final = {column.name: column for column in (*columns.STORED_OF_ANY, *columns.SHARES)}
 """The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values;
 shares of the step time are computed when they are asked for."""
 
@@ -130,7 +130,7 @@ def askable_column(name: str) -> columns.Column:
     return column
 
 
-def askable_names(names: Sequence[str] | None, cost_model: str = "calculon") -> list[str]:
+def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
     """Return checked column names, all that a cost model stores by default."""
     if names is None:
         return [column.name for column in columns.stored_of(cost_model)]

@@ -57,7 +57,7 @@ _LOG_BEGINS: Final = b"d\0b"
 
 def columns_digest() -> str:
     """Return a short digest of the stored columns, which tells stores written with another register apart."""
-    return f"{zlib.crc32(columns.ddl('rows').encode()):08x}"
+    return f"{zlib.crc32(columns.ddl('rows', columns.cost_model_in({})).encode()):08x}"
 
 
 def checked_path(path: Path, *, read_only: bool) -> Path:

@@ -186,7 +186,7 @@ class Rows:
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
         """Return, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
-        column, fields = askable_column(metric), askable_names(groups)
+        column, fields = askable_column(metric), askable_names(groups, self._cost_model)
         query = Query(self._source, where, [metric, *fields])
         best = "min" if column.better == "lower" else "max"
         keys = ", ".join(map(quoted, fields))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine import columns
+from engine.columns import cost_model_in
 from engine.store import shards as store_shards
 from engine.store.catalogue import Record, records_of
 from engine.store.database import Database, rows_table
@@ -42,7 +43,7 @@ class Writer:
         """The complete exploration: set from the start when another writer was first, or by `complete`."""
         self._database = database
         self._key = key
-        self._cost_model = str(scenario.get("cost_model", "calculon"))
+        self._cost_model = cost_model_in(scenario)
         self._schema = columns.headline_schema(self._cost_model)
         self._scenario = _json("scenario", scenario)
         self._total = int(total)

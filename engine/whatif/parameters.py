@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import hardware
 import models
-from engine.cost_models.calibrated import calibrated
+from engine.cost_models.registry import cost_model_of
 from engine.executions.table import LARGEST
 from engine.scenarios.scenario import Scenario
 from models import Model
@@ -20,7 +20,6 @@ __all__ = ["ChangeError", "Parameter", "changed", "otherwise", "parameter", "par
 About = Literal["system", "model", "run"]
 
 MICRO: Final = 1e6
-SIXTEEN_BITS: Final = ("float16", "bfloat16")
 POWER: Final = "accelerator.tdp_w"
 
 
@@ -68,7 +67,7 @@ class Parameter:
 def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     """Everything that can be changed about a scenario, those of the system first."""
     system, datatype = scenario.system, scenario.datatype
-    exact = scenario.cost_model == "calculon"
+    unread = cost_model_of(scenario).unread
     found = [
         *_compute(scenario),
         Parameter("vector", "Vector peak", "TFLOP/s", system.vector[datatype].tflops, "system",
@@ -79,7 +78,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
         Parameter("hbm_capacity", "HBM capacity", "GiB", system.mem1.capacity_gib, "system",
                   "Memory of a GPU.", "mem1.capacity_gib", mask=True),
     ]  # fmt: skip
-    if not exact:  # its element-wise work is bound by memory, and its latencies belong to the calibration
+    if "vector" in unread:
         found = [which for which in found if which.name != "vector"]
     last = len(system.networks) - 1
     for tier, network in enumerate(system.networks):
@@ -91,7 +90,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
                       f"Time that any operation takes on {reach}, before the first byte.",
                       f"networks.{tier}.latency_s", scale=MICRO),
         ]  # fmt: skip
-        if not exact:
+        if "latency" in unread:
             found.pop()
         if tier < last:
             found.append(
@@ -109,7 +108,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
                       mask=True, can_be_off=True),
         ]  # fmt: skip
     model = scenario.model
-    shape = model.block if exact or model.architecture is None else None
+    shape = model.block if cost_model_of(scenario).reference or model.architecture is None else None
     found += [
         Parameter("sequence", "Sequence length", "tokens", float(model.seq_size), "model",
                   "Tokens of one sample.", "seq_size", discrete=True, layout=True),
@@ -137,10 +136,11 @@ def _compute(scenario: Scenario) -> list[Parameter]:
     peak = system.matrix[datatype].tflops
     text, path = f"Dense peak of matrix products in {datatype}, per GPU.", f"matrix.{datatype}.tflops"
     power = system.accelerator.tdp_w if system.accelerator is not None else None
-    if scenario.cost_model == "calculon" or not power:
+    if "power" in cost_model_of(scenario).unread or not power:
         return [Parameter("matrix", "Matrix peak", "TFLOP/s", peak, "system", text, path)]
     alone = text + " Design power stays what it is."
-    if scenario.datatype in SIXTEEN_BITS and calibrated(system):
+    bound = cost_model_of(scenario).power_bounds(system)
+    if scenario.datatype in cost_model_of(scenario).one_unit and bound:
         alone += " Power bounds the clock, so a higher peak alone is not sustained and changes little or nothing."
     return [
         Parameter("compute", "Compute and power", "TFLOP/s", peak, "system",
@@ -150,7 +150,7 @@ def _compute(scenario: Scenario) -> list[Parameter]:
         Parameter("matrix", "Matrix peak alone", "TFLOP/s", peak, "system", alone, path, part_of="compute"),
         Parameter("power", "Design power alone", "W", float(power), "system",
                   "Power that a GPU is built to draw, with the matrix peak as it is. "
-                  + ("It bounds the clock, and so the rate of matrix products and attention." if calibrated(system) else
+                  + ("It bounds the clock, and so the rate of matrix products and attention." if bound else
                      "Nothing was measured on this generation, so its rates do not depend on it."),
                   POWER, part_of="compute"),
     ]  # fmt: skip
@@ -213,9 +213,9 @@ def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str
             found[POWER] = parameter(scenario, "power").value * factor
         if which.about == "system":
             found[which.path] = int(value) if which.discrete else value / which.scale
-        if name == "matrix" and scenario.cost_model == "calibrated" and scenario.datatype in SIXTEEN_BITS:
+        if name == "matrix" and scenario.datatype in (unit := cost_model_of(scenario).one_unit):
             # One unit computes both, and the cost model reads either; one that was higher stays so.
-            peaks = {one: engine.tflops for one, engine in scenario.system.matrix.items() if one in SIXTEEN_BITS}
+            peaks = {one: engine.tflops for one, engine in scenario.system.matrix.items() if one in unit}
             own = peaks[scenario.datatype]
             found |= {
                 f"matrix.{one}.tflops": value if peak == own else value * (peak / own) for one, peak in peaks.items()

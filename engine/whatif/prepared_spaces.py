@@ -10,43 +10,31 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-import models
-from engine.cost_models.calculon.block import block_times
-from engine.cost_models.calculon.bounds import Candidates, candidates
-from engine.cost_models.calculon.optimizer import optimizer_times
-from engine.cost_models.calculon.prepared_rows import Layout, Plan, lay_out, plan_of
-from engine.cost_models.calculon.rates import Rates, rates
-from engine.cost_models.calculon.rejection import listed, memory_needs
-from engine.cost_models.calibrated.bound_search import Ground
-from engine.cost_models.calibrated.space import CalibratedSpace
-from engine.cost_models.calibrated.systems import generation_of
-from engine.cost_models.registry import AnyCandidates, AnyPlan, evaluate_rows
-from engine.executions.arrays import Flags, Ints
+from engine.cost_models.contract import BoundSearch, Candidates, Prepared
+from engine.cost_models.registry import cost_model_of
+from engine.executions.arrays import Ints
 from engine.exploration.run import slabs
-from engine.exploration.search import SITES_OF_A_GROUND, Search
+from engine.exploration.search import SITES_OF_A_SEARCH, Search
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
-from hardware import System, calibration_document
+from hardware import System
 
-__all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadyCalibratedSpace", "ReadySpace", "layout_key", "ready"]
+__all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadySpace", "SearchedSpace", "layout_key", "made_ready", "ready"]
 
 
 LARGEST_KEPT = 24_000_000
 """(memory mode, site) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
 
-LARGEST_CALIBRATED = 600_000
-"""Sites of a calibrated space that is kept ready: some 100 MiB, whatever modes there are."""
+LARGEST_SEARCHED = 600_000
+"""Sites of a space searched by bounds that is kept ready: some 100 MiB, whatever modes there are."""
 
 WINNERS_KEPT = 4
 """Executions that were best of a calibrated space, tried before others."""
-
-ROWS_KEPT = 800_000
-"""Candidates kept with the masks that gave them, per run of cells; some 120 MiB."""
 
 SPACES_KEPT = 4
 """Spaces kept ready, the latest used."""
@@ -69,44 +57,6 @@ class Found:
     tied: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
 
 
-@dataclass(slots=True)
-class _Masked:
-    """What fits between two capacities."""
-
-    fits: Flags
-    feasible: int
-    rows: Candidates
-
-
-class _Part:
-    """A run of cells, laid out, with the memory that everything in it needs."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        cells, sites, modes = layout.cells, layout.sites, layout.modes
-        rate = rates(layout.space.system, layout.space.datatype)
-        blocks, optimizers = block_times(layout.work, rate), optimizer_times(layout.optimizer, rate)
-        self.needs = memory_needs(cells, sites, modes, layout.keyed, blocks, optimizers, layout.optimizer_of)
-        self.listed = listed(layout.space, cells, sites, modes)
-        self._masks: OrderedDict[tuple[float, float], _Masked] = OrderedDict()
-
-    def plan(self, rate: Rates) -> tuple[Plan, Candidates]:
-        """The plan and the candidates at the rates and capacities of a system."""
-        layout = self.layout
-        blocks, optimizers = block_times(layout.work, rate), optimizer_times(layout.optimizer, rate)
-        masked = self._masks.get((rate.capacity, rate.second_capacity))
-        if masked is not None:
-            plan = plan_of(layout, rate, blocks, optimizers, self.needs, masked.fits, masked.feasible)
-            return plan, masked.rows
-        fits = self.listed & (self.needs[0] <= rate.capacity) & (self.needs[1] <= rate.second_capacity)
-        plan = plan_of(layout, rate, blocks, optimizers, self.needs, fits)
-        masked = _Masked(fits, plan.feasible, candidates(plan, fits))
-        self._masks[rate.capacity, rate.second_capacity] = masked
-        while len(self._masks) > 1 and sum(len(each.rows.group) for each in self._masks.values()) > ROWS_KEPT:
-            self._masks.popitem(last=False)
-        return plan, masked.rows
-
-
 class ReadySpace:
     """A space laid out once, to be searched on any system with the same tiers; see `ready`.
 
@@ -115,7 +65,8 @@ class ReadySpace:
 
     def __init__(self, space: Space, key: str) -> None:
         self.space, self.key = space, key
-        self._parts = [_Part(lay_out(space, numbers)) for numbers in slabs(space)]
+        cost_model = cost_model_of(space)
+        self._parts = [cost_model.laid_out(space, numbers) for numbers in slabs(space)]
         self._lock = threading.Lock()
 
     def best(self, system: System, kept: int | None = None) -> Found:
@@ -123,12 +74,11 @@ class ReadySpace:
 
         The system must have the tiers that the space was laid out for: equal `layout_key`.
         """
-        rate = rates(system, self.space.datatype)
         search = Search(self.space, 1, False)
         kept_rate = float("nan")
         with self._lock:
             for part in self._parts:
-                plan, rows = part.plan(rate)
+                plan, rows = part.prepared(system)
                 search.feasible += plan.feasible
                 hints = None
                 if kept is not None and (found := _locate(plan, rows, kept)) is not None:
@@ -137,13 +87,13 @@ class ReadySpace:
         return _found(search, kept_rate)
 
 
-class ReadyCalibratedSpace:
-    """The same for the calibrated cost model: what fits is remembered by capacities, everything else computed anew
-    where bounds leave it (see `engine.cost_models.calibrated.bound_search`)."""
+class SearchedSpace:
+    """The same where the cost model searches by bounds: what fits is remembered by capacities, everything else computed
+    anew where bounds leave it (see `engine.cost_models.contract.BoundSearch`)."""
 
-    def __init__(self, space: CalibratedSpace, key: str) -> None:
+    def __init__(self, space: Space, key: str, searches: Sequence[BoundSearch]) -> None:
         self.space, self.key = space, key
-        self._grounds = [Ground(space, numbers) for numbers in slabs(space, SITES_OF_A_GROUND)]
+        self._searches = searches
         self._won: tuple[int, ...] = ()
         self._lock = threading.Lock()
 
@@ -155,16 +105,16 @@ class ReadyCalibratedSpace:
         with self._lock:
             # What was best elsewhere is seldom far from the best here, and rules out nearly all others.
             tried = dict.fromkeys((*(() if kept is None else (kept,)), *self._won))
-            known = [np.unique([site for each in tried for site in ground.site_of(each)]) for ground in self._grounds]
+            known = [np.unique([site for each in tried for site in ground.site_of(each)]) for ground in self._searches]
             known = [sites.astype(np.int64) for sites in known]
-            for ground, sites in zip(self._grounds, known, strict=True):
+            for ground, sites in zip(self._searches, known, strict=True):
                 if not len(sites):
                     continue
                 plan, rows = ground.plan(space, sites)
                 if kept is not None and (found := _locate(plan, rows, kept)) is not None:
                     kept_rate = found[1]
                 search.look(plan, rows)
-            for ground, sites in zip(self._grounds, known, strict=True):
+            for ground, sites in zip(self._searches, known, strict=True):
                 search.look_over(ground, space, sites)
             result = _found(search, kept_rate)
             if result.id is not None:
@@ -181,7 +131,7 @@ def _found(search: Search, kept_rate: float) -> Found:
                  search.tied())  # fmt: skip
 
 
-def _locate(plan: AnyPlan, rows: AnyCandidates, execution: int) -> tuple[Ints, float] | None:
+def _locate(plan: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
     """(position of the candidate of an execution, its sample rate); None where the plan has it not, or not fitting."""
     sites, modes = plan.sites, plan.modes
     rest = execution - sites.first
@@ -207,7 +157,9 @@ def _locate(plan: AnyPlan, rows: AnyCandidates, execution: int) -> tuple[Ints, f
         nets = [net for net in group.data_nets if group.assignment[net][place[0]] == assignment[site]]
         if not nets:
             continue
-        chunk = evaluate_rows(plan, replace(group, place=place, mode=np.array([mode])), slice(None))
+        chunk = cost_model_of(plan.space).evaluate_rows(
+            plan, replace(group, place=place, mode=np.array([mode])), slice(None)
+        )
         rate = next(
             float(variant.metrics["sample_rate"][0])
             for variant in chunk.variants
@@ -218,7 +170,7 @@ def _locate(plan: AnyPlan, rows: AnyCandidates, execution: int) -> tuple[Ints, f
     return None
 
 
-AnyReadySpace = ReadySpace | ReadyCalibratedSpace
+AnyReadySpace = ReadySpace | SearchedSpace
 
 _kept: OrderedDict[str, AnyReadySpace] = OrderedDict()
 _lock = threading.Lock()
@@ -235,11 +187,9 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
             _kept.move_to_end(key)
             return _kept[key]
     space = scenario.space
-    calibrated = isinstance(space, CalibratedSpace)
-    if _sites(space) > LARGEST_CALIBRATED if calibrated else _pairs(space) > LARGEST_KEPT:
+    made = made_ready(space, key)
+    if made is None:
         return None
-    made: AnyReadySpace
-    made = ReadyCalibratedSpace(space, key) if isinstance(space, CalibratedSpace) else ReadySpace(space, key)
     with _lock:
         _kept[key] = made
         if len(_kept) > SPACES_KEPT:
@@ -247,28 +197,30 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
     return made
 
 
+def made_ready(space: Space, key: str) -> AnyReadySpace | None:
+    """The space laid out, None where it is too large to be kept."""
+    if _sites(space) <= LARGEST_SEARCHED:
+        cost_model = cost_model_of(space)
+        searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, SITES_OF_A_SEARCH)]
+        found = [search for search in searches if search is not None]
+        if len(found) == len(searches):
+            return SearchedSpace(space, key, found)
+    return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
+
+
 def layout_key(scenario: Scenario) -> str:
     """What the layout of a scenario's space depends on, as text."""
-    system = scenario.system
-    exact = scenario.cost_model == "calculon"
-    content: dict[str, Any] = {
-        "model": models.to_calculon(scenario.model) if exact else models.to_document(scenario.model),
+    content = {
+        "cost_model": scenario.cost_model,
         "num_procs": scenario.num_procs,
         "max_batch_size": scenario.max_batch_size,
         "datatype": scenario.datatype,
         "limits": dict(scenario.limits),
-        "second tier": system.mem2.capacity_gib > 0,
+        "second tier": scenario.system.mem2.capacity_gib > 0,
+        **cost_model_of(scenario).layout_depends_on(
+            scenario.model, scenario.system, scenario.calibration, scenario.limits
+        ),
     }
-    # Which executions there are depends on the networks: in `calibrated` where a limit names the networks of a group.
-    content["networks"] = [[network.size, network.must_be_filled] for network in system.networks]
-    if not exact:
-        if not any(name.endswith("_net") for name in scenario.limits):
-            del content["networks"]
-        content |= {
-            "generation": generation_of(system),
-            "datatypes": list(system.matrix),
-            "calibration": calibration_document(scenario.used_calibration),
-        }
     return json.dumps(content, sort_keys=True)
 
 

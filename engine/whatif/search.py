@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import fields_of
-from engine.cost_models.calibrated.placement import networks_of
+from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
 from engine.exploration.result import first_row
 from engine.exploration.search import best_of
@@ -213,6 +213,4 @@ def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, A
     if int(fields["batch_size"]) > scenario.max_batch_size or "batch_size" not in scenario.limits:
         data = int(fields["data_par"])
         fields["batch_size"] = scenario.max_batch_size // data * data
-    if scenario.cost_model == "calibrated":
-        fields |= {name: int(net) for name, net in networks_of(scenario.system, fields).items()}
-    return fields
+    return fields | cost_model_of(scenario).placed(scenario.system, fields)

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from engine.cost_models.calculon.steps import chunks_of
 from engine.cost_models.registry import evaluate_rows, prepare
 from engine.exploration.reductions import Reductions
 from engine.exploration.run import slabs
+from engine.space.rows import chunks_of
 from engine.store import Store
 from tests.benchmarks.measure import Document, Times, medians, peak_memory, repeated
 
@@ -83,7 +83,7 @@ def _split(space: tuple[str, str, int, int, str]) -> dict[str, float]:
         charge("prepare")
         reductions.reject(plan)
         charge("reduce")
-        for group, part in chunks_of(plan):
+        for group, part in chunks_of(plan.groups):
             rows = evaluate_rows(plan, group, part)
             charge("evaluate")
             reductions.add(plan, rows)

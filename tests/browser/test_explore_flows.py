@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboard.format import format_value
 from engine import Exploration, explore
-from engine.columns import STORED
+from engine.columns import stored_of
 from tests.browser.conftest import SMALL, new_context
 
 Visit = Callable[..., Page]
@@ -133,7 +133,7 @@ def test_downloads_hold_what_the_engine_found(visit: Visit, direct: Exploration,
     path = tmp_path / "executions.parquet"
     parquet.value.save_as(path)
     table = pq.read_table(path)
-    assert table.column_names == [column.name for column in STORED]
+    assert table.column_names == [column.name for column in stored_of("calculon")]
     own = direct.rows.table()
     assert table.num_rows == own.num_rows == direct.feasible
     for name in ("id", "tensor_par", "total_time", "sample_rate", "proc_mem_tier1_cap_req"):

@@ -18,7 +18,7 @@ import models
 from engine import Scenario, best_of, explore_scenario
 from engine.columns import ALL_FIELDS
 from engine.cost_models.calibrated import library_calibration
-from engine.cost_models.names import PHYSICS
+from engine.cost_models.registry import COST_MODELS
 from hardware import Calibration, System
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
 
@@ -200,7 +200,7 @@ def test_documents_come_back_whole() -> None:
         assert again.to_document() == chosen.to_document()
         assert document["cost_model"] == "calibrated"
         assert ("calibration" in document) == (calibration is not None)
-        assert again.physics == f"{PHYSICS['calibrated']}, {'global' if calibration is None else 'changed'}"
+        assert again.physics == f"{COST_MODELS['calibrated'].version}, {'global' if calibration is None else 'changed'}"
         assert best_of(again)["total_time"] == best_of(chosen)["total_time"]
 
 

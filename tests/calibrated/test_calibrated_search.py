@@ -20,7 +20,7 @@ from engine.cost_models.calibrated.bound_search import Ground
 from engine.cost_models.calibrated.rows.row_tables import lay_out_calibrated
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.exploration import search
-from engine.whatif.prepared_spaces import Found, ReadyCalibratedSpace
+from engine.whatif.prepared_spaces import Found, made_ready
 from tests.calibrated.small import NAMES, named
 
 MIB = 2**20
@@ -72,9 +72,9 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
     k = random.choice((1, 3, 400))
     with (
         mock.patch.object(search, "FIRST_LOOK", random.choice((1, 3, 48))),
-        mock.patch.object(search, "GROUND_CHUNK", random.choice((5, 60, 8192))),
-        mock.patch.object(search, "SITES_OF_A_GROUND", random.choice((9, 40, 65536))) as sites,
-        mock.patch("engine.whatif.prepared_spaces.SITES_OF_A_GROUND", sites),
+        mock.patch.object(search, "FOLLOWED_UP", random.choice((5, 60, 8192))),
+        mock.patch.object(search, "SITES_OF_A_SEARCH", random.choice((9, 40, 65536))) as sites,
+        mock.patch("engine.whatif.prepared_spaces.SITES_OF_A_SEARCH", sites),
         mock.patch.object(search, "SITES_SEARCHED_TOGETHER", sites),
         mock.patch.object(bound_search, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
         mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
@@ -82,7 +82,7 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
         mock.patch.object(bound_search, "TABLE_CHUNK", random.choice((50, 16_384))),
         mock.patch.object(bound_search, "FITTING_KEPT", random.choice((0, MIB))),
     ):
-        ready = ReadyCalibratedSpace(space, "")
+        ready = made_ready(space, "")
         for _ in range(3):
             changed = another(base, random)
             found = engine.explore_scenario(changed)
@@ -154,7 +154,7 @@ def test_a_large_space_is_settled_by_little_work_and_little_memory(model: str, b
     base = Scenario.of(model, max_batch_size=batch, **LARGE)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    ready = ReadyCalibratedSpace(space_of(base), "")
+    ready = made_ready(space_of(base), "")
     first = ready.best(base.system)
     kept_memory = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
@@ -169,7 +169,7 @@ def test_a_large_space_is_settled_by_little_work_and_little_memory(model: str, b
 
 def test_capacities_are_remembered_and_rates_are_not_asked_about_memory() -> None:
     base = named("experts")
-    ready = ReadyCalibratedSpace(space_of(base), "")
+    ready = made_ready(space_of(base), "")
     with mock.patch.object(Ground, "_fit", autospec=True, side_effect=Ground._fit) as fit:
         for gib in (3.5, 3.0, 3.5, 3.0):
             ready.best(whatif.changed(base, {"hbm_capacity": gib}).system)

@@ -18,7 +18,7 @@ from engine import best_of, explore_scenario
 from engine.columns import ALL_FIELDS, by_name, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.cost_models.calibrated.space import COVERED
-from engine.cost_models.names import PHYSICS
+from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
 from engine.store import Store
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
@@ -141,7 +141,7 @@ def test_a_stored_exploration_is_the_one_in_memory(name: str, tmp_path: Path) ->
                 pd.testing.assert_frame_equal(found.by_cell(metric), expected.by_cell(metric), check_exact=True)
         record = store.find(named(name).key)
         assert record is not None
-        assert record.engine_version == named(name).physics == f"{PHYSICS['calibrated']}, global"
+        assert record.engine_version == named(name).physics == f"{COST_MODELS['calibrated'].version}, global"
 
 
 def test_pieces_and_processes_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:

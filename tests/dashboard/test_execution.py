@@ -206,7 +206,7 @@ def test_long_and_wide_schedules_stay_drawable() -> None:
 
 def layers() -> pd.DataFrame:
     scenario = exploration().scenario
-    return named(engine.layer_table(scenario.model, scenario.system, exploration().best or {}))
+    return named(engine.operations(scenario.model, scenario.system, exploration().best or {}, cost_model="calculon"))
 
 
 def test_every_layer_has_a_name_for_people() -> None:
@@ -214,7 +214,7 @@ def test_every_layer_has_a_name_for_people() -> None:
     for where in ([("tensor_par_overlap", "=", "none")], [("tensor_par_overlap", "=", "ring")]):
         ids = exploration().rows.top(1, where=[*where, ("tensor_par", ">", 1)], names=["id"])["id"]
         row = exploration().evaluate_ids(ids).iloc[0].to_dict()
-        found = named(engine.layer_table(scenario.model, scenario.system, row))
+        found = named(engine.operations(scenario.model, scenario.system, row, cost_model="calculon"))
         assert set(found["block"]) == {"Attention", "MLP"}
         assert all(name.partition("_")[2] in _WORDS for name in found["name"]), found["name"].tolist()
 

@@ -54,7 +54,7 @@ def test_formulas_of_derived_figures_give_what_executions_are_ranked_by(cost_mod
 def test_layer_sums_are_sums_of_the_layer_table() -> None:
     scenario = exploration().scenario
     for row in executions()[::40]:
-        layers = engine.layer_table(scenario.model, scenario.system, row)
+        layers = engine.operations(scenario.model, scenario.system, row, cost_model="calculon")
         for name, column in LAYER_SUMS.items():
             assert layers[column].sum() == pytest.approx(row[name], rel=1e-9), name
 

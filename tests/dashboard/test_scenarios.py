@@ -20,7 +20,7 @@ from dashboard.scenarios_data import age, best_of, entries, searched, size
 from dashboard.untrusted import Refused
 from dashboard.user_files import MOST_FILES, UserFiles
 from engine import Scenario
-from engine.cost_models.names import PHYSICS
+from engine.cost_models.registry import COST_MODELS
 from tests.dashboard.pages import ROOT, SMALL, html
 from tests.dashboard.server import Place, own_server
 
@@ -178,7 +178,7 @@ def test_the_page_lists_and_shows(place: Place) -> None:
 def test_results_of_an_older_cost_model_are_named_as_such(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     explored(place, small())
     place.runner.forget(small().key)
-    monkeypatch.setitem(PHYSICS, "calculon", "calculon-0.1.0/later")
+    monkeypatch.setattr(type(COST_MODELS["calculon"]), "version", "calculon-0.1.0/later")
     app = page()
     assert app.dataframe[0].value["TP·PP·DP"].tolist() == ["outdated"]
     assert any("older version of the cost model" in warning.value for warning in app.warning)

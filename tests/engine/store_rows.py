@@ -19,7 +19,7 @@ def make_rows(count: int, seed: int = 0) -> pa.Table:
     """Return `count` rows in enumeration order; ties and infinities occur."""
     random = np.random.default_rng(seed)
     arrays = []
-    for column in columns.STORED:
+    for column in columns.stored_of("calculon"):
         if column.kind == "identifier":
             array = pa.array(np.arange(count, dtype=np.int64) * 3 + seed)
         elif column.dtype == "int64":
@@ -35,7 +35,7 @@ def make_rows(count: int, seed: int = 0) -> pa.Table:
             codes = random.integers(0, len(choices), count).astype(np.int8)
             array = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(choices))
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=columns.headline_schema())
+    return pa.Table.from_arrays(arrays, schema=columns.headline_schema("calculon"))
 
 
 def decoded(table: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from engine import columns
-from engine.columns import ALL, FIELDS, HEADLINE, OUTCOME, STATISTICS, STORED, UNITS, Column
+from engine.columns import ALL, FIELDS, HEADLINE, OUTCOME, STATISTICS, UNITS, Column, stored_of
 
 _FIELD_TEXT = """num_procs tensor_par pipeline_par data_par tensor_par_net pipeline_par_net data_par_net batch_size
 microbatch_size datatype fused_activation attention_type activation_recompute pipeline_interleaving optimizer_sharding
@@ -131,18 +131,21 @@ def _example(column: Column) -> list[object]:
 
 
 def test_stored_rows_go_through_arrow_and_duckdb_unchanged() -> None:
-    schema = columns.headline_schema()
+    schema = columns.headline_schema("calculon")
     assert schema.names == ["id", *FIELD_NAMES, *(column.name for column in HEADLINE)]
     table = pa.table(
-        {column.name: pa.array((_example(column) * 2)[:2], columns.arrow_type(column)) for column in STORED},
+        {
+            column.name: pa.array((_example(column) * 2)[:2], columns.arrow_type(column))
+            for column in stored_of("calculon")
+        },
         schema=schema,
     )
     with duckdb.connect() as connection:
-        connection.execute(columns.ddl('rows "1"'))
+        connection.execute(columns.ddl('rows "1"', "calculon"))
         connection.register("incoming", table)
         connection.execute('INSERT INTO "rows ""1""" SELECT * FROM incoming')
         back = connection.sql('SELECT * FROM "rows ""1"""').to_arrow_table()
-    for column in STORED:
+    for column in stored_of("calculon"):
         assert back[column.name].to_pylist() == table[column.name].to_pylist(), column.name
 
 
@@ -155,4 +158,4 @@ def test_duckdb_refuses_a_choice_that_does_not_exist() -> None:
 
 
 def test_schema_metadata_carries_units() -> None:
-    assert columns.headline_schema().field("total_time").metadata[b"unit"] == b"s"
+    assert columns.headline_schema("calculon").field("total_time").metadata[b"unit"] == b"s"

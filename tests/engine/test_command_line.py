@@ -202,7 +202,7 @@ def test_results_in_pieces_are_the_results_in_one(shardscape, tmp_path, golden, 
 
 def test_layers(shardscape, one_execution):
     code, out, _ = shardscape("layers", "gpt3-13B", "h100_80g_nvl8", one_execution, "--json")
-    expected = engine.layer_table("gpt3-13B", "h100_80g_nvl8", _running_execution())
+    expected = engine.operations("gpt3-13B", "h100_80g_nvl8", _running_execution(), cost_model="calculon")
     assert code == 0
     assert [row["name"] for row in json.loads(out)] == expected["name"].tolist()
     assert [row["fw_flops"] for row in json.loads(out)] == expected["fw_flops"].tolist()

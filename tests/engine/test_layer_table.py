@@ -14,7 +14,9 @@ LAYERS = reference.layers()
 
 def _table(number: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     entry = LAYERS[number]
-    return entry["layers"], engine.layer_table(entry["model"], entry["system"], entry["execution"])
+    return entry["layers"], engine.operations(
+        entry["model"], entry["system"], entry["execution"], cost_model="calculon"
+    )
 
 
 @pytest.mark.parametrize("number", range(len(LAYERS)))
@@ -91,9 +93,9 @@ RUNNING = {
 
 def test_layers_are_calculons_whichever_cost_model_a_system_is_for() -> None:
     """A forward pass and 32 bits are nothing for the calibrated cost model, but they have layers."""
-    trained = engine.layer_table("llama-3-8B", "b200_180g_sxm", RUNNING)
-    served = engine.layer_table("llama-3-8B", "b200_180g_sxm", {**RUNNING, "training": False})
-    wide = engine.layer_table("llama-3-8B", "b200_180g_sxm", {**RUNNING, "datatype": "float32"})
+    trained = engine.operations("llama-3-8B", "b200_180g_sxm", RUNNING, cost_model="calculon")
+    served = engine.operations("llama-3-8B", "b200_180g_sxm", {**RUNNING, "training": False}, cost_model="calculon")
+    wide = engine.operations("llama-3-8B", "b200_180g_sxm", {**RUNNING, "datatype": "float32"}, cost_model="calculon")
     assert trained["name"].tolist() == served["name"].tolist() == wide["name"].tolist()
     assert served["fw_flops"].tolist() == trained["fw_flops"].tolist()
     assert wide["weight"].tolist() == (2 * trained["weight"]).tolist()
@@ -111,4 +113,4 @@ def test_layers_are_calculons_whichever_cost_model_a_system_is_for() -> None:
 )
 def test_executions_without_such_layers_say_why(changes: dict[str, object], sentence: str) -> None:
     with pytest.raises(engine.LayerError, match=sentence):
-        engine.layer_table("llama-3-8B", "b200_180g_sxm", {**RUNNING, **changes})
+        engine.operations("llama-3-8B", "b200_180g_sxm", {**RUNNING, **changes}, cost_model="calculon")

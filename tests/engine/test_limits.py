@@ -10,7 +10,8 @@ import pytest
 
 from engine import LimitError
 from engine.columns import FIELDS
-from engine.executions.limits import normalise, permits
+from engine.executions.limits import normalise as normalise_of
+from engine.executions.limits import permits
 from models.documents import shown
 
 DEEP: Any = []
@@ -23,6 +24,10 @@ NEAR = "did you mean 'tensor_par' or 'tensor_par_comm_type' or 'tensor_par_net'"
 ACCEPTED = ", ".join(
     sorted({column.name for column in FIELDS} - {"num_procs", "datatype"} | {"uneven_pipelines"})
 )
+
+
+def normalise(limits: Any) -> dict[str, Any]:
+    return normalise_of(limits, "calculon")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import engine
 from engine import serving
 from engine.cli.limits import parse_limits
 from engine.columns import by_name
-from engine.executions.limits import normalise
+from engine.executions.limits import normalise as normalise_of
 
 LONG = "x" * 50_000 + "\n\x1b[31m" + "9" * 10_000
 SCENARIO = ("megatron-126M", "a100_80g", "--procs", 8, "--max-batch", 8, "--datatype", "float16")
@@ -34,6 +34,10 @@ COMMANDS: list[tuple[Any, ...]] = [
     ("evaluate", *SCENARIO[:2], LONG), ("layers", *SCENARIO[:2], LONG), ("models", "show", LONG),
     ("systems", "show", LONG),
 ]  # fmt: skip
+
+
+def normalise(limits: Any) -> dict[str, Any]:
+    return normalise_of(limits, "calculon")
 
 
 @pytest.mark.parametrize("number", range(len(COMMANDS)))

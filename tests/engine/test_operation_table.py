@@ -1,4 +1,4 @@
-"""`engine.operation_table` and `shardscape layers` by the calibrated cost model: the block, operation by operation."""
+"""`engine.operations` and `shardscape layers` by the calibrated cost model: the block, operation by operation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPERTS = {**DENSE, "tensor_par": 1, "data_par": 8, "expert_par": 8}
 
 def test_work_of_projections_by_hand() -> None:
     """Llama 3 8B: hidden 4,096, 32 heads of 128 and 8 of keys and values, MLP 14,336; 2 samples of 8,192 tokens."""
-    found = engine.operation_table("llama-3-8B", SYSTEM, DENSE).set_index("name")
+    found = engine.operations("llama-3-8B", SYSTEM, DENSE, cost_model="calibrated").set_index("name")
     tokens, hidden = 2 * 8192, 4096
     weights = {
         "query_key_value": hidden * (32 + 8 + 8) * 128,
@@ -53,7 +53,7 @@ def test_work_of_projections_by_hand() -> None:
     [("llama-3-8B", SYSTEM, DENSE, "dense"), ("mixtral-8x7B", "b200_180g_sxm", EXPERTS, "experts")],
 )
 def test_operations_add_up_to_the_block_and_blocks_to_the_step(model, system, execution, kind) -> None:
-    found = engine.operation_table(model, system, execution)
+    found = engine.operations(model, system, execution, cost_model="calibrated")
     figures = engine.evaluate(model, system, pd.DataFrame([execution])).iloc[0]
     assert figures["status"] == "ok", figures["reason_text"]
     assert found["block"].unique().tolist() == [kind]
@@ -66,7 +66,7 @@ def test_operations_add_up_to_the_block_and_blocks_to_the_step(model, system, ex
 
 
 def test_models_with_both_kinds_of_blocks_have_both() -> None:
-    found = engine.operation_table("deepseek-v2-lite", SYSTEM, EXPERTS)
+    found = engine.operations("deepseek-v2-lite", SYSTEM, EXPERTS, cost_model="calibrated")
     assert found["block"].unique().tolist() == ["experts", "dense"]
     shares = found.groupby("block")["share"].sum()
     assert shares.tolist() == pytest.approx([1, 1])
@@ -91,7 +91,8 @@ def slow_memory(tmp_path):
 def test_another_calibration_counts(slow_memory) -> None:
     slow = hardware.load_calibration(str(slow_memory))
     plain, slower = (
-        engine.operation_table("llama-3-8B", SYSTEM, DENSE, each).set_index("name") for each in (None, slow)
+        engine.operations("llama-3-8B", SYSTEM, DENSE, cost_model="calibrated", calibration=each).set_index("name")
+        for each in (None, slow)
     )
     assert slower.loc["activation", "fw_time"] == pytest.approx(2 * plain.loc["activation", "fw_time"], rel=0.05)
     assert slower.loc["feedforward_up", "fw_time"] == plain.loc["feedforward_up", "fw_time"]
@@ -102,7 +103,7 @@ def test_register() -> None:
     assert len(set(names)) == len(names)
     assert {each.column.unit for each in OPERATION_COLUMNS} <= UNITS | {"FLOP/byte", "FLOP/s"}
     assert all(each.column.description.endswith(".") for each in OPERATION_COLUMNS)
-    found = engine.operation_table("deepseek-v2-lite", SYSTEM, EXPERTS)
+    found = engine.operations("deepseek-v2-lite", SYSTEM, EXPERTS, cost_model="calibrated")
     assert set(names) <= set(found.columns)
     assert [LABELS[name] for name in found["name"]] == found["label"].tolist()
 
@@ -120,7 +121,7 @@ def file(tmp_path):
 
 
 def test_the_command_lists_what_the_table_has(shardscape, file) -> None:
-    expected = engine.operation_table("deepseek-v2-lite", SYSTEM, EXPERTS)
+    expected = engine.operations("deepseek-v2-lite", SYSTEM, EXPERTS, cost_model="calibrated")
     arguments = ("layers", "deepseek-v2-lite", SYSTEM, file(EXPERTS))
     code, out, err = shardscape(*arguments, "--json")
     records = json.loads(out)
@@ -152,12 +153,12 @@ def test_the_command_takes_cost_model_and_calibration(shardscape, file, slow_mem
     code, out, err = shardscape(*arguments, "--cost-model", "calculon", "--json")
     assert code == 0
     assert "cost model calculon" in err
-    layers = engine.layer_table("llama-3-8B", SYSTEM, DENSE)
+    layers = engine.operations("llama-3-8B", SYSTEM, DENSE, cost_model="calculon")
     assert [record["name"] for record in json.loads(out)] == layers["name"].tolist()
     code, out, err = shardscape(*arguments, "--calibration", slow_memory, "--json")
     assert code == 0
     assert "calibration slow" in err
-    slow = engine.operation_table("llama-3-8B", SYSTEM, DENSE, hardware.load_calibration(str(slow_memory)))
+    slow = engine.operations("llama-3-8B", SYSTEM, DENSE, calibration=hardware.load_calibration(str(slow_memory)))
     assert [record["fw_time"] for record in json.loads(out)] == slow["fw_time"].tolist()
     code, _, err = shardscape(*arguments, "--cost-model", "calculon", "--calibration", "global")
     assert code == ExitCode.INPUT
@@ -183,7 +184,7 @@ def test_fields_that_the_cost_model_does_not_have_are_named(shardscape, file) ->
 )
 def test_executions_without_operations_say_why(shardscape, file, changes, sentence, helps) -> None:
     with pytest.raises(engine.LayerError, match=sentence):
-        engine.operation_table("llama-3-8B", SYSTEM, {**DENSE, **changes})
+        engine.operations("llama-3-8B", SYSTEM, {**DENSE, **changes}, cost_model="calibrated")
     code, out, err = shardscape("layers", "llama-3-8B", SYSTEM, file({**DENSE, **changes}))
     assert (code, out) == (ExitCode.NOTHING, "")
     assert sentence in err
@@ -192,5 +193,5 @@ def test_executions_without_operations_say_why(shardscape, file, changes, senten
 
 def test_an_execution_that_does_not_fit_has_operations_all_the_same(shardscape, file) -> None:
     assert engine.evaluate("mixtral-8x7B", SYSTEM, pd.DataFrame([EXPERTS]))["reason"].tolist() == ["memory_tier1"]
-    assert len(engine.operation_table("mixtral-8x7B", SYSTEM, EXPERTS))
+    assert len(engine.operations("mixtral-8x7B", SYSTEM, EXPERTS, cost_model="calibrated"))
     assert shardscape("layers", "mixtral-8x7B", SYSTEM, file(EXPERTS))[0] == 0

@@ -48,7 +48,7 @@ def test_library_entries_stay_whole_in_documents(system: str) -> None:
 
 
 def test_the_key_is_the_same_in_every_process_and_version() -> None:
-    """Stored explorations are found by it: where it changes on purpose, so does `engine.scenarios.scenario.PHYSICS`."""
+    """Stored explorations are found by it: where it changes on purpose, so does `CostModel.version`."""
     assert scenario().key == "074ed6b9d96b310edf0019b5a5aee932"
 
 

@@ -15,6 +15,7 @@ import engine
 import hardware
 import models
 from engine import LimitError, Space, SpaceError
+from engine.cost_models.calculon.space import CalculonSpace
 from models.documents import shown
 from tests import reference
 from tests.engine.small_spaces import FIELDS, Drawn, draw
@@ -26,7 +27,8 @@ SEARCHES = [pytest.param(each, id=f"{each['model']} {each['num_procs']}") for ea
 def space_of(search: dict[str, Any], **changes: Any) -> Space:
     asked = {name: search[name] for name in ("num_procs", "max_batch_size", "datatype")}
     limits = {"fused_activation": search["fused_activation"]}
-    return Space(models.load(search["model"]), hardware.load(search["system"]), limits=limits, **{**asked, **changes})
+    model, system = models.load(search["model"]), hardware.load(search["system"])
+    return CalculonSpace(model, system, limits=limits, **{**asked, **changes})
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -184,5 +186,6 @@ def test_ids_outside_the_space_are_refused(ids: Any) -> None:
 def test_a_space_too_large_to_list_its_cells_is_refused() -> None:
     search = {**reference.spaces()[0], "model": "gpt3-175B", "system": "h100_80g_nvl8"}
     asked = {"num_procs": 4096, "max_batch_size": 400_000, "datatype": "float16"}
+    model, system = models.load(search["model"]), hardware.load(search["system"])
     with pytest.raises(LimitError, match=r"^The limit on the batch \(batch_size\) allows over 100,000 .*\.$"):
-        Space(models.load(search["model"]), hardware.load(search["system"]), limits={"batch_size": {"min": 1}}, **asked)
+        CalculonSpace(model, system, limits={"batch_size": {"min": 1}}, **asked)

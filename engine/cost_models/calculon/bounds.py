@@ -14,8 +14,8 @@ import numpy as np
 from engine.cost_models.calculon.batch import pipeline_part
 from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.prepared_rows import Layout, Plan
-from engine.cost_models.calculon.steps import ROWS_PER_CHUNK
 from engine.executions.arrays import Flags, Floats, Ints, take
+from engine.space.rows import ROWS_PER_CHUNK
 from engine.space.schedule_points import Sites, StepModes
 
 __all__ = ["Candidates", "bounds", "candidates"]
@@ -73,7 +73,7 @@ def candidates(plan: Layout | Plan, fits: Flags) -> Candidates:
         members=cells.data_par[cell].astype(np.float64),
         batch=cells.batch_size[cell].astype(np.float64),
         data_nets=np.ascontiguousarray(nets[group].T),
-        stages=take(sites.stages, site),
+        stages=take(plan.stages, site),
     )
 
 

@@ -19,20 +19,16 @@ from engine.cost_models.calculon.optimizer import OptimizerTable, optimizer_tabl
 from engine.cost_models.calculon.pipeline import Stages, stages
 from engine.cost_models.calculon.rates import Rates, network_rates, rates
 from engine.cost_models.calculon.statistics import statistics
-from engine.cost_models.calibrated import library_calibration, parameters, parameters_of
-from engine.cost_models.calibrated.evaluation import evaluate_calibrated
-from engine.cost_models.names import chosen_cost_model
 from engine.executions import reasons
 from engine.executions.arrays import Floats, distinct, take
 from engine.executions.codes import FULL, NO_OVERLAP
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.sentences import excesses
 from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
-from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
-from hardware import GIB, Calibration, System
+from hardware import GIB, System
 from models import Model
 
-__all__ = ["CHUNK", "evaluate"]
+__all__ = ["CHUNK", "block_sizes", "evaluate_exact"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -40,57 +36,8 @@ CHUNK = 8192
 """Rows evaluated at a time: small enough for intermediate arrays to stay in cache."""
 
 
-def evaluate(
-    model: ModelLike,
-    system: SystemLike,
-    executions: pd.DataFrame,
-    *,
-    cost_model: str | None = None,
-    calibration: Calibration | None = None,
-) -> pd.DataFrame:
-    """Every statistic of every execution.
-
-    Args:
-        model: a model, or the name or path of one.
-        system: a system, or the name or path of one.
-        executions: one row per execution with the 23 fields of `engine.columns.FIELDS`; for the calibrated cost model
-            also with any of `engine.columns.EXTENSIONS`. Other columns are ignored. Columns may be of any type: a
-            value means the same in all of them. 8, 8.0 and Decimal("8") are the number 8; 2.5, "8" and True are no
-            whole numbers, and make their row invalid. A flag may also be 0 or 1.
-        cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
-            takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
-        calibration: values for the calibrated cost model; None takes those of the library.
-
-    Returns:
-        The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible`
-        or `invalid`), `reason` (a code of `engine.executions.reasons`, "" when ok), `reason_text` (a sentence with the
-        numbers); and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth
-        requirements that nothing can meet (no time to hide behind) are infinite. The calibrated cost model adds the
-        extensions and its further statistics, and leaves those that describe Calculon's layers not a number. `attrs` of
-        the table name the cost model and the calibration.
-
-    Raises:
-        engine.ExecutionTableError: `executions` is not a table or lacks a column.
-        engine.CostModelError: there is no such cost model, or it takes no calibration.
-        models.ModelFileError, hardware.SystemFileError: the name or file cannot be read.
-
-    The computation is pure: nothing is kept between calls.
-    """
-    model, system = model_of(model), system_of(system)
-    name = chosen_cost_model(cost_model, system, calibration)
-    if name == "calculon":
-        table = _evaluate_exact(model, system, executions)
-    else:
-        values = parameters() if calibration is None else parameters_of(calibration)
-        table = evaluate_calibrated(model, system, executions, values)
-    table.attrs = {"cost_model": name}
-    if name == "calibrated":
-        table.attrs["calibration"] = (calibration or library_calibration()).name
-    return table
-
-
-def _evaluate_exact(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
-    """The table that `evaluate` returns, by the exact cost model."""
+def evaluate_exact(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
+    """Every statistic of every execution, as `engine.evaluate` returns them."""
     e, reason, malformed = parse(executions)
     check_fields(e, reason)
     check_against(model, system, e, reason)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from engine.cost_models.calculon.block import recompute_flags
 from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.evaluation import evaluate
+from engine.cost_models.calculon.evaluation import evaluate_exact
 from engine.cost_models.calculon.rates import Rates, rates
 from engine.cost_models.calculon.tensor_parallel import (
     CommunicatingLayer,
@@ -20,24 +20,23 @@ from engine.cost_models.calculon.tensor_parallel import (
     on_matrix,
     shape_layers,
 )
+from engine.cost_models.contract import LayerError, Sheet
 from engine.executions import reasons
 from engine.executions.arrays import Floats
 from engine.executions.codes import NO_OVERLAP
 from engine.executions.table import DATATYPES, parse
-from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
+from hardware import System
+from models import Model
+from models.documents import shown
 
-__all__ = ["LayerError", "layer_table"]
-
-
-class LayerError(ValueError):
-    """The execution has no layers to show: it is not well formed, or the system cannot run it."""
+__all__ = ["layer_sheet", "layer_table_of"]
 
 
-def layer_table(model: ModelLike, system: SystemLike, execution: Mapping[str, Any]) -> pd.DataFrame:
+def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -> pd.DataFrame:
     """The layers of one block in order, one row each, as Calculon computes them.
 
     Args:
-        model, system: by name, path or object.
+        model, system: what runs, and on what.
         execution: the 23 fields.
 
     Returns:
@@ -48,30 +47,26 @@ def layer_table(model: ModelLike, system: SystemLike, execution: Mapping[str, An
         takes from the forward stage: the column does not add up to the block's (Q4).
 
     Raises:
-        LayerError: the execution is invalid or infeasible, and the message is its reason; or Calculon's block has
-            nothing of the kind.
-        engine.ExecutionTableError, models.ModelFileError, hardware.SystemFileError: input.
+        engine.LayerError: the execution is invalid or infeasible, and the message is its reason; or Calculon's block
+            has nothing of the kind.
+        engine.ExecutionTableError, models.ModelFileError: input.
     """
-    model, system = model_of(model), system_of(system)
     table = pd.DataFrame([dict(execution)], dtype=object)
-    outcome = evaluate(model, system, table).iloc[0]
-    if outcome["reason"] in reasons.CALIBRATED_ONLY:
-        # What only the calibrated cost model asks, such as training, does not matter here.
-        outcome = evaluate(model, system, table, cost_model="calculon").iloc[0]
-    memory = ("memory_tier1", "memory_tier2")
-    if outcome["status"] != "ok" and outcome["reason"] not in memory:
-        raise LayerError(str(outcome["reason_text"]) or reasons.BY_CODE[outcome["reason"]].label)
     e, _, _ = parse(table)
     if e.datatype[0] < 0:
         known = ", ".join(DATATYPES)
         raise LayerError(
-            f"Layers are those of Calculon's block, which is computed in {known}, not {outcome['datatype']}."
+            f"Layers are those of Calculon's block, which is computed in {known}, not {shown(execution['datatype'])}."
         )
-    context = int(outcome.get("context_par", 1))
-    if context > 1:
+    context = execution.get("context_par", 1)
+    if isinstance(context, int | np.integer) and context > 1:
         raise LayerError(
             f"Layers are those of Calculon's block, which has no context parallelism; this one has {context}."
         )
+    outcome = evaluate_exact(model, system, table).iloc[0]
+    memory = ("memory_tier1", "memory_tier2")
+    if outcome["status"] != "ok" and outcome["reason"] not in memory:
+        raise LayerError(str(outcome["reason_text"]) or reasons.BY_CODE[outcome["reason"]].label)
     datatype = list(DATATYPES)[int(e.datatype[0])]
     rate, width = rates(system, datatype), DATATYPES[datatype]
     keys = BlockKeys(*(getattr(e, name) for name in BlockKeys.__dataclass_fields__))
@@ -163,3 +158,19 @@ def _exchange(prefix: str, exchange: Exchange | None, tiles: float, exposed: flo
                 value = exposed
             found[f"{end}block_{prefix}_{name}"] = value
     return found
+
+
+def layer_sheet(found: pd.DataFrame) -> Sheet:
+    """The layers as a table to print."""
+    stages = ("fw", "agrad", "wgrad")
+    headers = ["layer", "engine"]
+    for stage in stages:
+        headers += [f"{stage} [GFLOP]", f"{stage} [us]"]
+    headers += ["weights [MB]", "activations [MB]"]
+    rows = []
+    for layer in found.to_dict("records"):
+        cells = [str(layer["name"]), str(layer["engine"])]
+        for stage in stages:
+            cells += [f"{layer[f'{stage}_flops'] / 1e9:,.3f}", f"{layer[f'{stage}_processing_time'] * 1e6:,.1f}"]
+        rows.append([*cells, f"{layer['weight'] / 1e6:,.2f}", f"{layer['activation'] / 1e6:,.2f}"])
+    return Sheet("", headers, rows, (0, 1))

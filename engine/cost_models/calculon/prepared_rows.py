@@ -13,7 +13,6 @@ mode, overlap); every row stands for all its gradient exchanges (data network, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +22,13 @@ import numpy.typing as npt
 from engine.cost_models.calculon.batch import StepBlock, StepOptimizer, step_block, step_optimizer
 from engine.cost_models.calculon.block import BlockTable, BlockWork, block_times, block_work
 from engine.cost_models.calculon.block_keys import BlockKeys
+from engine.cost_models.calculon.grains import GRAINS, TIME_FIELDS
 from engine.cost_models.calculon.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
+from engine.cost_models.calculon.pipeline import Stages, stages
 from engine.cost_models.calculon.rates import Rates, network_rates, rates
 from engine.cost_models.calculon.rejection import (
     Assignments,
     KeyedBlocks,
-    Rejected,
-    executions,
     memory_needs,
     reject_by_memory,
     reject_by_network,
@@ -38,8 +37,9 @@ from engine.cost_models.calculon.rejection import (
 from engine.executions.arrays import Flags, Floats, Ints, distinct
 from engine.executions.codes import FULL
 from engine.executions.table import DATATYPES
+from engine.space.rejection import MemoryNeeds, Rejected, executions_at
+from engine.space.rows import Group, fitting
 from engine.space.schedule_points import (
-    TIME_FIELDS,
     CellColumns,
     Sites,
     StepModes,
@@ -54,26 +54,6 @@ __all__ = ["Group", "Layout", "Plan", "fitting", "lay_out", "plan_of", "prepare_
 
 
 @dataclass(slots=True)
-class Group:
-    """Rows that share their networks: those of tensor and pipeline parallelism, and the possible ones of the exchange.
-
-    `site` [places] are the sites here, `block` [places] where a site's block figures start (add a mode's `time`),
-    `assignment[data network]` [places] the position of the assignment in its cell's list. `place` and `mode` [rows]
-    are the rows: what fits in memory.
-    """
-
-    tensor_net: int
-    pipeline_net: int
-    data_nets: tuple[int, ...]
-    exchanges: bool
-    site: Ints
-    block: Ints
-    assignment: Mapping[int, Ints]
-    place: npt.NDArray[np.intp]
-    mode: npt.NDArray[np.intp]
-
-
-@dataclass(slots=True)
 class Layout:
     """Cells laid out: what of a plan depends neither on rates nor on capacities.
 
@@ -84,6 +64,7 @@ class Layout:
     space: Space
     cells: CellColumns
     sites: Sites
+    stages: Stages
     modes: StepModes
     keyed: KeyedBlocks
     work: BlockWork
@@ -106,6 +87,7 @@ class Plan:
     rate: Rates
     cells: CellColumns
     sites: Sites
+    stages: Stages
     modes: StepModes
     block: StepBlock
     useful: Floats
@@ -121,6 +103,11 @@ class Plan:
     rejected: Rejected
     feasible: int
 
+    def memory_needs(self) -> MemoryNeeds:
+        """The memory that everything in the cells needs."""
+        blocks = -(-self.space.model.num_blocks // self.cells.pipeline_par)
+        return MemoryNeeds(self.first_tier.T, self.second_tier.T, float(self.rate.second_capacity), blocks)
+
 
 def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
@@ -131,7 +118,7 @@ def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> Pl
     layout = lay_out(space, cell_numbers)
     blocks, optimizers = block_times(layout.work, rate), optimizer_times(layout.optimizer, rate)
     cells, sites, modes = layout.cells, layout.sites, layout.modes
-    needs = memory_needs(cells, sites, modes, layout.keyed, blocks, optimizers, layout.optimizer_of)
+    needs = memory_needs(layout.stages, sites, modes, layout.keyed, blocks, optimizers, layout.optimizer_of)
     fits = reject_by_memory(space, rate, cells, sites, modes, needs, layout.rejected)
     if rows:
         for group in layout.groups:
@@ -155,12 +142,13 @@ def plan_of(
     """
     if feasible is None:
         count = mode_counts(layout.space, layout.modes)
-        feasible = int(executions(fits, count, layout.cells, layout.sites).sum())
+        feasible = int(executions_at(fits, count, layout.cells, layout.sites).sum())
     return Plan(
         space=layout.space,
         rate=rate,
         cells=layout.cells,
         sites=layout.sites,
+        stages=layout.stages,
         modes=layout.modes,
         block=step_block(blocks),
         useful=blocks.fw_flops + blocks.agrad_flops + blocks.wgrad_flops,
@@ -180,7 +168,7 @@ def plan_of(
 
 def lay_out(space: Space, cell_numbers: range) -> Layout:
     """Rejects by network and shape what cannot run among these cells, and lays out the rest."""
-    modes = step_modes(space.modes)
+    modes = step_modes(space.modes, GRAINS)
     cells = cell_columns(space, cell_numbers)
     rejected = Rejected.nothing(len(cells.number))
     assignments = reject_by_network(space, network_rates(space.system), cells, rejected)
@@ -193,6 +181,7 @@ def lay_out(space: Space, cell_numbers: range) -> Layout:
         space=space,
         cells=cells,
         sites=sites,
+        stages=_stages(space, cells, sites),
         modes=modes,
         keyed=keyed,
         work=block_work(space.model, keyed.keys, width),
@@ -200,6 +189,16 @@ def lay_out(space: Space, cell_numbers: range) -> Layout:
         optimizer_of=optimizer_of,
         groups=_groups(assignments, sites, keyed),
         rejected=rejected,
+    )
+
+
+def _stages(space: Space, cells: CellColumns, sites: Sites) -> Stages:
+    """How blocks and microbatches fall on the stages of every schedule point."""
+    return stages(
+        space.num_blocks,
+        cells.pipeline_par[sites.cell].astype(np.float64),
+        sites.interleaving.astype(np.float64),
+        sites.microbatches.astype(np.float64),
     )
 
 
@@ -255,13 +254,6 @@ def _optimizers(
         **tiled,
     )
     return work, (which[: len(one)] * kinds, which[len(one) :] * kinds)
-
-
-def fitting(sites: Sites, modes: StepModes, fits: Flags, site: Ints) -> Flags:
-    """Which modes the chosen sites have and memory allows [modes, chosen sites]."""
-    exists = np.maximum(modes.position[0], modes.position[1]).T >= 0
-    result: Flags = fits[:, site][modes.memory] & exists[:, sites.kind[site]]
-    return result
 
 
 def _groups(assignments: Assignments, sites: Sites, keyed: KeyedBlocks) -> list[Group]:

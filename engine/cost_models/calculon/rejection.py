@@ -6,7 +6,7 @@ memory on (site, memory mode). Counts say how many executions each rejected (cel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,18 +17,19 @@ from engine.cost_models.calculon.block import BlockTable
 from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.evaluation import block_sizes
 from engine.cost_models.calculon.feasibility import network_reasons
+from engine.cost_models.calculon.grains import MEMORY_FIELDS
 from engine.cost_models.calculon.memory import BlockSizes, memory_use, tiers
 from engine.cost_models.calculon.optimizer import OptimizerTable
+from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.rates import NetworkRates, Rates
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
 from engine.executions.codes import FULL, NO_OVERLAP
+from engine.space.rejection import Rejected, executions_at
 from engine.space.schedule_points import (
-    MEMORY_FIELDS,
     CellColumns,
     Sites,
     StepModes,
-    executions_of,
     few_blocks,
     mode_counts,
     offloads,
@@ -36,51 +37,9 @@ from engine.space.schedule_points import (
 from engine.space.space import Space
 
 __all__ = [
-    "Assignments", "KeyedBlocks", "Rejected", "executions", "listed", "memory_needs", "reject_by_memory",
+    "Assignments", "KeyedBlocks", "listed", "memory_needs", "reject_by_memory",
     "reject_by_network", "reject_by_shape",
 ]  # fmt: skip
-
-
-@dataclass(slots=True)
-class Rejected:
-    """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and for cells in which
-    memory leaves nothing what the nearest execution lacks of either memory tier, and how much more of either tier
-    alone would do [cells] ([bytes], inf elsewhere)."""
-
-    counts: Ints
-    lacking: tuple[Floats, Floats]
-    alone: tuple[Floats, Floats]
-
-    @classmethod
-    def nothing(cls, cells: int) -> Rejected:
-        """Before anything was rejected."""
-        counts = np.zeros((cells, len(reasons.REASONS) + 1), np.int64)
-        return cls(counts, *((np.full(cells, np.inf), np.full(cells, np.inf)) for _ in range(2)))
-
-    def nearest_miss(self, cell: Ints, listed: Flags, fits: Flags, tiers: Sequence[tuple[Floats, float]]) -> None:
-        """Notes what the execution nearest to fitting lacks, the one that both tiers together lack least for, and what
-        the one lacks that lacks least of a tier and none of the other.
-
-        cell: of each site [sites]. listed, fits [memory modes, sites]: what there is, and what of it fits in memory.
-        tiers: what executions need of either tier [memory modes, sites], and its capacity [bytes]. Giving a system just
-        what is noted lets one more execution of the cell run.
-        """
-        left = np.zeros(len(self.counts), bool)
-        left[cell[fits.any(axis=0)]] = True
-        sites = np.flatnonzero(~left[cell] & listed.any(axis=0))
-        if not len(sites):
-            return
-        first, second = (np.maximum(need[:, sites] - capacity, 0.0) for need, capacity in tiers)
-        both = np.where(listed[:, sites], first + second, np.inf)
-        mode, place = both.argmin(axis=0), np.arange(len(sites))
-        lacking = first[mode, place], second[mode, place]
-        order = np.lexsort((lacking[0], both[mode, place], cell[sites]))
-        cells, nearest = np.unique(cell[sites[order]], return_index=True)
-        for kept, found in zip(self.lacking, lacking, strict=True):
-            kept[cells] = found[order[nearest]]
-        for kept, own, other in zip(self.alone, (first, second), (second, first), strict=True):
-            least = np.where(listed[:, sites] & (other == 0.0), own, np.inf).min(axis=0)
-            np.minimum.at(kept, cell[sites], least)
 
 
 @dataclass(slots=True)
@@ -146,7 +105,7 @@ class KeyedBlocks:
 
 
 def memory_needs(
-    cells: CellColumns,
+    stages: Stages,
     sites: Sites,
     modes: StepModes,
     keyed: KeyedBlocks,
@@ -171,7 +130,7 @@ def memory_needs(
         at = optimizer_of[int(choice["optimizer_sharding"])] + matching(modes.optimizer_modes, choice)
         sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
         full = np.asarray(choice["activation_recompute"] == FULL)
-        use = memory_use(sites.stages, sizes, full, np.asarray(choice["training"]))
+        use = memory_use(stages, sizes, full, np.asarray(choice["training"]))
         flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
         first_tier[here], second_tier[here] = tiers(use, full, *flags)
     return first_tier, second_tier
@@ -203,19 +162,10 @@ def reject_by_memory(
         if not over.any():
             continue
         fits &= ~over
-        failing = executions(over, count, cells, sites)
+        failing = executions_at(over, count, cells, sites)
         np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failing)
     rejected.nearest_miss(sites.cell, every, fits, tiers_of)
     return fits
-
-
-def executions(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> Ints:
-    """How many executions the chosen (memory mode, site) pairs stand for, per site [sites]."""
-    result = np.zeros(len(sites.cell), np.int64)
-    for kind in np.unique(sites.kind).tolist():
-        here = np.flatnonzero(sites.kind == kind)
-        result[here] = executions_of(count[kind], chosen[:, here])
-    return result * cells.possible[sites.cell]
 
 
 def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,66 +18,11 @@ from engine.cost_models.calculon.batch import (
 from engine.cost_models.calculon.data_parallel import block_exchange
 from engine.cost_models.calculon.offload import offload
 from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.prepared_rows import Group, Plan
+from engine.cost_models.calculon.prepared_rows import Plan
 from engine.executions.arrays import Floats, Ints, take
+from engine.space.rows import Group, RowChunk, Variant
 
-__all__ = ["ROW_METRICS", "VARIANT_METRICS", "RowChunk", "Variant", "chunks_of", "evaluate_exact_rows"]
-
-
-ROWS_PER_CHUNK = 8192
-"""Rows at a time: intermediate arrays stay in cache (measured: 7 times faster than whole arrays)."""
-
-VARIANT_METRICS: tuple[str, ...] = (
-    "sample_rate", "total_time", "total_efficiency", "system_efficiency", "dp_comm_exposed_time",
-)  # fmt: skip
-"""Headline figures that depend on how gradients are exchanged."""
-
-ROW_METRICS: tuple[str, ...] = (
-    "compute_efficiency", "fw_time", "bw_time", "optim_step_time", "recompute_time", "recomm_exposed_time",
-    "bubble_time", "tp_comm_exposed_time", "pp_comm_exposed_time", "fw_offload_exposed_time",
-    "bw_offload_exposed_time", "offload_mem_bw_req", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
-)  # fmt: skip
-"""Headline figures that do not."""
-
-
-class HasGroups(Protocol):
-    """A plan of any cost model."""
-
-    groups: list[Group]
-
-
-@dataclass(slots=True)
-class Variant:
-    """One way of exchanging gradients: `rows` it exists for (None: all), ids and the `VARIANT_METRICS` of those."""
-
-    data_net: int
-    overlapped: bool
-    rows: npt.NDArray[np.intp] | None
-    ids: Ints
-    metrics: dict[str, Floats]
-
-
-@dataclass(slots=True)
-class RowChunk:
-    """Evaluated rows of one group: `site` and `mode` [rows], the `ROW_METRICS` [rows], and the variants."""
-
-    group: Group
-    site: Ints
-    mode: Ints
-    cell: Ints
-    metrics: dict[str, Floats]
-    variants: list[Variant]
-
-    def executions(self) -> int:
-        """How many executions the rows stand for."""
-        return sum(len(variant.ids) for variant in self.variants)
-
-
-def chunks_of(plan: HasGroups) -> Iterator[tuple[Group, slice]]:
-    """The rows of a plan in chunks; sites, and so cells, ascend within a group."""
-    for group in plan.groups:
-        for start in range(0, len(group.place), ROWS_PER_CHUNK):
-            yield group, slice(start, min(start + ROWS_PER_CHUNK, len(group.place)))
+__all__ = ["evaluate_exact_rows"]
 
 
 def evaluate_exact_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
@@ -93,7 +36,7 @@ def evaluate_exact_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
     unsharded_at, sharded_at = plan.optimizer_of
     optimizer_key = np.where(sharded, sharded_at[site], unsharded_at[site]) + plan.modes.optimizer[mode]
     o = take(plan.optimizer, optimizer_key)
-    s = take(plan.sites.stages, site)
+    s = take(plan.stages, site)
     # What holds for every row is carried along once.
     training = modes["training"][mode]
     if training.all():

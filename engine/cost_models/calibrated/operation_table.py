@@ -1,24 +1,25 @@
-"""Per-operation figures of one execution by the calibrated cost model, where `engine.layer_table` has Calculon's."""
+"""Per-operation figures of one execution by the calibrated cost model, one execution at a time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
-from engine.cost_models.calculon.evaluation import evaluate
-from engine.cost_models.calculon.layer_table import LayerError
-from engine.cost_models.calibrated import library_calibration, parameters_of
+from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.calibrated.fields import case_of_fields, read
+from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS, Shown
 from engine.cost_models.calibrated.physics.inputs import Case
-from engine.cost_models.calibrated.physics.operations import block_operations, blocks_of, limits, summarised
+from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
+from engine.cost_models.calibrated.physics.parameters import parameters_of
+from engine.cost_models.contract import LayerError, Sheet
 from engine.executions import reasons
-from engine.scenarios.inputs import ModelLike, SystemLike, model_of, system_of
 from hardware import Calibration, System
 from models import Model
 
-__all__ = ["case_of_execution", "operation_table"]
+__all__ = ["case_of_execution", "operation_sheets", "operation_table_of"]
 
 
 def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]) -> Case:
@@ -27,15 +28,15 @@ def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]
     return case_of_fields(model, system, found)
 
 
-def operation_table(
-    model: ModelLike, system: SystemLike, execution: Mapping[str, Any], calibration: Calibration | None = None
+def operation_table_of(
+    model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration
 ) -> pd.DataFrame:
     """The operations of one block in order, one row each: one microbatch on one processor, by the calibrated model.
 
     Args:
-        model, system: by name, path or object.
+        model, system: what runs, and on what.
         execution: the 23 fields, and any of the further ones of the calibrated cost model.
-        calibration: the library's where left out.
+        calibration: the values of its parameters.
 
     Returns:
         `block`, the kind of block, for every kind of `engine.cost_models.calibrated.physics.operations.BLOCKS` that the
@@ -44,15 +45,15 @@ def operation_table(
         `engine.cost_models.calibrated.operation_columns`.
 
     Raises:
-        LayerError: the execution is invalid or infeasible for another reason than memory; the message is its reason.
-        engine.ExecutionTableError, models.ModelFileError, hardware.SystemFileError: input.
+        engine.LayerError: the execution is invalid or infeasible for another reason than memory; the message is its
+            reason.
+        engine.ExecutionTableError, models.ModelFileError: input.
     """
-    model, system = model_of(model), system_of(system)
-    table = pd.DataFrame([dict(execution)], dtype=object)
-    outcome = evaluate(model, system, table, cost_model="calibrated", calibration=calibration).iloc[0]
+    table, p = pd.DataFrame([dict(execution)], dtype=object), parameters_of(calibration)
+    outcome = evaluate_calibrated(model, system, table, p).iloc[0]
     if outcome["status"] != "ok" and outcome["reason"] not in ("memory_tier1", "memory_tier2"):
         raise LayerError(str(outcome["reason_text"]) or reasons.BY_CODE[outcome["reason"]].label)
-    case, p = case_of_execution(model, system, execution), parameters_of(calibration or library_calibration())
+    case = case_of_execution(model, system, execution)
     most = limits(case, p)
     found = []
     for kind in blocks_of(case.model):
@@ -60,3 +61,32 @@ def operation_table(
         operations.insert(0, "block", kind)
         found.append(operations)
     return pd.concat(found, ignore_index=True)
+
+
+LEFT_OUT: Final = (
+    "Without what the backward pass computes again and without waiting for kernel launches; communication counts with "
+    "what nothing hides of it."
+)
+
+
+def operation_sheets(found: pd.DataFrame) -> list[Sheet]:
+    """The operations as tables to print, one per kind of block."""
+    kinds = found["block"].unique().tolist()
+    texts = [position for position, each in enumerate(OPERATION_COLUMNS) if each.column.dtype == "str"]
+    headers = [f"{each.column.short} [{each.unit}]" if each.unit else each.column.short for each in OPERATION_COLUMNS]
+    sheets = []
+    for kind in kinds:
+        operations = found[found["block"] == kind]
+        rows = [[_cell(each, row) for each in OPERATION_COLUMNS] for row in operations.to_dict("records")]
+        forward, backward = (float(operations[name].sum()) * 1e6 for name in ("fw_time", "bw_time"))
+        below = [f"Together {forward:,.1f} µs forward, {backward:,.1f} µs backward.", ""]
+        heading = f"{BLOCKS[kind]}:" if len(kinds) > 1 else ""
+        sheets.append(Sheet(heading, headers, rows, texts, [*below, *([LEFT_OUT] if kind == kinds[-1] else [])]))
+    return sheets
+
+
+def _cell(each: Shown, row: Mapping[Any, Any]) -> str:
+    value = row[each.column.name]
+    if each.column.dtype == "str":
+        return str(value)
+    return "-" if math.isnan(value) else f"{value / each.size:,.1f}"

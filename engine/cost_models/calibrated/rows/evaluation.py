@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.cost_models.calculon.prepared_rows import Group
-from engine.cost_models.calculon.steps import RowChunk, Variant
 from engine.cost_models.calibrated.figures import step_part, with_exchange
 from engine.cost_models.calibrated.physics.offload import with_state
 from engine.cost_models.calibrated.physics.step import Update
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
 from engine.executions.arrays import take
+from engine.space.rows import Group, RowChunk, Variant
 
 __all__ = ["evaluate_calibrated_rows"]
 

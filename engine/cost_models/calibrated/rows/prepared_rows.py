@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.prepared_rows import Group, fitting
-from engine.cost_models.calculon.rejection import Rejected, executions
 from engine.cost_models.calibrated.evaluation import link_rate, perfect_seconds
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
 from engine.cost_models.calibrated.figures import FlowPart, flow_part
@@ -36,6 +34,8 @@ from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, cas
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
+from engine.space.rejection import MemoryNeeds, Rejected, executions_at
+from engine.space.rows import Group, fitting
 from engine.space.schedule_points import CellColumns, Sites, StepModes, mode_counts
 
 __all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_shapes", "blocks_at", "plan_calibrated", "prepare_calibrated"]
@@ -100,6 +100,13 @@ class CalibratedPlan:
     def modes(self) -> StepModes:
         """The modes of the plan."""
         return self.layout.modes
+
+    def memory_needs(self) -> MemoryNeeds:
+        """The memory that everything in the cells needs."""
+        # No memory helps where the networks reach no further.
+        capacity = self.space.system.mem2.capacity_gib * GIB if self.space.connected else -np.inf
+        blocks = self.space.num_blocks // self.cells.pipeline_par
+        return MemoryNeeds(self.layout.first_tier, self.layout.second_tier, capacity, blocks)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
         """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.
@@ -167,7 +174,7 @@ def plan_calibrated(
         fits=fits,
         groups=[group],
         rejected=rejected,
-        feasible=int(executions(fits, mode_counts(space, modes), cells, sites).sum()),
+        feasible=int(executions_at(fits, mode_counts(space, modes), cells, sites).sum()),
     )
 
 
@@ -206,7 +213,7 @@ def _reject(
         if not over.any():
             continue
         fits &= ~over
-        failed = executions(over, count, cells, sites)
+        failed = executions_at(over, count, cells, sites)
         np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failed)
     rejected.nearest_miss(sites.cell, possible, fits, tuple(zip(needs, capacity, strict=True)))
     return fits

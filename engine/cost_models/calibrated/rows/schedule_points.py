@@ -58,7 +58,7 @@ class Outline:
             first=sites.first[chosen],
             stride=sites.stride[chosen],
             pair=sites.pair[chosen],
-            stages=sites.stages,
+            microbatches=sites.microbatches[chosen],
         )
         return Outline(
             take(self.cells, kept), part, self.modes, {name: array[chosen] for name, array in self.site.items()}
@@ -70,8 +70,6 @@ def outlined(space: CalibratedSpace, numbers: range) -> Outline:
     cells = cell_columns(space, numbers)
     cells.possible[:] = 1
     sites, _ = sites_of(space, cells, np.ones(len(cells.number), bool))
-    # How blocks fall on stages is this cost model's own; Calculon's stages would be two fifths of what is kept.
-    sites.stages = take(sites.stages, np.zeros(0, np.int64))
     names = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par", "expert_tensor_par")
     site: dict[str, Ints] = {name: getattr(cells, name)[sites.cell] for name in names}
     site["microbatch_size"], site["pipeline_interleaving"] = sites.microbatch_size, sites.interleaving

@@ -1,0 +1,110 @@
+"""Calculon 0.1.0 as one of the cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+import hardware
+import models
+from engine.columns import FIELDS, STATISTICS, ColumnSet
+from engine.cost_models.calculon.bounds import bounds, candidates
+from engine.cost_models.calculon.evaluation import evaluate_exact
+from engine.cost_models.calculon.laid_out import LaidOutCells
+from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
+from engine.cost_models.calculon.prepared_rows import Plan, lay_out, prepare_exact
+from engine.cost_models.calculon.space import CalculonSpace
+from engine.cost_models.calculon.steps import evaluate_exact_rows
+from engine.cost_models.contract import Candidates, CostModel, Sheet
+from engine.executions.arrays import Floats
+from engine.executions.table import DATATYPES
+from engine.space.rows import Group, RowChunk
+from hardware import Calibration, System
+from models import Model
+
+__all__ = ["CALCULON"]
+
+
+class Calculon(CostModel):
+    """Exact against Calculon 0.1.0, with its quirks (`engine.cost_models.calculon.quirks`)."""
+
+    name = "calculon"
+    title = "exact as Calculon 0.1.0"
+    summary = "exact against Calculon 0.1.0"
+    version = "calculon-0.1.0/1"
+    columns = ColumnSet(FIELDS, STATISTICS, unnamed=True)
+    datatypes = tuple(DATATYPES)
+    reference = "Calculon 0.1.0"
+    even_pipelines = True
+    operations_called = "layers"
+    unread = frozenset({"power"})
+
+    def space(
+        self,
+        model: Model,
+        system: System,
+        *,
+        num_procs: int,
+        max_batch_size: int,
+        datatype: str,
+        limits: Mapping[str, Any] | None = None,
+        calibration: Calibration | None = None,
+    ) -> CalculonSpace:
+        """See `CostModel.space`; it takes no calibration."""
+        return CalculonSpace(
+            model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
+        )
+
+    def prepare(self, space: CalculonSpace, numbers: range, *, rows: bool = True) -> Plan:
+        """See `CostModel.prepare`."""
+        return prepare_exact(space, numbers, rows=rows)
+
+    def evaluate_rows(self, prepared: Plan, group: Group, part: slice) -> RowChunk:
+        """See `CostModel.evaluate_rows`."""
+        return evaluate_exact_rows(prepared, group, part)
+
+    def evaluate(
+        self, model: Model, system: System, executions: pd.DataFrame, calibration: Calibration | None
+    ) -> pd.DataFrame:
+        """See `CostModel.evaluate`."""
+        return evaluate_exact(model, system, executions)
+
+    def candidates(self, prepared: Plan) -> Candidates:
+        """See `CostModel.candidates`."""
+        return candidates(prepared, prepared.fits)
+
+    def bounds(self, prepared: Plan, rows: Any) -> Floats:
+        """See `CostModel.bounds`."""
+        return bounds(prepared, rows)
+
+    def depends_on(self, model: Model, system: System, calibration: Calibration | None) -> dict[str, Any]:
+        """See `CostModel.depends_on`: Calculon's own documents."""
+        return {"model": models.to_calculon(model), "system": hardware.to_calculon(system)}
+
+    def laid_out(self, space: CalculonSpace, numbers: range) -> LaidOutCells:
+        """See `CostModel.laid_out`."""
+        return LaidOutCells(lay_out(space, numbers))
+
+    def layout_depends_on(
+        self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """See `CostModel.layout_depends_on`: how far networks reach, whatever their rates."""
+        return {
+            "model": models.to_calculon(model),
+            "networks": [[network.size, network.must_be_filled] for network in system.networks],
+        }
+
+    def operations(
+        self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
+    ) -> pd.DataFrame:
+        """See `CostModel.operations`: the layers of Calculon's block."""
+        return layer_table_of(model, system, execution)
+
+    def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
+        """See `CostModel.operation_sheets`."""
+        return [layer_sheet(found)]
+
+
+CALCULON: Final = Calculon()

@@ -1,0 +1,19 @@
+"""The fields that modes are told apart by where times, the optimizer or memory are computed."""
+
+from __future__ import annotations
+
+from engine.space.schedule_points import Grains
+from engine.space.space import MODE_FIELDS
+
+__all__ = ["GRAINS", "MEMORY_FIELDS", "TIME_FIELDS"]
+
+TIME_FIELDS = (
+    "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap", "fused_activation",
+    "attention_type", "training",
+)  # fmt: skip
+OPTIMIZER_FIELDS = ("attention_type", "overlapped", "training")
+MEMORY_FIELDS = (
+    "activation_recompute", "tensor_par_comm_type", "seq_par_ag_redo", "overlapped", "fused_activation",
+    "attention_type", "training", "optimizer_sharding", "weight_offload", "activations_offload", "optimizer_offload",
+)  # fmt: skip
+GRAINS = Grains(MODE_FIELDS, TIME_FIELDS, OPTIMIZER_FIELDS, MEMORY_FIELDS)

@@ -1,0 +1,138 @@
+"""The space of Calculon: the executions that its search tries, in the order in which it does.
+
+Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*` (QUIRKS S1-S6).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.columns import FIELDS, by_name
+from engine.executions.arrays import Ints
+from engine.executions.limits import LimitError, permits
+from engine.executions.table import DATATYPES
+from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
+
+__all__ = ["CalculonSpace"]
+
+
+class CalculonSpace(Space):
+    """All executions of Calculon; see `engine.space.space.Space` for arguments and errors.
+
+    Without limits the space is exactly Calculon's: multi-head attention, training, fused activations, pipelines that
+    divide the blocks, and per data-parallel degree the largest batch that it divides. Limits on `attention_type`,
+    `training`, `fused_activation`, `batch_size` and `uneven_pipelines` also widen it.
+    """
+
+    cost_model = "calculon"
+    mode_fields = MODE_FIELDS
+    datatypes = tuple(DATATYPES)
+
+    def mode_kind(self, cell: Cell) -> int:
+        """Which of the mode lists a cell uses: by tensor and data parallelism."""
+        return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
+
+    def _mode_lists(self) -> tuple[Modes, ...]:
+        return tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
+
+    def _modes(self, tensor: bool, data: bool) -> Modes:
+        """Modes of the cells with or without tensor and data parallelism, in enumeration order (QUIRKS S3, S6)."""
+        offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
+        values = {
+            "activation_recompute": self._values("activation_recompute", by_name("activation_recompute").choices),
+            "optimizer_sharding": self._values("optimizer_sharding", (True, False)),
+            "tensor_par_comm_type": self._values("tensor_par_comm_type", by_name("tensor_par_comm_type").choices),
+            "seq_par_ag_redo": self._values("seq_par_ag_redo", (True, False)),
+            "data_par_overlap": self._values("data_par_overlap", (True, False)),
+            "tensor_par_overlap": self._values("tensor_par_overlap", by_name("tensor_par_overlap").choices),
+            "weight_offload": self._values("weight_offload", (True, False)),
+            "activations_offload": self._values("activations_offload", (True, False)),
+            "optimizer_offload": self._values("optimizer_offload", (True, False)),
+            "fused_activation": self._values("fused_activation", (True,)),
+            "attention_type": self._values("attention_type", ("multihead",)),
+            "training": self._values("training", (True,)),
+        }
+        return _modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
+
+    def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
+        """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
+        names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
+        options = []
+        for name, present in zip(names, (tensor, pipeline, data), strict=True):
+            allowed = permits(self.limits, name)
+            options.append([tier for tier in (range(self.tiers) if present else (0,)) if allowed(tier)])
+        return np.array(list(product(*options)), np.int64).reshape(-1, 3)
+
+    def _cells(self) -> tuple[Cell, ...]:
+        model, limits = self.model, self.limits
+        allow = {name: permits(limits, name) for name in (column.name for column in FIELDS)}
+        uneven = bool(limits.get("uneven_pipelines"))
+        cells = []
+        tried = 0
+        for tensor in divisors(self.num_procs):
+            if model.hidden % tensor or model.attn_heads % tensor or not allow["tensor_par"](tensor):
+                continue
+            rest = self.num_procs // tensor
+            for pipeline in divisors(rest):
+                if pipeline > model.num_blocks or (model.num_blocks % pipeline and not uneven):
+                    continue
+                data = rest // pipeline
+                if data > self.max_batch_size or not allow["pipeline_par"](pipeline) or not allow["data_par"](data):
+                    continue
+                blocks = -(-model.num_blocks // pipeline)
+                interleavings = tuple(
+                    v for v in (divisors(blocks) if pipeline > 1 else (1,)) if allow["pipeline_interleaving"](v)
+                )
+                batches = self._batches(data)
+                tried += len(batches)
+                if tried > MOST_CELLS:
+                    raise LimitError(
+                        f"The limit on the batch (batch_size) allows over {MOST_CELLS:,} combinations with tensor and "
+                        "pipeline parallel degrees; give a list or a narrower range."
+                    )
+                for batch in batches:
+                    microbatches = tuple(
+                        m
+                        for m in divisors(batch // data)
+                        if m * model.seq_size % tensor == 0 and allow["microbatch_size"](m)
+                    )
+                    kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
+                    cell = Cell(
+                        tensor, pipeline, data, batch, interleavings, microbatches, kind, len(self.assignments[kind])
+                    )
+                    if interleavings and microbatches and cell.assignments and len(self.modes[self.mode_kind(cell)]):
+                        cells.append(cell)
+        return tuple(cells)
+
+
+@lru_cache(maxsize=256)
+def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tensor: bool, data: bool) -> Modes:
+    """All valid combinations of the values of `MODE_FIELDS`; `offload` is what the offload fields may be."""
+    kept = []
+    for mode in product(*values):
+        m = dict(zip(MODE_FIELDS, mode, strict=True))
+        recompute = m["activation_recompute"]
+        valid = (
+            (data or not m["optimizer_sharding"])
+            and not (m["data_par_overlap"] and not (data and m["training"]))
+            and (tensor or m["tensor_par_overlap"] == "none")
+            and not (m["seq_par_ag_redo"] and (recompute == "full" or m["tensor_par_comm_type"] != "rs_ag"))
+            and not (m["activations_offload"] and recompute == "full")
+            and (m["training"] or (recompute == "none" and not m["optimizer_offload"]))
+            and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
+        )
+        if valid:
+            kept.append(mode)
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for position, name in enumerate(MODE_FIELDS):
+        choices = by_name(name).choices
+        taken = [mode[position] for mode in kept]
+        columns[name] = (
+            np.array([choices.index(value) for value in taken], np.int64) if choices else np.array(taken, bool)
+        )
+    return Modes(columns)

@@ -1,0 +1,148 @@
+"""The calibrated cost model as one of the cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+import pandas as pd
+
+import models
+from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTICS, ColumnSet
+from engine.cost_models.calibrated.bound_search import Ground
+from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
+from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.evaluation import evaluate_calibrated
+from engine.cost_models.calibrated.fields import DATATYPES
+from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
+from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated.placement import networks_of
+from engine.cost_models.calibrated.rows.evaluation import evaluate_calibrated_rows
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan, prepare_calibrated
+from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
+from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
+from engine.cost_models.contract import Candidates, CostModel, Sheet
+from engine.executions.arrays import Floats
+from engine.space.rows import Group, RowChunk
+from hardware import Calibration, System, calibration_document
+from models import Model
+from models.token_flops import token_flops
+
+__all__ = ["CALIBRATED"]
+
+
+class Calibrated(CostModel):
+    """Predicts measured runs: its few parameters were fitted to them, see `engine.validation`."""
+
+    name = "calibrated"
+    title = "calibrated"
+    summary = "predicts measured runs"
+    version = "calibrated/5"
+    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS)
+    datatypes = DATATYPES
+    covered = COVERED
+    takes_calibration = True
+    places_ranks = True
+    unread = frozenset({"vector", "latency", "host"})
+    one_unit = frozenset({"float16", "bfloat16"})
+
+    def space(
+        self,
+        model: Model,
+        system: System,
+        *,
+        num_procs: int,
+        max_batch_size: int,
+        datatype: str,
+        limits: Mapping[str, Any] | None = None,
+        calibration: Calibration | None = None,
+    ) -> CalibratedSpace:
+        """See `CostModel.space`."""
+        return CalibratedSpace(
+            model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
+            calibration=calibration,
+        )  # fmt: skip
+
+    def prepare(self, space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedPlan:
+        """See `CostModel.prepare`."""
+        return prepare_calibrated(space, numbers, rows=rows)
+
+    def evaluate_rows(self, prepared: CalibratedPlan, group: Group, part: slice) -> RowChunk:
+        """See `CostModel.evaluate_rows`."""
+        return evaluate_calibrated_rows(prepared, group, part)
+
+    def evaluate(
+        self, model: Model, system: System, executions: pd.DataFrame, calibration: Calibration | None
+    ) -> pd.DataFrame:
+        """See `CostModel.evaluate`."""
+        return evaluate_calibrated(model, system, executions, parameters_of(self.calibration(calibration)))
+
+    def candidates(self, prepared: CalibratedPlan) -> Candidates:
+        """See `CostModel.candidates`."""
+        return calibrated_candidates(prepared)
+
+    def bounds(self, prepared: CalibratedPlan, rows: Any) -> Floats:
+        """See `CostModel.bounds`."""
+        return calibrated_bounds(prepared, rows)
+
+    def depends_on(self, model: Model, system: System, calibration: Calibration | None) -> dict[str, Any]:
+        """See `CostModel.depends_on`."""
+        shapes, memory = model_shapes(model), (system.mem1, system.mem2)
+        return {
+            "model": {item.name: float(getattr(shapes, item.name)) for item in fields(shapes)},
+            "flops": token_flops(model).model(),
+            # As text, because some are infinite or not known.
+            "system": {name: repr(value) for name, value in accelerator_of(system).items()},
+            "matrix": {name: engine.tflops for name, engine in system.matrix.items()},
+            "memory": [[tier.capacity_gib, tier.bandwidth_gb_per_s] for tier in memory],
+            # Rows kept before a field was added cannot answer for it.
+            "columns": [column.name for column in self.columns.stored],
+            "calibration": parameters_of(self.calibration(calibration)).model_dump(),
+        }
+
+    def bound_search(self, space: CalibratedSpace, numbers: range) -> Ground:
+        """See `CostModel.bound_search`."""
+        return Ground(space, numbers)
+
+    def layout_depends_on(
+        self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """See `CostModel.layout_depends_on`."""
+        found: dict[str, Any] = {
+            "model": models.to_document(model),
+            "generation": generation_of(system),
+            "datatypes": list(system.matrix),
+            "calibration": calibration_document(self.calibration(calibration)),
+        }
+        # Which executions there are depends on the networks only where a limit names the network of a group.
+        if any(name.endswith("_net") for name in limits):
+            found["networks"] = [[network.size, network.must_be_filled] for network in system.networks]
+        return found
+
+    def placed(self, system: System, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """See `CostModel.placed`: the networks, as the order of ranks decides them."""
+        return {name: int(net) for name, net in networks_of(system, fields).items()}
+
+    def calibration(self, calibration: Calibration | None) -> Calibration:
+        """See `CostModel.calibration`: the library's where none is given."""
+        found = calibration or library_calibration()
+        parameters_of(found)
+        return found
+
+    def power_bounds(self, system: System) -> bool:
+        """See `CostModel.power_bounds`: where the power of the generation is known."""
+        return calibrated(system)
+
+    def operations(
+        self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
+    ) -> pd.DataFrame:
+        """See `CostModel.operations`: every product, kernel and collective of each kind of block."""
+        return operation_table_of(model, system, execution, self.calibration(calibration))
+
+    def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
+        """See `CostModel.operation_sheets`."""
+        return operation_sheets(found)
+
+
+CALIBRATED: Final = Calibrated()

@@ -1,0 +1,244 @@
+"""What a cost model is to everything outside its package: one object with all that differs between cost models.
+
+The space, the exploration, the store, the searches, the commands and the pages ask this object. None of them knows
+which cost models there are; `engine.cost_models.registry` does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import pandas as pd
+
+from engine.columns import ColumnSet
+from engine.executions.arrays import Flags, Floats, Ints
+from engine.space.rejection import MemoryNeeds, Rejected
+from engine.space.rows import Group, RowChunk
+from engine.space.schedule_points import CellColumns, Sites, StepModes
+from engine.space.space import Space
+from hardware import Calibration, System
+from models import Model
+
+__all__ = [
+    "BoundSearch", "Candidates", "CostModel", "CostModelError", "LaidOut", "LayerError", "Prepared",
+    "Sheet",
+]  # fmt: skip
+
+
+class CostModelError(ValueError):
+    """A cost model that does not exist, or a calibration for one that takes none."""
+
+
+class LayerError(ValueError):
+    """The execution has no layers or operations to show: it is not well formed, or the system cannot run it."""
+
+
+class Sheet(NamedTuple):
+    """A table to print: what stands above it, headers, rows of texts, which columns are texts, and lines below."""
+
+    heading: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    texts: Sequence[int]
+    below: Sequence[str] = ()
+
+
+class Candidates(Protocol):
+    """Rows of prepared cells that share a bound on their sample rate, each an array [candidates].
+
+    `group` and `place` say which rows of which group, `time` which block times their modes have, `cell` their cell.
+    """
+
+    group: Ints
+    place: Ints
+    time: Ints
+    cell: Ints
+
+
+class Prepared(Protocol):
+    """Cells of a space made ready: what cannot run is rejected and counted, the rest is grouped into rows.
+
+    `fits` [memory modes, schedule points] says what there is memory for, `feasible` counts executions that run.
+    """
+
+    space: Any
+    fits: Flags
+    groups: list[Group]
+    rejected: Rejected
+    feasible: int
+
+    @property
+    def cells(self) -> CellColumns:
+        """The cells."""
+
+    @property
+    def sites(self) -> Sites:
+        """Their schedule points."""
+
+    @property
+    def modes(self) -> StepModes:
+        """The modes of the space."""
+
+    def memory_needs(self) -> MemoryNeeds:
+        """The memory that everything in the cells needs."""
+
+
+class LaidOut(Protocol):
+    """Cells laid out once for many systems that differ in rates and capacities only."""
+
+    def prepared(self, system: System) -> tuple[Any, Any]:
+        """The cells prepared for a system, as `Prepared`, and their `Candidates`."""
+
+
+class BoundSearch(Protocol):
+    """Cells of a space as a search for the best execution wants them: bounds first, rows only where bounds leave them.
+
+    Systems may differ in rates and capacities. Ids are those of the space.
+    """
+
+    def feasible(self, space: Any) -> int:
+        """Counts the executions that run on the space's system."""
+
+    def bounds(self, space: Any, least: Callable[[], float] = ...) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Gives schedule points, block modes and the sample rate that none of their executions exceeds [samples/s], in
+        parts, the most promising first; from each part on without those that cannot reach `least()`."""
+
+    def plan(self, space: Any, site: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
+        """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
+
+    def site_of(self, execution: int) -> Ints:
+        """The schedule point of an execution, an array of one; empty where the execution is of other cells."""
+
+
+class CostModel(ABC):
+    """A cost model. What has a default here need not be given: the default says that there is nothing of the kind."""
+
+    name: ClassVar[str]
+    """How commands, links and documents name it."""
+    title: ClassVar[str]
+    """How a sentence about a scenario names it."""
+    summary: ClassVar[str]
+    """What it is for, in some words, for those who choose."""
+    version: ClassVar[str]
+    """Raised whenever a formula changes, so that stored results are not used again."""
+    columns: ClassVar[ColumnSet]
+    """The fields and statistics of an execution."""
+    datatypes: ClassVar[tuple[str, ...]]
+    """The datatypes that it computes in."""
+    covered: ClassVar[Mapping[str, str]] = {}
+    """What its space tries of each field without limits, in words; fields not listed are tried in every way."""
+    reference: ClassVar[str] = ""
+    """The program whose figures it reproduces to the last digit; empty where it predicts measurements instead."""
+    takes_calibration: ClassVar[bool] = False
+    """Whether its parameters come from a calibration, and its figures can be compared with measured runs."""
+    places_ranks: ClassVar[bool] = False
+    """Whether networks follow from the order of ranks; otherwise executions choose the network of each group."""
+    even_pipelines: ClassVar[bool] = False
+    """Whether pipelines divide the blocks of the model unless a limit allows others."""
+    operations_called: ClassVar[str] = "operations"
+    """What rows of `operations` are, in the plural."""
+    unread: ClassVar[frozenset[str]] = frozenset()
+    """What of a system's description it does not read, of `vector`, `latency`, `power` and `host`."""
+    one_unit: ClassVar[frozenset[str]] = frozenset()
+    """Datatypes that one matrix unit computes, so that their peaks change together."""
+
+    @abstractmethod
+    def space(
+        self,
+        model: Model,
+        system: System,
+        *,
+        num_procs: int,
+        max_batch_size: int,
+        datatype: str,
+        limits: Mapping[str, Any] | None = None,
+        calibration: Calibration | None = None,
+    ) -> Space:
+        """The space of a model on a system.
+
+        Raises `engine.space.space.SpaceError` or `engine.executions.limits.LimitError`.
+        """
+
+    @abstractmethod
+    def prepare(self, space: Any, numbers: range, *, rows: bool = True) -> Prepared:
+        """Prepares these cells of a space. Without `rows` none are listed, for callers that choose them."""
+
+    @abstractmethod
+    def evaluate_rows(self, prepared: Any, group: Group, part: slice) -> RowChunk:
+        """Headline figures of all executions of a chunk of rows."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: Model, system: System, executions: pd.DataFrame, calibration: Calibration | None
+    ) -> pd.DataFrame:
+        """Every statistic of a table of executions; see `engine.evaluate`."""
+
+    @abstractmethod
+    def candidates(self, prepared: Any) -> Candidates:
+        """The rows of prepared cells that share a bound."""
+
+    @abstractmethod
+    def bounds(self, prepared: Any, rows: Any) -> Floats:
+        """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
+
+    @abstractmethod
+    def depends_on(self, model: Model, system: System, calibration: Calibration | None) -> dict[str, Any]:
+        """Everything that results depend on of model, system and calibration, as JSON: scenarios in which it is equal
+        have equal results. Names and sources do not belong to it."""
+
+    def laid_out(self, space: Any, numbers: range) -> LaidOut:
+        """Lays out cells for many systems. By default nothing is kept from one to the next."""
+        return _Anew(self, space, numbers)
+
+    def bound_search(self, space: Any, numbers: range) -> BoundSearch | None:
+        """Cells as a search wants them; None where candidates of all rows do."""
+        return None
+
+    def layout_depends_on(
+        self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Everything that the layout of a space depends on of model, system and calibration, as JSON."""
+        return self.depends_on(model, system, calibration)
+
+    def placed(self, system: System, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of an execution that follow from its degrees on a system."""
+        return {}
+
+    def calibration(self, calibration: Calibration | None) -> Calibration | None:
+        """The calibration that is used where this one is given; None where it takes none.
+
+        Raises `hardware.CalibrationFileError` where it has no values for this cost model.
+        """
+        return None
+
+    def power_bounds(self, system: System) -> bool:
+        """Whether the design power of a system's processors bounds the rate of products that it sustains."""
+        return False
+
+    def operations(
+        self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
+    ) -> pd.DataFrame:
+        """What one block of an execution does, one row per layer or operation. Raises `LayerError`."""
+        raise LayerError(f"The cost model {self.name} does not tell layers or operations apart.")
+
+    def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
+        """What `operations` returned, as tables to print."""
+        return ()
+
+    def unsupported(self, model: Model) -> Sequence[str]:
+        """Why it cannot compute a model, in sentences; empty where it can."""
+        return ()
+
+
+class _Anew:
+    """Cells that are prepared from the beginning for every system."""
+
+    def __init__(self, cost_model: CostModel, space: Any, numbers: range) -> None:
+        self._cost_model, self._space, self._numbers = cost_model, space, numbers
+
+    def prepared(self, system: System) -> tuple[Any, Any]:
+        """See `LaidOut.prepared`."""
+        found = self._cost_model.prepare(self._space.on(system), self._numbers, rows=False)
+        return found, self._cost_model.candidates(found)

@@ -1,0 +1,89 @@
+"""Questions about single executions, put to the cost model that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from engine.cost_models.registry import chosen_cost_model
+from hardware import Calibration, SystemLike, system_of
+from models import ModelLike, model_of
+
+__all__ = ["evaluate", "operations"]
+
+
+def evaluate(
+    model: ModelLike,
+    system: SystemLike,
+    executions: pd.DataFrame,
+    *,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
+) -> pd.DataFrame:
+    """Every statistic of every execution.
+
+    Args:
+        model: a model, or the name or path of one.
+        system: a system, or the name or path of one.
+        executions: one row per execution with the 23 fields of `engine.columns.FIELDS`; for the calibrated cost model
+            also with any of `engine.columns.EXTENSIONS`. Other columns are ignored. Columns may be of any type: a
+            value means the same in all of them. 8, 8.0 and Decimal("8") are the number 8; 2.5, "8" and True are no
+            whole numbers, and make their row invalid. A flag may also be 0 or 1.
+        cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
+            takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
+        calibration: values for the calibrated cost model; None takes those of the library.
+
+    Returns:
+        The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible`
+        or `invalid`), `reason` (a code of `engine.executions.reasons`, "" when ok), `reason_text` (a sentence with the
+        numbers); and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth
+        requirements that nothing can meet (no time to hide behind) are infinite. The calibrated cost model adds the
+        extensions and its further statistics, and leaves those that describe Calculon's layers not a number. `attrs` of
+        the table name the cost model and the calibration.
+
+    Raises:
+        engine.ExecutionTableError: `executions` is not a table or lacks a column.
+        engine.CostModelError: there is no such cost model, or it takes no calibration.
+        models.ModelFileError, hardware.SystemFileError: the name or file cannot be read.
+
+    The computation is pure: nothing is kept between calls.
+    """
+    model, system = model_of(model), system_of(system)
+    chosen = chosen_cost_model(cost_model, system, calibration)
+    table = chosen.evaluate(model, system, executions, calibration)
+    table.attrs = {"cost_model": chosen.name}
+    used = chosen.calibration(calibration)
+    if used is not None:
+        table.attrs["calibration"] = used.name
+    return table
+
+
+def operations(
+    model: ModelLike,
+    system: SystemLike,
+    execution: Mapping[str, Any],
+    *,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
+) -> pd.DataFrame:
+    """What one block of an execution consists of, one row per layer or operation, in order.
+
+    Args:
+        model, system: by name, path or object.
+        execution: the fields of the cost model, by name.
+        cost_model, calibration: as for `evaluate`.
+
+    Returns:
+        By `calculon` the layers of its block (`engine.cost_models.calculon.layer_table`), by `calibrated` products,
+        kernels and collectives of each kind of block (`engine.cost_models.calibrated.operation_table`).
+
+    Raises:
+        engine.LayerError: the execution is invalid or infeasible for another reason than memory, and the message is the
+            reason; or the cost model has nothing of the kind.
+        engine.ExecutionTableError, engine.CostModelError, models.ModelFileError, hardware.SystemFileError: input.
+    """
+    model, system = model_of(model), system_of(system)
+    chosen = chosen_cost_model(cost_model, system, calibration)
+    return chosen.operations(model, system, execution, calibration)

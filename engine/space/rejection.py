@@ -1,0 +1,79 @@
+"""What of a space cannot run, with proof: counts per cell and reason, and what the nearest executions lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.executions import reasons
+from engine.executions.arrays import Flags, Floats, Ints
+from engine.space.schedule_points import CellColumns, Sites, executions_of
+
+__all__ = ["MemoryNeeds", "Rejected", "executions_at"]
+
+
+@dataclass(slots=True)
+class Rejected:
+    """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and for cells in which
+    memory leaves nothing what the nearest execution lacks of either memory tier, and how much more of either tier
+    alone would do [cells] ([bytes], inf elsewhere)."""
+
+    counts: Ints
+    lacking: tuple[Floats, Floats]
+    alone: tuple[Floats, Floats]
+
+    @classmethod
+    def nothing(cls, cells: int) -> Rejected:
+        """Before anything was rejected."""
+        counts = np.zeros((cells, len(reasons.REASONS) + 1), np.int64)
+        return cls(counts, *((np.full(cells, np.inf), np.full(cells, np.inf)) for _ in range(2)))
+
+    def nearest_miss(self, cell: Ints, listed: Flags, fits: Flags, tiers: Sequence[tuple[Floats, float]]) -> None:
+        """Notes what the execution nearest to fitting lacks, the one that both tiers together lack least for, and what
+        the one lacks that lacks least of a tier and none of the other.
+
+        cell: of each site [sites]. listed, fits [memory modes, sites]: what there is, and what of it fits in memory.
+        tiers: what executions need of either tier [memory modes, sites], and its capacity [bytes]. Giving a system just
+        what is noted lets one more execution of the cell run.
+        """
+        left = np.zeros(len(self.counts), bool)
+        left[cell[fits.any(axis=0)]] = True
+        sites = np.flatnonzero(~left[cell] & listed.any(axis=0))
+        if not len(sites):
+            return
+        first, second = (np.maximum(need[:, sites] - capacity, 0.0) for need, capacity in tiers)
+        both = np.where(listed[:, sites], first + second, np.inf)
+        mode, place = both.argmin(axis=0), np.arange(len(sites))
+        lacking = first[mode, place], second[mode, place]
+        order = np.lexsort((lacking[0], both[mode, place], cell[sites]))
+        cells, nearest = np.unique(cell[sites[order]], return_index=True)
+        for kept, found in zip(self.lacking, lacking, strict=True):
+            kept[cells] = found[order[nearest]]
+        for kept, own, other in zip(self.alone, (first, second), (second, first), strict=True):
+            least = np.where(listed[:, sites] & (other == 0.0), own, np.inf).min(axis=0)
+            np.minimum.at(kept, cell[sites], least)
+
+
+def executions_at(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> Ints:
+    """How many executions the chosen (memory mode, site) pairs stand for, per site [sites]."""
+    result = np.zeros(len(sites.cell), np.int64)
+    for kind in np.unique(sites.kind).tolist():
+        here = np.flatnonzero(sites.kind == kind)
+        result[here] = executions_of(count[kind], chosen[:, here])
+    return result * cells.possible[sites.cell]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeeds:
+    """What prepared cells need of memory, whether or not there is as much.
+
+    `first` and `second` are bytes of either tier [schedule points, memory modes], `second_capacity` [bytes] is what
+    there is of the second, minus infinity where no memory would help, and `blocks` the blocks of a stage [cells].
+    """
+
+    first: Floats
+    second: Floats
+    second_capacity: float
+    blocks: Ints
