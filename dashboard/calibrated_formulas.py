@@ -1,8 +1,7 @@
 """Formulas of the calibrated cost model with the numbers put in.
 
 What follows from other figures is an expression over them and over the parts of the step
-(`engine.cost_models.calibrated.physics.step`); the parts themselves are computed in arrays of kernels and collectives,
-each in the module that has its name.
+(`engine.cost_models.calibrated.physics.step`); the parts themselves are computed in arrays of kernels and collectives, each in the module that has its name.
 """
 
 from __future__ import annotations
@@ -78,8 +77,7 @@ _MEANING: Final = {
     "tied": "exchange of tied embeddings",
 }
 _ELSEWHERE: Final = {
-    "optim_step_time": "Memory traffic of the update of what a GPU holds; see "
-    "engine.cost_models.calibrated.physics.optimizer.",
+    "optim_step_time": "Memory traffic of the update of what a GPU holds; see engine.cost_models.calibrated.physics.optimizer.",
     "tp_comm_exposed_time": "Collectives of all microbatches on the slowest stage, less what overlaps with "
     "computation; a collective takes its volume over the rate and a latency on every network that its group spans. See "
     "engine.cost_models.calibrated.physics.collectives.",
@@ -87,13 +85,11 @@ _ELSEWHERE: Final = {
     "engine.cost_models.calibrated.physics.context_parallel.",
     "ep_comm_exposed_time": "Dispatch and return of the tokens of all microbatches, less what overlaps; see "
     "engine.cost_models.calibrated.physics.experts.",
-    "pp_comm_exposed_time": "Messages between stages that stages wait for; see "
-    "engine.cost_models.calibrated.physics.pipeline.",
+    "pp_comm_exposed_time": "Messages between stages that stages wait for; see engine.cost_models.calibrated.physics.pipeline.",
     "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "
     "third of embedding and head; see engine.cost_models.calibrated.physics.block.",
     "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; with "
-    "interleaving, also the waiting of a last group of fewer microbatches than stages; see "
-    "engine.cost_models.calibrated.physics.pipeline.",
+    "interleaving, also the waiting of a last group of fewer microbatches than stages; see engine.cost_models.calibrated.physics.pipeline.",
 }
 
 
@@ -101,8 +97,8 @@ def explained(name: str) -> str:
     """Where a figure without an expression is computed."""
     kind = "memory" if by_name(name).unit == "bytes" else "step"
     return _ELSEWHERE.get(
-        name, f"This figure is computed for every kind of work or stage at once; see "
-        f"engine.cost_models.calibrated.physics.{kind}."
+        name, f"This figure is computed for every kind of work or stage at once; see
+        engine.cost_models.calibrated.{kind}."
     )
 
 
@@ -123,7 +119,7 @@ def calibrated_formula(name: str, row: Mapping[Any, Any], made: Made) -> Formula
         numbers=written(text, {one: symbol.text for one, symbol in symbols.items()}),
         value=evaluate_text(text, {one: symbol.value for one, symbol in symbols.items()}),
         parts=tuple((one, symbol.text, symbol.meaning) for one, symbol in symbols.items()),
-        source=f"engine.cost_models.calibrated.physics.{module}, with the values of {made.scenario.physics}",
+        source=f"engine.cost_models.calibrated.{module}, with the values of {made.scenario.physics}",
     )
 
 

@@ -60,8 +60,8 @@ def layers(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         _table(found)
         st.caption(
             "Without what the backward pass computes again and without waiting for kernel launches. Communication "
-            "counts with what nothing hides of it. Formulas: `engine.cost_models.calibrated.physics`, in "
-            "gemm, attention, elementwise, experts and collectives."
+            "counts with what nothing hides of it. Formulas: `engine.cost_models.calibrated`, in gemm, attention, elementwise, "
+            "experts and collectives."
         )
     with right.container(border=True, gap="xsmall", height="stretch"):
         datatype = format_value("datatype", str(row["datatype"]))

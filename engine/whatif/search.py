@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +14,7 @@ from engine.columns import fields_of
 from engine.cost_models.calibrated.placement import networks_of
 from engine.exploration.result import first_row
 from engine.exploration.search import best_of
+from engine.kept import Kept
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError
 from engine.whatif.parameters import changed
@@ -89,23 +88,12 @@ class Best:
     tied: Ints
 
 
-_searchers: OrderedDict[tuple[str, Choice], Searcher] = OrderedDict()
-_lock = threading.Lock()
+_searchers: Kept[Searcher] = Kept(SPACES_KEPT)
 
 
 def searcher_of(scenario: Scenario, choose: Choice = first_enumerated) -> Searcher:
     """The searcher of a base scenario, the latest few being kept. choose: see `Searcher`."""
-    key = scenario.key, choose
-    with _lock:
-        if key in _searchers:
-            _searchers.move_to_end(key)
-            return _searchers[key]
-    made = Searcher(scenario, choose)
-    with _lock:
-        _searchers[key] = made
-        if len(_searchers) > SPACES_KEPT:
-            _searchers.popitem(last=False)
-    return made
+    return _searchers.get((scenario.key, choose), lambda: Searcher(scenario, choose))
 
 
 class Searcher:
