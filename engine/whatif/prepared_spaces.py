@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +21,7 @@ from engine.exploration.run import slabs
 from engine.exploration.search import SITES_OF_A_SEARCH, Search
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
+from engine.whatif.kept import Kept
 from hardware import System
 
 __all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadySpace", "SearchedSpace", "layout_key", "made_ready", "ready"]
@@ -172,8 +172,7 @@ def _locate(plan: Prepared, rows: Candidates, execution: int) -> tuple[Ints, flo
 
 AnyReadySpace = ReadySpace | SearchedSpace
 
-_kept: OrderedDict[str, AnyReadySpace] = OrderedDict()
-_lock = threading.Lock()
+_kept: Kept[AnyReadySpace | None] = Kept(SPACES_KEPT)
 
 
 def ready(scenario: Scenario) -> AnyReadySpace | None:
@@ -182,30 +181,22 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
     None for spaces too large to be kept. Raises what `Scenario.space` raises.
     """
     key = layout_key(scenario)
-    with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    space = scenario.space
-    made = made_ready(space, key)
-    if made is None:
-        return None
-    with _lock:
-        _kept[key] = made
-        if len(_kept) > SPACES_KEPT:
-            _kept.popitem(last=False)
-    return made
+
+    def make() -> AnyReadySpace | None:
+        return made_ready(scenario.space, key)
+
+    return _kept.get(key, make)
 
 
 def made_ready(space: Space, key: str) -> AnyReadySpace | None:
     """The space laid out, None where it is too large to be kept."""
-    if _sites(space) <= LARGEST_SEARCHED:
-        cost_model = cost_model_of(space)
-        searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, SITES_OF_A_SEARCH)]
-        found = [search for search in searches if search is not None]
-        if len(found) == len(searches):
-            return SearchedSpace(space, key, found)
-    return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
+    cost_model = cost_model_of(space)
+    if cost_model.bound_search(space, range(0)) is None:
+        return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
+    if _sites(space) > LARGEST_SEARCHED:
+        return None
+    searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, SITES_OF_A_SEARCH)]
+    return SearchedSpace(space, key, [search for search in searches if search is not None])
 
 
 def layout_key(scenario: Scenario) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +16,7 @@ from engine.exploration.result import first_row
 from engine.exploration.search import best_of
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError
+from engine.whatif.kept import Kept
 from engine.whatif.parameters import changed
 from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
@@ -88,23 +87,12 @@ class Best:
     tied: Ints
 
 
-_searchers: OrderedDict[tuple[str, Choice], Searcher] = OrderedDict()
-_lock = threading.Lock()
+_searchers: Kept[Searcher] = Kept(SPACES_KEPT)
 
 
 def searcher_of(scenario: Scenario, choose: Choice = first_enumerated) -> Searcher:
     """The searcher of a base scenario, the latest few being kept. choose: see `Searcher`."""
-    key = scenario.key, choose
-    with _lock:
-        if key in _searchers:
-            _searchers.move_to_end(key)
-            return _searchers[key]
-    made = Searcher(scenario, choose)
-    with _lock:
-        _searchers[key] = made
-        if len(_searchers) > SPACES_KEPT:
-            _searchers.popitem(last=False)
-    return made
+    return _searchers.get((scenario.key, choose), lambda: Searcher(scenario, choose))
 
 
 class Searcher:

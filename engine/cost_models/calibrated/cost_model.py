@@ -38,7 +38,7 @@ class Calibrated(CostModel):
     name = "calibrated"
     title = "calibrated"
     summary = "predicts measured runs"
-    version = "calibrated/5"
+    version = "calibrated/6"
     columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS)
     datatypes = DATATYPES
     covered = COVERED
