@@ -2,8 +2,8 @@
 
 A figure is "exact" where it is Calculon's, "calibrated" where kernel rates of the GPU's generation were fitted to
 measured runs, and "modelled" where nothing was measured on that generation, or something else that an execution rests
-on was never measured (`engine.validation.measured`), or where bytes are counted rather than fitted. Intervals come from
-runs of sources that had no part in the fit (`engine.validation.uncertainty`).
+on was never measured (`engine.cost_models.calibrated.measured`), or where bytes are counted rather than fitted.
+Intervals come from runs of sources that had no part in the fit (`engine.validation.uncertainty`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dashboard.format import SPACE, count, percent, signed_percent
 from dashboard.text import literal
 from engine import Exploration, Scenario
 from engine.columns import by_name
-from engine.validation.measured import OFFLOADS, not_measured, told_not_measured
+from engine.cost_models.calibrated.measured import OFFLOADS
+from engine.cost_models.contract import told_not_measured
 from engine.validation.uncertainty import SHARE, Interval, interval_of, is_modelled
 
 __all__ = [
@@ -55,7 +56,7 @@ def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> 
     """The label of a scenario's times, or those of one execution: "calibrated", "modelled" or "exact"."""
     if scenario.cost_model == "calculon":
         return "exact"
-    unknown = is_modelled(scenario) or (execution is not None and bool(not_measured(scenario, execution)))
+    unknown = is_modelled(scenario) or (execution is not None and bool(scenario.not_measured(execution)))
     return "modelled" if unknown else "calibrated"
 
 
@@ -103,7 +104,7 @@ def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["tim
 def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
     """What stands beside a time that rests on something never measured, in few words; empty where nothing does."""
     short = dict.fromkeys("offload" if words in OFFLOADS.values() else words
-                          for words in not_measured(scenario, execution))  # fmt: skip
+                          for words in scenario.not_measured(execution))  # fmt: skip
     if not short:
         return ""
     first = "offload" if "offload" in short else next(iter(short))
@@ -141,7 +142,7 @@ def popover(
     told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
     with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
                     help="How sure these figures are"):  # fmt: skip
-        unknown = told_not_measured(not_measured(scenario, execution))
+        unknown = told_not_measured(scenario.not_measured(execution))
         st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
         if error is None:
             if label == "calibrated":

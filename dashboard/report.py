@@ -31,7 +31,7 @@ from dashboard.scenarios_data import name_of
 from engine import Exploration, Scenario
 from engine.columns import choice_label
 from engine.cost_models.calibrated import effective_rates
-from engine.validation.measured import not_measured, told_not_measured
+from engine.cost_models.contract import told_not_measured
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 
@@ -237,7 +237,7 @@ def _founded(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"
     if scenario.cost_model == "calculon":
         return said
-    unknown = "" if best is None else told_not_measured(not_measured(scenario, best))
+    unknown = "" if best is None else told_not_measured(scenario.not_measured(best))
     said += f"<li>The best: {escape(unknown)}</li>" if unknown else ""
     used = scenario.used_calibration
     errors = "; ".join(

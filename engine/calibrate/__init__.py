@@ -15,6 +15,7 @@ from engine.calibrate.ranking import Reranked, recalibrated, rerank
 from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
 from engine.calibrate.rows import Checked, check, reason_meaning
 from engine.calibrate.template import FIELDS, template
+from engine.cost_models.calibrated.physics.parameters import parameters_of
 
 __all__ = [
     "FIELDS",
@@ -32,6 +33,7 @@ __all__ = [
     "calibrate",
     "check",
     "document",
+    "parameters_of",
     "parse_given",
     "read_contents",
     "read_paths",

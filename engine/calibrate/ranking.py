@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.calibrate.choice import CalibrateError
+from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.exploration.search import best_of
 from engine.scenarios.scenario import Scenario
@@ -69,7 +70,7 @@ def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenari
         max_batch_size=scenario.max_batch_size,
         datatype=scenario.datatype,
         limits=scenario.limits,
-        cost_model="calibrated",
+        cost_model=CALIBRATED.name,
         calibration=calibration,
     )
 

@@ -77,13 +77,13 @@ def write_reasons(counts: Mapping[str, int]) -> None:
 
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     """Prints what was never measured of what the first execution rests on, and how far its step time may be off."""
+    from engine.cost_models.contract import told_not_measured
     from engine.cost_models.registry import cost_model_of
-    from engine.validation.measured import not_measured, told_not_measured
     from engine.validation.uncertainty import interval_of
 
     if not cost_model_of(scenario).takes_calibration:
         return
-    if unknown := not_measured(scenario, execution):
+    if unknown := scenario.not_measured(execution):
         write(f"Of the first: {told_not_measured(unknown)}")
         return
     found = interval_of(scenario, execution)
@@ -104,7 +104,7 @@ def confidence_document(scenario: Scenario, execution: Mapping[Any, Any] | None)
     `step_time_interval` has seconds, the share of comparable measured runs between them, how many, from how many
     sources and which these are; None where nothing tells. `not_measured` is a list of words.
     """
-    from engine.validation.measured import not_measured
+
     from engine.validation.uncertainty import interval_of
 
     if execution is None:
@@ -115,4 +115,4 @@ def confidence_document(scenario: Scenario, execution: Mapping[Any, Any] | None)
         step = float(execution["total_time"])
         told = {"low": step * found.low, "high": step * found.high, "share": found.share, "rows": found.rows,
                 "sources": found.sources, "runs": found.described, "few_sources": found.is_weak}  # fmt: skip
-    return {"step_time_interval": told, "not_measured": list(not_measured(scenario, execution))}
+    return {"step_time_interval": told, "not_measured": list(scenario.not_measured(execution))}

@@ -76,13 +76,12 @@ def calibrate(
     if system is None:
         raise calibration.CalibrateError("--system is missing; name one of `shardscape systems list`, or a file.")
     import hardware
-    from engine.cost_models.calibrated import parameters_of
 
     if out is not None:
         _check_out(out)
     start = hardware.load_calibration(base)
     measured = calibration.read_paths(runs, calibration.parse_given(given or []))
-    checked = calibration.check(measured, hardware.load(system), parameters_of(start))
+    checked = calibration.check(measured, hardware.load(system), calibration.parameters_of(start))
     if not checked.accepted.any():
         _refused(checked, json)
         raise typer.Exit(ExitCode.NOTHING)

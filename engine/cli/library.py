@@ -113,12 +113,15 @@ def show_system(name: Name, json: Json = False) -> None:
         write("assumed, not read from a datasheet:")
         for path, value, basis in assumed:
             write(f"  {path} = {_cell(value)}: {basis}")
-    from engine.cost_models.calibrated import effective_rates
+    from engine.cost_models.registry import COST_MODELS
 
-    write("sustained by the calibrated cost model:")
-    for rate in effective_rates(system):
-        write(f"  {rate.name}: {rate.sustained:.4g} {rate.unit}, {rate.share:.0%} of {rate.peak:.4g}")
-        write(f"    {rate.provenance}: {rate.basis}")
+    for cost_model in COST_MODELS.values():
+        rates = cost_model.sustained_rates(system, None)
+        if rates:
+            write(f"sustained by the {cost_model.name} cost model:")
+        for rate in rates:
+            write(f"  {rate.name}: {rate.sustained:.4g} {rate.unit}, {rate.share:.0%} of {rate.peak:.4g}")
+            write(f"    {rate.provenance}: {rate.basis}")
 
 
 @models_app.command("check")

@@ -196,9 +196,9 @@ def _range(value: CalibratedValue) -> str:
 
 
 def _print(samples: Samples, system: System, calibration: Calibration, took: float | None) -> None:
-    from engine.cost_models.calibrated import library_calibration
+    import hardware
 
-    library = library_calibration(calibration.derived_from).parameters
+    library = hardware.load_calibration(calibration.derived_from).parameters
     spent = "" if took is None else f" in {took:.0f} s"
     write(f"{samples.device.name} measured{spent} ({samples.device.software}, {samples.device.date}) as {system.name}.")
     write()

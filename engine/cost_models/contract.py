@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pandas as pd
@@ -22,8 +23,18 @@ from hardware import Calibration, System
 from models import Model
 
 __all__ = [
-    "BoundSearch", "Candidates", "CostModel", "CostModelError", "LaidOut", "LayerError", "Prepared",
+    "MODELLED",
+    "PROVENANCES",
+    "BoundSearch",
+    "Candidates",
+    "CostModel",
+    "CostModelError",
+    "LaidOut",
+    "LayerError",
+    "Prepared",
     "Sheet",
+    "SustainedRate",
+    "told_not_measured",
 ]  # fmt: skip
 
 
@@ -43,6 +54,34 @@ class Sheet(NamedTuple):
     rows: Sequence[Sequence[str]]
     texts: Sequence[int]
     below: Sequence[str] = ()
+
+
+MODELLED = "no measurements: modelled"
+PROVENANCES = ("fitted", "measured", "stated", MODELLED)
+"""How well founded a rate is, best first: a fit to measured runs of its precision and generation found it; a benchmark
+measured it; a factor of it was set by hand; nothing was measured on its generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SustainedRate:
+    """One rate of a system: what the datasheet prints, and what long operations sustain of it, in `unit`.
+
+    `parameters` are the names of the calibrated values that make the difference; `provenance` is one of `PROVENANCES`;
+    `basis` says in words which runs and values it rests on.
+    """
+
+    name: str
+    unit: str
+    peak: float
+    sustained: float
+    parameters: tuple[str, ...]
+    provenance: str
+    basis: str
+
+    @property
+    def share(self) -> float:
+        """Sustained over peak [dimensionless]."""
+        return self.sustained / self.peak
 
 
 class Candidates(Protocol):
@@ -213,6 +252,18 @@ class CostModel(ABC):
         """
         return None
 
+    def sustained_rates(self, system: System, calibration: Calibration | None) -> Sequence[SustainedRate]:
+        """What long operations sustain of a system's peaks; empty where the cost model reads efficiencies instead."""
+        return ()
+
+    def not_measured(self, model: Model, system: System, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+        """What no measured run had of what the figures of an execution rest on, in words; empty where nothing, and for
+        cost models that predict no measurement.
+
+        execution: a row with at least the 23 fields.
+        """
+        return ()
+
     def power_bounds(self, system: System) -> bool:
         """Whether the design power of a system's processors bounds the rate of products that it sustains."""
         return False
@@ -230,6 +281,11 @@ class CostModel(ABC):
     def unsupported(self, model: Model) -> Sequence[str]:
         """Why it cannot compute a model, in sentences; empty where it can."""
         return ()
+
+
+def told_not_measured(things: Sequence[str]) -> str:
+    """What `CostModel.not_measured` found as a sentence; empty where it found nothing."""
+    return f"Never measured: {', '.join(things)}; the figures are modelled, not calibrated." if things else ""
 
 
 class _Anew:

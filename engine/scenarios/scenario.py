@@ -128,6 +128,10 @@ class Scenario:
             self.model, self.system, executions, cost_model=self.cost_model, calibration=self.calibration
         )
 
+    def not_measured(self, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+        """What no measured run had of what the figures of an execution rest on, in words."""
+        return self._cost_model.not_measured(self.model, self.system, execution)
+
     @cached_property
     def key(self) -> str:
         """Hash of everything that results depend on, and of nothing else: names and sources do not count."""

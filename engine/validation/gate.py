@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.cost_models.calibrated.measured import MEASURED, OFFLOADS, generation_words, kind_words, things
 from engine.validation.errors import error_table, memory_table
 from engine.validation.mapping import Mapped, map_runs
-from engine.validation.measured import OFFLOADS, generation_words, kind_words, things
 from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs
 from engine.validation.refit import ratios_without_pairs
@@ -111,7 +111,7 @@ def _scored(mapped: Mapped) -> npt.NDArray[np.bool_]:
 
 
 def _accept_measured(mapped: Mapped) -> None:
-    """Store what occurs among the runs, for `engine.validation.measured`."""
+    """Store what occurs among the runs, for `engine.cost_models.calibrated.measured`."""
     rows = np.flatnonzero(_scored(mapped))
     # Runs with an offload that a field names are not predicted.
     words = things(mapped.case.take(rows), dict.fromkeys(OFFLOADS, False), len(rows))
@@ -119,7 +119,7 @@ def _accept_measured(mapped: Mapped) -> None:
     told = pd.concat(pd.DataFrame({"aspect": name, "thing": each, "source": source}) for name, each in words.items())
     counted = told[told["thing"] != ""].groupby(["aspect", "thing"], sort=False)["source"].agg(["size", "nunique"])
     counted.columns = pd.Index(["runs", "sources"])
-    counted.reset_index().to_csv(_file("measured.csv"), index=False)
+    counted.reset_index().to_csv(MEASURED, index=False)
 
 
 def _accept_intervals(mapped: Mapped, runs: Runs) -> None:

@@ -19,10 +19,11 @@ import numpy as np
 import pandas as pd
 
 from engine.cost_models.calibrated import calibrated, model_shapes
+from engine.cost_models.calibrated.measured import generation_words, kind_words
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS
 from engine.cost_models.calibrated.systems import generation_of
+from engine.cost_models.registry import cost_model_of
 from engine.validation.mapping import Mapped
-from engine.validation.measured import generation_words, kind_words, not_measured
 from engine.validation.selection import reported, sources_of
 
 if TYPE_CHECKING:
@@ -119,17 +120,17 @@ def interval(
 
 def is_modelled(scenario: Scenario) -> bool:
     """Whether figures are predicted for a generation of processors on which nothing was measured."""
-    return scenario.cost_model != "calculon" and not calibrated(scenario.system)
+    return cost_model_of(scenario).takes_calibration and not calibrated(scenario.system)
 
 
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Interval for the step time of one execution; None where no measured run is comparable.
 
     That is under the exact cost model, which predicts no measurement, where the execution rests on anything that was
-    never measured (`engine.validation.measured`), and where too few runs of its kind were. Raises ValueError for a
-    share that `interval` does not take.
+    never measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were. Raises
+    ValueError for a share that `interval` does not take.
     """
-    if scenario.cost_model == "calculon" or not_measured(scenario, execution):
+    if not cost_model_of(scenario).takes_calibration or scenario.not_measured(execution):
         return None
     experts = bool(model_shapes(scenario.model).experts > 0)
     return interval(generation=generation_of(scenario.system), experts=experts, share=share)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from engine import Scenario
+from engine.cost_models.calibrated.measured import measured_kinds
 from engine.validation import library_runs, map_runs, stored_coverage, validate
-from engine.validation.measured import measured_kinds, not_measured
 from engine.validation.uncertainty import (
     LEAST_ROWS,
     LEAST_SOURCES,
@@ -149,7 +149,7 @@ def test_what_was_never_measured_is_named_and_has_no_interval(
         "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
         "optimizer_offload": False, "training": True,
     } | {name: value for name, value in change.items() if name != "cost_model"}  # fmt: skip
-    assert not_measured(made, execution) == words
+    assert made.not_measured(execution) == words
     found = interval_of(made, execution)
     assert (found is None) == (bool(words) or cost_model == "calculon")
     if found is not None:

@@ -7,7 +7,7 @@ are the values of the shipped calibration, `library_calibration()` the document 
 """
 
 from engine.cost_models.calibrated.build import case_of, model_shapes
-from engine.cost_models.calibrated.effective import EffectiveRate, accelerator_error, effective_rates
+from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Case, Layout, ModelShapes, Software
 from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
 from engine.cost_models.calibrated.physics.parameters import (
@@ -33,7 +33,6 @@ __all__ = [
     "Accelerators",
     "BlockLevel",
     "Case",
-    "EffectiveRate",
     "Layout",
     "MemoryUse",
     "ModelShapes",

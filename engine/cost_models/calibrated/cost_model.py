@@ -13,8 +13,10 @@ from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTI
 from engine.cost_models.calibrated.bound_search import Ground
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
 from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.calibrated.fields import DATATYPES
+from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.placement import networks_of
@@ -22,7 +24,7 @@ from engine.cost_models.calibrated.rows.evaluation import evaluate_calibrated_ro
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan, prepare_calibrated
 from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
-from engine.cost_models.contract import Candidates, CostModel, Sheet
+from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
 from engine.executions.arrays import Floats
 from engine.space.rows import Group, RowChunk
 from hardware import Calibration, System, calibration_document
@@ -129,6 +131,14 @@ class Calibrated(CostModel):
         found = calibration or library_calibration()
         parameters_of(found)
         return found
+
+    def sustained_rates(self, system: System, calibration: Calibration | None) -> Sequence[SustainedRate]:
+        """See `CostModel.sustained_rates`."""
+        return effective_rates(system, calibration)
+
+    def not_measured(self, model: Model, system: System, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+        """See `CostModel.not_measured`."""
+        return not_measured(model, system, execution)
 
     def power_bounds(self, system: System) -> bool:
         """See `CostModel.power_bounds`: where the power of the generation is known."""

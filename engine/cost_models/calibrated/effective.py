@@ -6,23 +6,19 @@ made here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from engine.cost_models.calibrated.measured import measured_kinds, precision_words
 from engine.cost_models.calibrated.physics.attention import fused_rate
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Accelerators
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
+from engine.cost_models.contract import MODELLED, PROVENANCES, SustainedRate
 from hardware import Calibration, FitError, System
 
-__all__ = ["MODELLED", "PROVENANCES", "EffectiveRate", "accelerator_error", "effective_rates"]
+__all__ = ["accelerator_error", "effective_rates"]
 
-MODELLED = "no measurements: modelled"
-PROVENANCES = ("fitted", "measured", "stated", MODELLED)
-"""How well founded a rate is, best first: a fit to measured runs of its precision and generation found it; a benchmark
-measured it; a factor of it was set by hand; nothing was measured on its generation."""
 POWER = "power_exponent"
 """Scales what is known of one accelerator to others of its generation, which is said in words; it founds no rate."""
 NOT_COVERED = "other"
@@ -30,31 +26,9 @@ BITS = {"matrix, 16 bits": 16, "matrix, 8 bits": 8, "matrix, 4 bits": 4}
 """Bits of the rates whose runs can be told by their precision."""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveRate:
-    """One rate of a system: what the datasheet prints, and what long operations sustain of it, in `unit`.
-
-    `parameters` are the names of the calibrated values that make the difference; `provenance` is one of `PROVENANCES`;
-    `basis` says in words which runs and values it rests on.
-    """
-
-    name: str
-    unit: str
-    peak: float
-    sustained: float
-    parameters: tuple[str, ...]
-    provenance: str
-    basis: str
-
-    @property
-    def share(self) -> float:
-        """Sustained over peak [dimensionless]."""
-        return self.sustained / self.peak
-
-
 def effective_rates(
     system: System, calibration: Calibration | None = None, *, age_years: float = np.inf
-) -> tuple[EffectiveRate, ...]:
+) -> tuple[SustainedRate, ...]:
     """Sustained matrix, attention, memory and network rates of a system [FLOP/s, bytes/s].
 
     Args:
@@ -98,7 +72,7 @@ def effective_rates(
             continue
         provenance = _provenance(system, chosen, used, BITS.get(name))
         basis = _basis(system, chosen, used, provenance)
-        found.append(EffectiveRate(name, unit, float(peak), float(sustained), used, provenance, basis))
+        found.append(SustainedRate(name, unit, float(peak), float(sustained), used, provenance, basis))
     return tuple(found)
 
 
@@ -129,8 +103,6 @@ def _provenance(system: System, calibration: Calibration, used: tuple[str, ...],
 
 def _was_measured(system: System, bits: int) -> bool:
     """Whether runs in a precision were measured on the system's generation."""
-    from engine.validation.measured import measured_kinds, precision_words
-
     return precision_words(bits, generation_of(system)) in measured_kinds()
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +21,19 @@ from engine.columns import ALL_FIELDS
 from engine.cost_models.calibrated.fields import case_of_fields, read
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
 from engine.cost_models.calibrated.systems import calibrated
-
-if TYPE_CHECKING:
-    from engine.scenarios.scenario import Scenario
+from hardware import System
+from models import Model
 
 __all__ = [
     "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "precision_words", "things",
-    "told_not_measured",
 ]  # fmt: skip
 
 OFFLOADS = {
     "weight_offload": "offloading weights", "activations_offload": "offloading activations",
     "optimizer_offload": "offloading the optimizer",
 }  # fmt: skip
+MEASURED = Path(str(files("engine.cost_models.calibrated").joinpath("data", "measured.csv")))
+"""The words of everything that occurs among the measured runs; `engine.validation` writes it."""
 NOTHING = ""
 PRODUCTS = "-bit matrix products"
 Words = npt.NDArray[np.str_]
@@ -91,32 +92,25 @@ def things(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Word
 @cache
 def measured_kinds() -> frozenset[str]:
     """The words of everything that occurs among the measured runs."""
-    with files("engine.validation").joinpath("data", "measured.csv").open(encoding="utf-8") as file:
+    with MEASURED.open(encoding="utf-8") as file:
         return frozenset(pd.read_csv(file)["thing"])
 
 
-def not_measured(scenario: Scenario, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+def not_measured(model: Model, system: System, execution: Mapping[Any, Any]) -> tuple[str, ...]:
     """What no measured run had of what the figures of an execution rest on, in words; empty where nothing.
 
-    execution: a row with at least the 23 fields. Under the exact cost model, which predicts no measurement, nothing is
-    named; on processors of a generation without any run, that is named instead of models and precisions on it.
+    execution: a row with at least the 23 fields. On processors of a generation without any run, that is named instead
+    of models and precisions on it.
     """
-    if scenario.cost_model == "calculon":
-        return ()
     names = [column.name for column in ALL_FIELDS if column.name in execution]
-    fields, *_ = read(scenario.model, scenario.system, pd.DataFrame([{name: execution[name] for name in names}]))
-    case = case_of_fields(scenario.model, scenario.system, fields)
+    fields, *_ = read(model, system, pd.DataFrame([{name: execution[name] for name in names}]))
+    case = case_of_fields(model, system, fields)
     found = things(case, {name: fields[name] for name in OFFLOADS}, 1)
     unknown = [str(words[0]) for words in found.values() if words[0] and words[0] not in measured_kinds()]
-    if calibrated(scenario.system):
+    if calibrated(system):
         return tuple(unknown)
     other = generation_words("other")
     return ("this generation of processors", *(words for words in unknown if not words.endswith(other)))
-
-
-def told_not_measured(things: Sequence[str]) -> str:
-    """What `not_measured` found as a sentence; empty where it found nothing."""
-    return f"Never measured: {', '.join(things)}; the figures are modelled, not calibrated." if things else ""
 
 
 def _full(values: Any, rows: int) -> npt.NDArray[np.float64]:
