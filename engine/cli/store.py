@@ -10,8 +10,8 @@ import typer
 from engine.cli.output import ExitCode, as_json, write
 
 if TYPE_CHECKING:
+    from engine.exploration.store_check import Finding
     from engine.store import Store
-    from engine.store.checks import Finding
 
 __all__ = ["store_app"]
 
@@ -48,8 +48,8 @@ def check(
 
     Exit code 3 when something is damaged or lost and stays so.
     """
+    from engine.exploration.store_check import check_store
     from engine.store import Store
-    from engine.store.checks import check_store
 
     if repair and drop:
         raise typer.BadParameter("either --repair or --drop.")
@@ -76,13 +76,13 @@ def check(
 
 def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> tuple[str | None, str]:
     """What was done about a finding, as a sentence; and why nothing could be done."""
-    from engine.store import checks
+    from engine.exploration import store_check
 
     if drop and finding.kind in ("damaged", "lost"):
-        checks.drop(store, finding)
+        store_check.drop(store, finding)
         return ("It was removed." if finding.kind == "damaged" else "It is forgotten."), ""
     if repair and finding.kind == "unprotected":
-        checks.protect(store, finding)
+        store_check.protect(store, finding)
         return "They have checksums now.", ""
     if repair and finding.kind in ("damaged", "lost"):
         problem = _explored_again(store, finding)
@@ -93,7 +93,7 @@ def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> 
 def _explored_again(store: Store, finding: Finding) -> str:
     """Explores anew what is damaged or lost; returns why not where that cannot be."""
     from engine import Scenario, explore_scenario
-    from engine.store import checks
+    from engine.exploration import store_check
 
     try:
         scenario = Scenario.from_document(finding.scenario)
@@ -102,6 +102,6 @@ def _explored_again(store: Store, finding: Finding) -> str:
     except ValueError as problem:
         return f"It cannot be explored again ({str(problem).rstrip('.')}): --drop removes it."
     if finding.kind == "damaged":
-        checks.give_way(store, finding)
+        store_check.give_way(store, finding)
     explore_scenario(scenario, store=store)
     return ""

@@ -10,9 +10,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from engine import store_text
 from engine.cost_models.names import COST_MODELS
 from engine.store import shards as store_shards
+from engine.store import text as store_text
 from engine.store.database import KEY_PATTERN, Database, checked_key, rows_table
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError
 from engine.store.shards import Shard, Shards

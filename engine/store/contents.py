@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine import store_text
+from engine.store import text as store_text
 
 SUFFIX: Final = ".contents"
 _MARK: Final = "Contents of the Shardscape store {}\n"

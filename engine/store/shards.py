@@ -20,7 +20,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine import columns, store_text
+from engine import columns
+from engine.store import text as store_text
 from engine.store.creation import flush_to_disk
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError, explain
 from engine.store.files import StoreFiles, is_name

@@ -29,9 +29,9 @@ from engine.cost_models.calibrated.systems import generation_of
 from engine.cost_models.registry import AnyCandidates, AnyPlan, evaluate_rows
 from engine.exploration.run import slabs
 from engine.exploration.search import SITES_OF_A_GROUND, Search
-from engine.kept import Kept
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
+from engine.whatif.kept import Kept
 from hardware import System, calibration_document
 
 __all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadyCalibratedSpace", "ReadySpace", "layout_key", "ready"]

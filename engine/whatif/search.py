@@ -14,9 +14,9 @@ from engine.columns import fields_of
 from engine.cost_models.calibrated.placement import networks_of
 from engine.exploration.result import first_row
 from engine.exploration.search import best_of
-from engine.kept import Kept
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError
+from engine.whatif.kept import Kept
 from engine.whatif.parameters import changed
 from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
 

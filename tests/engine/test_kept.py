@@ -13,7 +13,7 @@ import pytest
 import engine.whatif.prepared_spaces as spaces
 import engine.whatif.search as searching
 from engine import Scenario, whatif
-from engine.kept import Kept
+from engine.whatif.kept import Kept
 
 ASKING = 8
 

@@ -23,8 +23,8 @@ import pytest
 import engine
 from engine.cli.main import main
 from engine.exploration.run import from_store
+from engine.exploration.store_check import check_store
 from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards, writer
-from engine.store.checks import check_store
 from tests.engine.store_rows import REDUCTIONS, SHARDED, decoded, folder_of, make_rows, put
 
 ROOT = Path(__file__).parents[2]
