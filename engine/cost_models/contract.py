@@ -256,13 +256,13 @@ class CostModel(ABC):
         """What long operations sustain of a system's peaks; empty where the cost model reads efficiencies instead."""
         return ()
 
-    def not_measured(self, model: Model, system: System, execution: Mapping[Any, Any]) -> tuple[str, ...]:
-        """What no measured run had of what the figures of an execution rest on, in words; empty where nothing, and for
+    def not_measured(self, model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
+        """What no measured run had of what the figures of executions rest on, in words, one entry per row; nothing for
         cost models that predict no measurement.
 
-        execution: a row with at least the 23 fields.
+        executions: at least the 23 fields.
         """
-        return ()
+        return [()] * len(executions)
 
     def power_bounds(self, system: System) -> bool:
         """Whether the design power of a system's processors bounds the rate of products that it sustains."""

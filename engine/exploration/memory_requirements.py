@@ -1,6 +1,6 @@
-"""How little memory would do: per cell, the execution that needs least of tier 1, whether or not it fits.
+"""How little memory would do: per cell, the execution that needs least of one tier, whether or not it fits.
 
-Capacity of tier 1 is left out of account; everything else still counts (networks, divisibility, capacity of tier 2).
+Capacity of that tier is left out of account; everything else still counts (networks, divisibility, the other tier).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["least_memory"]
 _NONE = -1
 
 
-def least_memory(space: Space) -> pd.DataFrame:
-    """The least demanding execution of every cell in which any could run with enough tier-1 memory.
+def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
+    """The least demanding execution of every cell in which any could run with enough memory of a tier, 1 or 2.
 
-    Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of tier 1 and
-    the `id` of an execution that needs no more. Cells that no memory would help (no network fits, tier 2 overflows)
-    are left out. With several batch sizes the least demanding counts.
+    Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of the tier
+    and the `id` of an execution that needs no more. Cells that none of it would help (no network fits, the other tier
+    overflows) are left out. With several batch sizes the least demanding counts.
     """
     parts = []
     for numbers in slabs(space):
         plan = cost_model_of(space).prepare(space, numbers)
         if len(plan.sites.cell):
-            parts.append(_of_plan(plan))
+            parts.append(_of_plan(plan, tier))
     columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]
     if not parts:
         return pd.DataFrame(columns=columns)
@@ -42,13 +42,14 @@ def least_memory(space: Space) -> pd.DataFrame:
     return result
 
 
-def _of_plan(plan: Prepared) -> pd.DataFrame:
+def _of_plan(plan: Prepared, tier: int) -> pd.DataFrame:
     """The least demanding execution of each cell of one plan."""
     sites, modes, cells = plan.sites, plan.modes, plan.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
-    needs = plan.memory_needs()
-    first, second, capacity, least_blocks = needs.first, needs.second, needs.second_capacity, needs.blocks
-    memory_modes = first.shape[1]
+    wanted = plan.memory_needs()
+    needs, capacities, least_blocks = wanted.needs, wanted.capacities, wanted.blocks
+    own, other = tier - 1, 2 - tier
+    memory_modes = needs[own].shape[1]
     # One mode per memory mode and kind of cell: memory does not tell the others apart.
     mode_of = np.full((len(exists), memory_modes), _NONE)
     for kind, places in enumerate(exists):
@@ -59,8 +60,8 @@ def _of_plan(plan: Prepared) -> pd.DataFrame:
     few = least_blocks[sites.cell] < 3
     possible = mode_of[sites.kind] >= 0
     possible &= ~(few[:, None] & offloads[None, :])
-    possible &= capacity >= second
-    need: Floats = np.where(possible, first, np.inf)
+    possible &= capacities[other] >= needs[other]
+    need: Floats = np.where(possible, needs[own], np.inf)
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
     mode = mode_of[sites.kind, which]

@@ -9,11 +9,10 @@ import pyarrow as pa
 from engine.cost_models.registry import COST_MODELS
 from engine.exploration.run import from_store
 from engine.scenarios.scenario import Scenario
-from engine.store import catalogue
+from engine.store import Store, catalogue
 from engine.store import shards as store_shards
 from engine.store.catalogue import Record
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError
-from engine.store.result_store import Store
 from engine.store.shards import Shard
 
 __all__ = ["Finding", "check_store", "drop", "protect"]

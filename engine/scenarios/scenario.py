@@ -13,7 +13,7 @@ import pandas as pd
 
 import hardware
 import models
-from engine.columns import cost_model_in
+from engine.columns import ALL_FIELDS, cost_model_in
 from engine.cost_models.contract import CostModel, CostModelError
 from engine.cost_models.registry import COST_MODELS, chosen_cost_model
 from engine.executions.limits import LimitError, normalise
@@ -29,6 +29,7 @@ FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
 _OPTIONAL = ("cost_model", "calibration")
+_FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
 
 
 class ScenarioError(DocumentError):
@@ -130,7 +131,12 @@ class Scenario:
 
     def not_measured(self, execution: Mapping[Any, Any]) -> tuple[str, ...]:
         """What no measured run had of what the figures of an execution rest on, in words."""
-        return self._cost_model.not_measured(self.model, self.system, execution)
+        fields = {name: value for name, value in execution.items() if name in _FIELD_NAMES}
+        return self.not_measured_of_rows(pd.DataFrame([fields]))[0]
+
+    def not_measured_of_rows(self, executions: pd.DataFrame) -> list[tuple[str, ...]]:
+        """`not_measured` of every one of some executions."""
+        return self._cost_model.not_measured(self.model, self.system, executions)
 
     @cached_property
     def key(self) -> str:

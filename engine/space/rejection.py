@@ -69,11 +69,10 @@ def executions_at(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) 
 class MemoryNeeds:
     """What prepared cells need of memory, whether or not there is as much.
 
-    `first` and `second` are bytes of either tier [schedule points, memory modes], `second_capacity` [bytes] is what
-    there is of the second, minus infinity where no memory would help, and `blocks` the blocks of a stage [cells].
+    `needs` are bytes of either tier [schedule points, memory modes], `capacities` [bytes] what there is of each, minus
+    infinity where no memory would help, and `blocks` the blocks of a stage [cells].
     """
 
-    first: Floats
-    second: Floats
-    second_capacity: float
+    needs: tuple[Floats, Floats]
+    capacities: tuple[float, float]
     blocks: Ints

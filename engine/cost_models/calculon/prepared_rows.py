@@ -106,7 +106,8 @@ class Plan:
     def memory_needs(self) -> MemoryNeeds:
         """The memory that everything in the cells needs."""
         blocks = -(-self.space.model.num_blocks // self.cells.pipeline_par)
-        return MemoryNeeds(self.first_tier.T, self.second_tier.T, float(self.rate.second_capacity), blocks)
+        capacities = float(self.rate.capacity), float(self.rate.second_capacity)
+        return MemoryNeeds((self.first_tier.T, self.second_tier.T), capacities, blocks)
 
 
 def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> Plan:

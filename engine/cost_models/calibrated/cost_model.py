@@ -136,9 +136,9 @@ class Calibrated(CostModel):
         """See `CostModel.sustained_rates`."""
         return effective_rates(system, calibration)
 
-    def not_measured(self, model: Model, system: System, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+    def not_measured(self, model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
         """See `CostModel.not_measured`."""
-        return not_measured(model, system, execution)
+        return not_measured(model, system, executions)
 
     def power_bounds(self, system: System) -> bool:
         """See `CostModel.power_bounds`: where the power of the generation is known."""

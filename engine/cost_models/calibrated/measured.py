@@ -96,21 +96,24 @@ def measured_kinds() -> frozenset[str]:
         return frozenset(pd.read_csv(file)["thing"])
 
 
-def not_measured(model: Model, system: System, execution: Mapping[Any, Any]) -> tuple[str, ...]:
-    """What no measured run had of what the figures of an execution rest on, in words; empty where nothing.
+def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
+    """What no measured run had of what the figures of executions rest on, in words, one entry per row.
 
-    execution: a row with at least the 23 fields. On processors of a generation without any run, that is named instead
-    of models and precisions on it.
+    executions: at least the 23 fields. On processors of a generation without any run, that is named instead of models
+    and precisions on it.
     """
-    names = [column.name for column in ALL_FIELDS if column.name in execution]
-    fields, *_ = read(model, system, pd.DataFrame([{name: execution[name] for name in names}]))
+    if not len(executions):
+        return []
+    names = [column.name for column in ALL_FIELDS if column.name in executions]
+    fields, *_ = read(model, system, executions[names])
     case = case_of_fields(model, system, fields)
-    found = things(case, {name: fields[name] for name in OFFLOADS}, 1)
-    unknown = [str(words[0]) for words in found.values() if words[0] and words[0] not in measured_kinds()]
-    if calibrated(system):
-        return tuple(unknown)
-    other = generation_words("other")
-    return ("this generation of processors", *(words for words in unknown if not words.endswith(other)))
+    found = things(case, {name: fields[name] for name in OFFLOADS}, len(executions))
+    measured, other = measured_kinds(), generation_words("other")
+    first = () if calibrated(system) else ("this generation of processors",)
+    return [
+        (*first, *(str(one) for one in words if one and one not in measured and not (first and one.endswith(other))))
+        for words in zip(*found.values(), strict=True)
+    ]
 
 
 def _full(values: Any, rows: int) -> npt.NDArray[np.float64]:

@@ -106,9 +106,10 @@ class CalibratedPlan:
     def memory_needs(self) -> MemoryNeeds:
         """The memory that everything in the cells needs."""
         # No memory helps where the networks reach no further.
-        capacity = self.space.system.mem2.capacity_gib * GIB if self.space.connected else -np.inf
+        system, reached = self.space.system, self.space.connected
+        first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
         blocks = self.space.num_blocks // self.cells.pipeline_par
-        return MemoryNeeds(self.layout.first_tier, self.layout.second_tier, capacity, blocks)
+        return MemoryNeeds((self.layout.first_tier, self.layout.second_tier), (first, second), blocks)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
         """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.
