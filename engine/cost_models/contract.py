@@ -15,9 +15,9 @@ import pandas as pd
 
 from engine.columns import ColumnSet
 from engine.executions.arrays import Flags, Floats, Ints
-from engine.space.rejection import MemoryNeeds, Rejected
+from engine.space.rejection import MemoryRequirements, Rejected
 from engine.space.rows import Group, RowChunk
-from engine.space.schedule_points import CellColumns, Sites, StepModes
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes
 from engine.space.space import Space
 from hardware import Calibration, System
 from models import Model
@@ -113,14 +113,14 @@ class Prepared(Protocol):
         """The cells."""
 
     @property
-    def sites(self) -> Sites:
+    def points(self) -> SchedulePoints:
         """Their schedule points."""
 
     @property
     def modes(self) -> StepModes:
         """The modes of the space."""
 
-    def memory_needs(self) -> MemoryNeeds:
+    def memory_requirements(self) -> MemoryRequirements:
         """The memory that everything in the cells needs."""
 
 
@@ -144,10 +144,10 @@ class BoundSearch(Protocol):
         """Gives schedule points, block modes and the sample rate that none of their executions exceeds [samples/s], in
         parts, the most promising first; from each part on without those that cannot reach `least()`."""
 
-    def plan(self, space: Any, site: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
+    def prepare(self, space: Any, point: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
         """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
 
-    def site_of(self, execution: int) -> Ints:
+    def point_of(self, execution: int) -> Ints:
         """The schedule point of an execution, an array of one; empty where the execution is of other cells."""
 
 
@@ -238,7 +238,7 @@ class CostModel(ABC):
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Everything that the layout of a space depends on of model, system and calibration, as JSON."""
+        """Everything that the row table of a space depends on of model, system and calibration, as JSON."""
         return self.depends_on(model, system, calibration)
 
     def placed(self, system: System, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,9 +30,9 @@ def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
     """
     parts = []
     for numbers in slabs(space):
-        plan = cost_model_of(space).prepare(space, numbers)
-        if len(plan.sites.cell):
-            parts.append(_of_plan(plan, tier))
+        prepared = cost_model_of(space).prepare(space, numbers)
+        if len(prepared.points.cell):
+            parts.append(_of_prepared(prepared, tier))
     columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]
     if not parts:
         return pd.DataFrame(columns=columns)
@@ -42,11 +42,11 @@ def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
     return result
 
 
-def _of_plan(plan: Prepared, tier: int) -> pd.DataFrame:
-    """The least demanding execution of each cell of one plan."""
-    sites, modes, cells = plan.sites, plan.modes, plan.cells
+def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
+    """The least demanding execution of each cell of one prepared rows."""
+    points, modes, cells = prepared.points, prepared.modes, prepared.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
-    wanted = plan.memory_needs()
+    wanted = prepared.memory_requirements()
     needs, capacities, least_blocks = wanted.needs, wanted.capacities, wanted.blocks
     own, other = tier - 1, 2 - tier
     memory_modes = needs[own].shape[1]
@@ -57,23 +57,23 @@ def _of_plan(plan: Prepared, tier: int) -> pd.DataFrame:
         mode_of[kind, modes.memory[there]] = there
     mm = modes.memory_modes
     offloads = mm["weight_offload"] | mm["activations_offload"] | mm["optimizer_offload"]
-    few = least_blocks[sites.cell] < 3
-    possible = mode_of[sites.kind] >= 0
+    few = least_blocks[points.cell] < 3
+    possible = mode_of[points.kind] >= 0
     possible &= ~(few[:, None] & offloads[None, :])
     possible &= capacities[other] >= needs[other]
     need: Floats = np.where(possible, needs[own], np.inf)
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
-    mode = mode_of[sites.kind, which]
-    place = np.where(modes.position[0][sites.kind, mode] >= 0, modes.position[0][sites.kind, mode],
-                     modes.position[1][sites.kind, mode])  # fmt: skip
-    ids = sites.first + place * sites.stride + _an_assignment(plan)
+    mode = mode_of[points.kind, which]
+    place = np.where(modes.position[0][points.kind, mode] >= 0, modes.position[0][points.kind, mode],
+                     modes.position[1][points.kind, mode])  # fmt: skip
+    ids = points.first + place * points.stride + _an_assignment(prepared)
     here = np.isfinite(least)
     found = pd.DataFrame(
         {
-            "tensor_par": cells.tensor_par[sites.cell],
-            "pipeline_par": cells.pipeline_par[sites.cell],
-            "data_par": cells.data_par[sites.cell],
+            "tensor_par": cells.tensor_par[points.cell],
+            "pipeline_par": cells.pipeline_par[points.cell],
+            "data_par": cells.data_par[points.cell],
             "need": least,
             "id": ids,
         }
@@ -82,9 +82,9 @@ def _of_plan(plan: Prepared, tier: int) -> pd.DataFrame:
     return result
 
 
-def _an_assignment(plan: Prepared) -> npt.NDArray[np.int64]:
-    """A network assignment that fits, by position, for every site."""
-    result = np.zeros(len(plan.sites.cell), np.int64)
-    for group in plan.groups:
-        result[group.site] = group.assignment[group.data_nets[0]]
+def _an_assignment(prepared: Prepared) -> npt.NDArray[np.int64]:
+    """A network assignment that fits, by position, for every schedule point."""
+    result = np.zeros(len(prepared.points.cell), np.int64)
+    for group in prepared.groups:
+        result[group.point] = group.assignment[group.data_nets[0]]
     return result

@@ -68,28 +68,28 @@ class Reductions:
             spread=np.zeros(2 * _OCTAVES * BINS_PER_OCTAVE, np.int64),
         )
 
-    def reject(self, plan: Prepared) -> None:
-        """Counts what a plan rejected."""
-        numbers = plan.cells.number
-        self.rejected[numbers] += plan.rejected.counts
-        self.measure(plan)
+    def reject(self, prepared: Prepared) -> None:
+        """Counts what prepared rows rejected."""
+        numbers = prepared.cells.number
+        self.rejected[numbers] += prepared.rejected.counts
+        self.measure(prepared)
 
-    def measure(self, plan: Prepared) -> None:
-        """Takes over what the nearest executions of a plan's cells lack."""
-        found = (*plan.rejected.lacking, *plan.rejected.alone)
+    def measure(self, prepared: Prepared) -> None:
+        """Takes over what the nearest executions of prepared rows's cells lack."""
+        found = (*prepared.rejected.lacking, *prepared.rejected.alone)
         for kept, new in zip((*self.lacking, *self.alone), found, strict=True):
-            kept[plan.cells.number] = new
+            kept[prepared.cells.number] = new
 
     @property
     def unmeasured(self) -> npt.NDArray[np.bool_]:
         """Cells of which it is not known what their nearest execution lacks [cells]; an older store did not keep it."""
         return np.isnan(self.lacking[0]) | np.isnan(self.alone[0])
 
-    def add(self, plan: Prepared, rows: RowChunk) -> None:
+    def add(self, prepared: Prepared, rows: RowChunk) -> None:
         """Takes in the executions of evaluated rows."""
         if not len(rows.cell):
             return
-        numbers = plan.cells.number
+        numbers = prepared.cells.number
         cuts = _cuts(rows.cell)
         self._improve(tuple(rows.metrics), rows.metrics, self._any_id(rows), numbers[rows.cell[cuts]], cuts)
         for variant in rows.variants:

@@ -27,8 +27,9 @@ from models import ModelLike
 
 __all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "Watch", "explore", "explore_scenario"]
 
-SITES_PER_PLAN = 4096
-"""(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of a plan to some tens of MiB."""
+POINTS_PREPARED_TOGETHER = 4096
+"""(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of prepared rows to some tens of
+MiB."""
 
 LARGEST_EXPLORATION = 2_000_000_000
 """Executions beyond which exploring is refused: some minutes of work."""
@@ -285,15 +286,15 @@ def _run(
             tell()
     else:
         for numbers in slabs(space):
-            plan = cost_model_of(space).prepare(space, numbers)
-            reductions.reject(plan)
-            rejected += int(plan.rejected.counts.sum())
-            for group, chunk in chunks_of(plan.groups):
-                rows = cost_model_of(space).evaluate_rows(plan, group, chunk)
-                reductions.add(plan, rows)
+            prepared = cost_model_of(space).prepare(space, numbers)
+            reductions.reject(prepared)
+            rejected += int(prepared.rejected.counts.sum())
+            for group, chunk in chunks_of(prepared.groups):
+                rows = cost_model_of(space).evaluate_rows(prepared, group, chunk)
+                reductions.add(prepared, rows)
                 feasible += rows.executions()
                 if sink is not None:
-                    sink(to_arrow(plan, rows))
+                    sink(to_arrow(prepared, rows))
                 tell()
     assert feasible + rejected == space.total, "every execution is either rejected or evaluated"
     tell(last=True)
@@ -301,14 +302,14 @@ def _run(
 
 
 def slabs(space: Space, most: int | None = None) -> Iterator[range]:
-    """The cells of a space in runs of so many sites at most, by default those that are prepared together."""
-    most = SITES_PER_PLAN if most is None else most
-    start = sites = 0
+    """The cells of a space in runs of so many schedule points at most, by default those that are prepared together."""
+    most = POINTS_PREPARED_TOGETHER if most is None else most
+    start = points = 0
     for number, cell in enumerate(space.cells):
         here = len(cell.interleavings) * len(cell.microbatches)
-        if sites and sites + here > most:
+        if points and points + here > most:
             yield range(start, number)
-            start, sites = number, 0
-        sites += here
+            start, points = number, 0
+        points += here
     if start < len(space.cells):
         yield range(start, len(space.cells))

@@ -29,7 +29,7 @@ from hardware import Calibration, SystemLike
 from models import ModelLike
 from models.documents import shown
 
-__all__ = ["SITES_OF_A_SEARCH", "Optimum", "Search", "best", "best_of"]
+__all__ = ["POINTS_OF_A_SEARCH", "Optimum", "Search", "best", "best_of"]
 
 
 SAFETY = 1.0 - 1e-9
@@ -38,10 +38,10 @@ SAFETY = 1.0 - 1e-9
 FIRST_LOOK = 48
 """Rows evaluated before bounds are compared with anything."""
 
-SITES_OF_A_SEARCH = 65_536
+POINTS_OF_A_SEARCH = 65_536
 """Schedule points of a space searched by bounds that are kept together for searches with other rates."""
 
-SITES_SEARCHED_TOGETHER = 8_192
+POINTS_SEARCHED_TOGETHER = 8_192
 """Schedule points of a space searched by bounds that one search looks at together: a second's work. What was found
 among them rules out most of the others, so that such a search takes about as long as one of everything at once."""
 
@@ -128,14 +128,14 @@ def best_of(
     cost_model = cost_model_of(space)
     by_bounds = not by_cell and cost_model.bound_search(space, range(0)) is not None
     watch.tell(0, 0)
-    for numbers in slabs(space, SITES_SEARCHED_TOGETHER if by_bounds else None):
+    for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if by_bounds else None):
         found_by = cost_model.bound_search(space, numbers) if by_bounds else None
         if found_by is not None:
             search.look_over(found_by, space)
         else:
-            plan = cost_model.prepare(space, numbers, rows=False)
-            search.feasible += plan.feasible
-            search.look(plan, cost_model.candidates(plan))
+            prepared = cost_model.prepare(space, numbers, rows=False)
+            search.feasible += prepared.feasible
+            search.look(prepared, cost_model.candidates(prepared))
         last = numbers.stop == len(space.cells)
         watch.tell(space.total if last else int(space.first_ids[numbers.stop]), search.feasible, last=last)
     top, cells = search.result()
@@ -150,7 +150,7 @@ def best_of(
 
 
 class Search:
-    """The best executions found so far, over the plans of a space that were looked at."""
+    """The best executions found so far, over the prepared rows of a space that were looked at."""
 
     def __init__(self, space: Space, k: int, by_cell: bool) -> None:
         self.space = space
@@ -164,11 +164,11 @@ class Search:
         self._cell_id = np.full(len(space.cells), -1)
         self._floor = -np.inf
 
-    def look(self, plan: Prepared, rows: Candidates, hints: Ints | None = None) -> None:
-        """Finds what the plan's cells have to offer. `hints` are positions among the candidates to try first."""
+    def look(self, prepared: Prepared, rows: Candidates, hints: Ints | None = None) -> None:
+        """Finds what the prepared cells have to offer. `hints` are positions among the candidates to try first."""
         if not len(rows.group):
             return
-        rate = cost_model_of(self.space).bounds(plan, rows)
+        rate = cost_model_of(self.space).bounds(prepared, rows)
         # A first look at the most promising rows gives floors that rule out nearly all others.
         first = _largest(rate, self._first_look)
         if hints is not None:
@@ -179,37 +179,37 @@ class Search:
             first = np.union1d(first, order[starts])
         done = np.zeros(len(rate), bool)
         for _ in range(2):
-            self._evaluate(plan, rows.group[first], rows.place[first], rows.time[first])
+            self._evaluate(prepared, rows.group[first], rows.place[first], rows.time[first])
             done[first] = True
             hopeful = rate >= self._floor * SAFETY
             if self.per_cell:
-                hopeful |= rate >= self._cell_rate[plan.cells.number[rows.cell]] * SAFETY
+                hopeful |= rate >= self._cell_rate[prepared.cells.number[rows.cell]] * SAFETY
             first = np.flatnonzero(hopeful & ~done)
             if not len(first):
                 break
 
-    def look_over(self, ground: BoundSearch, space: Space, known: Ints | None = None) -> None:
+    def look_over(self, by_bounds: BoundSearch, space: Space, known: Ints | None = None) -> None:
         """Finds what cells have to offer on the system of `space`, and counts what runs there.
 
-        known: sites that were looked at already. Not for the best of every cell.
+        known: schedule points that were looked at already. Not for the best of every cell.
         """
-        self.feasible += ground.feasible(space)
+        self.feasible += by_bounds.feasible(space)
         left = []
-        for site, mode, rate in ground.bounds(space, lambda: self._floor * SAFETY):
+        for point, mode, rate in by_bounds.bounds(space, lambda: self._floor * SAFETY):
             hopeful = rate >= self._floor * SAFETY
             if known is not None:
-                hopeful &= ~np.isin(site, known)
+                hopeful &= ~np.isin(point, known)
             if not hopeful.any():
                 continue
-            site, mode, rate = site[hopeful], mode[hopeful], rate[hopeful]
+            point, mode, rate = point[hopeful], mode[hopeful], rate[hopeful]
             first = _largest(rate, self._first_look)
-            self.look(*ground.plan(space, site[first], mode[first]))
+            self.look(*by_bounds.prepare(space, point[first], mode[first]))
             rest = np.ones(len(rate), bool)
             rest[first] = False
-            left.append((site[rest], mode[rest], rate[rest]))
+            left.append((point[rest], mode[rest], rate[rest]))
         if not left:
             return
-        site, mode, rate = (np.concatenate(column) for column in zip(*left, strict=True))
+        point, mode, rate = (np.concatenate(column) for column in zip(*left, strict=True))
         order = np.flatnonzero(rate >= self._floor * SAFETY)
         order = order[np.argsort(-rate[order], kind="stable")]
         for start in range(0, len(order), FOLLOWED_UP):
@@ -217,20 +217,20 @@ class Search:
             chosen = chosen[rate[chosen] >= self._floor * SAFETY]
             if not len(chosen):
                 break
-            self.look(*ground.plan(space, site[chosen], mode[chosen]))
+            self.look(*by_bounds.prepare(space, point[chosen], mode[chosen]))
 
     @property
     def _first_look(self) -> int:
         return FIRST_LOOK * max(1, self.k // FIRST_LOOK)
 
-    def _evaluate(self, plan: Prepared, owner: Ints, place: Ints, time: Ints) -> None:
+    def _evaluate(self, prepared: Prepared, owner: Ints, place: Ints, time: Ints) -> None:
         for number in np.unique(owner).tolist():
             here = owner == number
-            for group in _rows(plan, plan.groups[number], place[here], time[here]):
-                rows = cost_model_of(self.space).evaluate_rows(plan, group, slice(None))
+            for group in _rows(prepared, prepared.groups[number], place[here], time[here]):
+                rows = cost_model_of(self.space).evaluate_rows(prepared, group, slice(None))
                 for variant in rows.variants:
                     cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
-                    self._take(variant.ids, variant.metrics["sample_rate"], plan.cells.number[cell])
+                    self._take(variant.ids, variant.metrics["sample_rate"], prepared.cells.number[cell])
 
     def _take(self, ids: Ints, rates: Floats, cells: Ints) -> None:
         self.evaluated += len(ids)
@@ -289,12 +289,12 @@ def _largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
     return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
-def _rows(plan: Prepared, group: Group, place: Ints, time: Ints) -> list[Group]:
+def _rows(prepared: Prepared, group: Group, place: Ints, time: Ints) -> list[Group]:
     """The group cut down to the rows of these places and block times, in chunks."""
     wanted, which = np.unique(place, return_inverse=True)
-    chosen = np.zeros((len(plan.modes.time_modes["training"]), len(wanted)), bool)
+    chosen = np.zeros((len(prepared.modes.time_modes["training"]), len(wanted)), bool)
     chosen[time, which] = True
-    rows = fitting(plan.sites, plan.modes, plan.fits, group.site[wanted]) & chosen[plan.modes.time]
+    rows = fitting(prepared.points, prepared.modes, prepared.fits, group.point[wanted]) & chosen[prepared.modes.time]
     position, mode = np.nonzero(np.ascontiguousarray(rows.T))
     at = wanted[position]
     return [

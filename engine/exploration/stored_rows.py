@@ -23,37 +23,37 @@ def schema_for(cost_model: str) -> pa.Schema:
 """Arrow schema of a stored row by cost model."""
 
 
-def to_arrow(plan: Prepared, rows: RowChunk) -> pa.Table:
+def to_arrow(prepared: Prepared, rows: RowChunk) -> pa.Table:
     """The executions of evaluated rows, one stored row each, variant after variant."""
-    fields = _fields(plan, rows)
-    batches = [_variant(plan, rows, variant, fields) for variant in rows.variants]
-    return pa.Table.from_batches(batches, schema_for(plan.space.cost_model))
+    fields = _fields(prepared, rows)
+    batches = [_variant(prepared, rows, variant, fields) for variant in rows.variants]
+    return pa.Table.from_batches(batches, schema_for(prepared.space.cost_model))
 
 
-def _fields(plan: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
+def _fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
     """Fields that all variants share [rows]; words as positions."""
     cell = rows.cell
     fields: dict[str, npt.NDArray[Any]] = {
-        "tensor_par": plan.cells.tensor_par[cell],
-        "pipeline_par": plan.cells.pipeline_par[cell],
-        "data_par": plan.cells.data_par[cell],
-        "batch_size": plan.cells.batch_size[cell],
-        "microbatch_size": plan.sites.microbatch_size[rows.site],
-        "pipeline_interleaving": plan.sites.interleaving[rows.site],
+        "tensor_par": prepared.cells.tensor_par[cell],
+        "pipeline_par": prepared.cells.pipeline_par[cell],
+        "data_par": prepared.cells.data_par[cell],
+        "batch_size": prepared.cells.batch_size[cell],
+        "microbatch_size": prepared.points.microbatch_size[rows.point],
+        "pipeline_interleaving": prepared.points.interleaving[rows.point],
     }
-    fields |= plan.space.further(plan.cells.number[cell])
-    for name in plan.space.mode_fields:
+    fields |= prepared.space.further(prepared.cells.number[cell])
+    for name in prepared.space.mode_fields:
         if name != "data_par_overlap":
-            fields[name] = plan.modes.fields[name][rows.mode]
+            fields[name] = prepared.modes.fields[name][rows.mode]
     return fields
 
 
 def _variant(
-    plan: Prepared, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
+    prepared: Prepared, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
 ) -> pa.RecordBatch:
     count = len(variant.ids)
     constant = {
-        "num_procs": plan.space.num_procs,
+        "num_procs": prepared.space.num_procs,
         "tensor_par_net": rows.group.tensor_net,
         "pipeline_par_net": rows.group.pipeline_net,
         "data_par_net": variant.data_net,
@@ -61,18 +61,18 @@ def _variant(
     }
     pick: Any = slice(None) if variant.rows is None else variant.rows
     arrays: list[pa.Array] = [pa.array(variant.ids)]
-    for column in fields_of(plan.space.cost_model):
+    for column in fields_of(prepared.space.cost_model):
         if column.name == "datatype":
-            arrays.append(_words(np.zeros(count, np.int8), (plan.space.datatype,)))
+            arrays.append(_words(np.zeros(count, np.int8), (prepared.space.datatype,)))
         elif column.name in constant and column.name not in shared:
             value = constant[column.name]
             arrays.append(pa.array(np.full(count, value, bool if column.dtype == "bool" else np.int32)))
         else:
             arrays.append(_field(column, shared[column.name][pick]))
-    for column in headline_of(plan.space.cost_model):
+    for column in headline_of(prepared.space.cost_model):
         values = variant.metrics[column.name] if column.name in variant.metrics else rows.metrics[column.name][pick]
         arrays.append(pa.array(values))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_for(plan.space.cost_model))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_for(prepared.space.cost_model))
 
 
 def _field(column: Column, values: npt.NDArray[Any]) -> pa.Array:

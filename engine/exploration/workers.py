@@ -157,11 +157,11 @@ def serve() -> None:
 
 def _reduce_slab(space: Space, numbers: range) -> Reductions:
     """Reductions of a run of cells."""
-    plan = cost_model_of(space).prepare(space, numbers)
+    prepared = cost_model_of(space).prepare(space, numbers)
     reductions = Reductions.empty(space)
-    reductions.reject(plan)
-    for group, part in chunks_of(plan.groups):
-        reductions.add(plan, cost_model_of(space).evaluate_rows(plan, group, part))
+    reductions.reject(prepared)
+    for group, part in chunks_of(prepared.groups):
+        reductions.add(prepared, cost_model_of(space).evaluate_rows(prepared, group, part))
     # The caller has the same space; sending it with every result would cost more than the result.
     reductions.space = None  # type: ignore[assignment]
     return reductions

@@ -9,9 +9,9 @@ import numpy as np
 
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints
-from engine.space.schedule_points import CellColumns, Sites, executions_of
+from engine.space.schedule_points import CellColumns, SchedulePoints, executions_of
 
-__all__ = ["MemoryNeeds", "Rejected", "executions_at"]
+__all__ = ["MemoryRequirements", "Rejected", "executions_at"]
 
 
 @dataclass(slots=True)
@@ -34,39 +34,39 @@ class Rejected:
         """Notes what the execution nearest to fitting lacks, the one that both tiers together lack least for, and what
         the one lacks that lacks least of a tier and none of the other.
 
-        cell: of each site [sites]. listed, fits [memory modes, sites]: what there is, and what of it fits in memory.
-        tiers: what executions need of either tier [memory modes, sites], and its capacity [bytes]. Giving a system just
-        what is noted lets one more execution of the cell run.
+        cell: of each schedule point [points]. listed, fits [memory modes, points]: what there is, and what of it fits
+        in memory. tiers: what executions need of either tier [memory modes, points], and its capacity [bytes]. Giving a
+        system just what is noted lets one more execution of the cell run.
         """
         left = np.zeros(len(self.counts), bool)
         left[cell[fits.any(axis=0)]] = True
-        sites = np.flatnonzero(~left[cell] & listed.any(axis=0))
-        if not len(sites):
+        points = np.flatnonzero(~left[cell] & listed.any(axis=0))
+        if not len(points):
             return
-        first, second = (np.maximum(need[:, sites] - capacity, 0.0) for need, capacity in tiers)
-        both = np.where(listed[:, sites], first + second, np.inf)
-        mode, place = both.argmin(axis=0), np.arange(len(sites))
+        first, second = (np.maximum(need[:, points] - capacity, 0.0) for need, capacity in tiers)
+        both = np.where(listed[:, points], first + second, np.inf)
+        mode, place = both.argmin(axis=0), np.arange(len(points))
         lacking = first[mode, place], second[mode, place]
-        order = np.lexsort((lacking[0], both[mode, place], cell[sites]))
-        cells, nearest = np.unique(cell[sites[order]], return_index=True)
+        order = np.lexsort((lacking[0], both[mode, place], cell[points]))
+        cells, nearest = np.unique(cell[points[order]], return_index=True)
         for kept, found in zip(self.lacking, lacking, strict=True):
             kept[cells] = found[order[nearest]]
         for kept, own, other in zip(self.alone, (first, second), (second, first), strict=True):
-            least = np.where(listed[:, sites] & (other == 0.0), own, np.inf).min(axis=0)
-            np.minimum.at(kept, cell[sites], least)
+            least = np.where(listed[:, points] & (other == 0.0), own, np.inf).min(axis=0)
+            np.minimum.at(kept, cell[points], least)
 
 
-def executions_at(chosen: Flags, count: Ints, cells: CellColumns, sites: Sites) -> Ints:
-    """How many executions the chosen (memory mode, site) pairs stand for, per site [sites]."""
-    result = np.zeros(len(sites.cell), np.int64)
-    for kind in np.unique(sites.kind).tolist():
-        here = np.flatnonzero(sites.kind == kind)
+def executions_at(chosen: Flags, count: Ints, cells: CellColumns, points: SchedulePoints) -> Ints:
+    """How many executions the chosen (memory mode, schedule point) pairs stand for, per schedule point [points]."""
+    result = np.zeros(len(points.cell), np.int64)
+    for kind in np.unique(points.kind).tolist():
+        here = np.flatnonzero(points.kind == kind)
         result[here] = executions_of(count[kind], chosen[:, here])
-    return result * cells.possible[sites.cell]
+    return result * cells.possible[points.cell]
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryNeeds:
+class MemoryRequirements:
     """What prepared cells need of memory, whether or not there is as much.
 
     `needs` are bytes of either tier [schedule points, memory modes], `capacities` [bytes] what there is of each, minus

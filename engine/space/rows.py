@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.executions.arrays import Flags, Floats, Ints, Positions
-from engine.space.schedule_points import Sites, StepModes
+from engine.space.schedule_points import SchedulePoints, StepModes
 
 __all__ = ["ROWS_PER_CHUNK", "Group", "RowChunk", "Variant", "chunks_of", "fitting"]
 
@@ -20,16 +20,16 @@ ROWS_PER_CHUNK = 8192
 class Group:
     """Rows that share their networks: those of tensor and pipeline parallelism, and the possible ones of the exchange.
 
-    `site` [places] are the sites here, `block` [places] where a site's block figures start (add a mode's `time`),
-    `assignment[data network]` [places] the position of the assignment in its cell's list. `place` and `mode` [rows]
-    are the rows: what fits in memory.
+    `point` [places] are the schedule points here, `block` [places] where a schedule point's block figures start (add a
+    mode's `time`), `assignment[data network]` [places] the position of the assignment in its cell's list. `place` and
+    `mode` [rows] are the rows: what fits in memory.
     """
 
     tensor_net: int
     pipeline_net: int
     data_nets: tuple[int, ...]
     exchanges: bool
-    site: Ints
+    point: Ints
     block: Ints
     assignment: Mapping[int, Ints]
     place: Positions
@@ -50,11 +50,11 @@ class Variant:
 
 @dataclass(slots=True)
 class RowChunk:
-    """Evaluated rows of one group: `site` and `mode` [rows], the headline figures that all variants of a row share
+    """Evaluated rows of one group: `point` and `mode` [rows], the headline figures that all variants of a row share
     [rows], and the variants."""
 
     group: Group
-    site: Ints
+    point: Ints
     mode: Ints
     cell: Ints
     metrics: dict[str, Floats]
@@ -66,14 +66,14 @@ class RowChunk:
 
 
 def chunks_of(groups: Sequence[Group]) -> Iterator[tuple[Group, slice]]:
-    """The rows of these groups in chunks; sites, and so cells, ascend within a group."""
+    """The rows of these groups in chunks; schedule points, and so cells, ascend within a group."""
     for group in groups:
         for start in range(0, len(group.place), ROWS_PER_CHUNK):
             yield group, slice(start, min(start + ROWS_PER_CHUNK, len(group.place)))
 
 
-def fitting(sites: Sites, modes: StepModes, fits: Flags, site: Ints) -> Flags:
-    """Which modes the chosen sites have and memory allows [modes, chosen sites]."""
+def fitting(points: SchedulePoints, modes: StepModes, fits: Flags, point: Ints) -> Flags:
+    """Which modes the chosen schedule points have and memory allows [modes, chosen points]."""
     exists = np.maximum(modes.position[0], modes.position[1]).T >= 0
-    result: Flags = fits[:, site][modes.memory] & exists[:, sites.kind[site]]
+    result: Flags = fits[:, point][modes.memory] & exists[:, points.kind[point]]
     return result

@@ -1,7 +1,7 @@
-"""Sites and modes: the two axes of a space's rows, laid out so that what depends on one of them exists once.
+"""Schedule points and modes: the two axes of a space's rows, laid out so that what depends on one of them exists once.
 
-A *site* is a (cell, interleaving, microbatch) combination. *Modes* come in four grains: all fields of a step, those
-that block times depend on, those that the optimizer depends on, and those that memory depends on.
+A *schedule point* is a (cell, interleaving, microbatch) combination. *Modes* come in four grains: all fields of a step,
+those that block times depend on, those that the optimizer depends on, and those that memory depends on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from engine.executions.codes import NO_OVERLAP
 from engine.space.space import Modes, Space
 
 __all__ = [
-    "CellColumns", "Grains", "Sites", "StepModes", "cell_columns", "executions_of",
-    "few_blocks", "mode_counts", "offloads", "sites_of", "step_modes",
+    "CellColumns", "Grains", "SchedulePoints", "StepModes", "cell_columns", "executions_of",
+    "few_blocks", "mode_counts", "offloads", "points_of", "step_modes",
 ]  # fmt: skip
 
 
 @dataclass(slots=True)
-class Sites:
-    """(cell, interleaving, microbatch) combinations, each an array [sites].
+class SchedulePoints:
+    """(cell, interleaving, microbatch) combinations, each an array [points].
 
-    `cell` counts within the plan's cells. `first` is the id of the site's first mode at the first assignment,
-    `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch) it is,
-    `microbatches` how many a replica has in a step.
+    `cell` counts within the prepared cells. `first` is the id of the schedule point's first mode at the first
+    assignment, `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch)
+    it is, `microbatches` how many a replica has in a step.
     """
 
     cell: Ints
@@ -45,7 +45,8 @@ class Sites:
 
 @dataclass(slots=True)
 class CellColumns:
-    """The plan's cells, each an array [cells]. `possible` counts network assignments that fit, `kind` the mode list."""
+    """The prepared cells, each an array [cells]. `possible` counts network assignments that fit, `kind` the mode
+    list."""
 
     number: Ints
     tensor_par: Ints
@@ -140,8 +141,8 @@ def cell_columns(space: Space, numbers: range) -> CellColumns:
     )
 
 
-def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tuple[Ints, Ints]]:
-    """Sites of the cells left, and their distinct (tensor parallel, microbatch) pairs."""
+def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[SchedulePoints, tuple[Ints, Ints]]:
+    """Schedule points of the cells left, and their distinct (tensor parallel, microbatch) pairs."""
     parts: dict[str, list[Ints]] = {
         name: [np.zeros(0, np.int64)] for name in ("cell", "interleaving", "microbatch", "first", "stride")
     }
@@ -162,7 +163,7 @@ def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tup
     tensor_par = cells.tensor_par[cell_of]
     first_pair, pair = distinct(tensor_par, microbatch)
     microbatches_per_step = cells.batch_size[cell_of] // cells.data_par[cell_of] // microbatch
-    sites = Sites(
+    points = SchedulePoints(
         cell=cell_of,
         kind=cells.kind[cell_of],
         interleaving=interleaving,
@@ -172,7 +173,7 @@ def sites_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[Sites, tup
         pair=pair,
         microbatches=microbatches_per_step,
     )
-    return sites, (tensor_par[first_pair], microbatch[first_pair])
+    return points, (tensor_par[first_pair], microbatch[first_pair])
 
 
 def mode_counts(space: Space, modes: StepModes) -> Ints:
@@ -185,8 +186,8 @@ def mode_counts(space: Space, modes: StepModes) -> Ints:
 
 
 def executions_of(count: Ints, chosen: Flags) -> Ints:
-    """Executions that the chosen (memory mode, site) pairs [memory modes, sites] stand for, where each memory mode
-    stands for `count` of them [memory modes]: per site [sites]."""
+    """Executions that the chosen (memory mode, schedule point) pairs [memory modes, points] stand for, where each
+    memory mode stands for `count` of them [memory modes]: per schedule point [points]."""
     result = np.zeros(chosen.shape[1], np.int64)
     # There are few different counts, and adding up flags is fast. A matrix product would occupy further processors.
     small = np.uint16 if len(chosen) < 2**16 else np.int64

@@ -18,7 +18,7 @@ from engine.cost_models.contract import BoundSearch, Candidates, Prepared
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
 from engine.exploration.run import slabs
-from engine.exploration.search import SITES_OF_A_SEARCH, Search
+from engine.exploration.search import POINTS_OF_A_SEARCH, Search
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
 from engine.whatif.kept import Kept
@@ -28,10 +28,10 @@ __all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadySpace", "SearchedSpace
 
 
 LARGEST_KEPT = 24_000_000
-"""(memory mode, site) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
+"""(memory mode, schedule point) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
 
 LARGEST_SEARCHED = 600_000
-"""Sites of a space searched by bounds that is kept ready: some 100 MiB, whatever modes there are."""
+"""Schedule points of a space searched by bounds that is kept ready: some 100 MiB, whatever modes there are."""
 
 WINNERS_KEPT = 4
 """Executions that were best of a calibrated space, tried before others."""
@@ -78,12 +78,12 @@ class ReadySpace:
         kept_rate = float("nan")
         with self._lock:
             for part in self._parts:
-                plan, rows = part.prepared(system)
-                search.feasible += plan.feasible
+                prepared, rows = part.prepared(system)
+                search.feasible += prepared.feasible
                 hints = None
-                if kept is not None and (found := _locate(plan, rows, kept)) is not None:
+                if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
                     hints, kept_rate = found
-                search.look(plan, rows, hints)
+                search.look(prepared, rows, hints)
         return _found(search, kept_rate)
 
 
@@ -105,17 +105,20 @@ class SearchedSpace:
         with self._lock:
             # What was best elsewhere is seldom far from the best here, and rules out nearly all others.
             tried = dict.fromkeys((*(() if kept is None else (kept,)), *self._won))
-            known = [np.unique([site for each in tried for site in ground.site_of(each)]) for ground in self._searches]
-            known = [sites.astype(np.int64) for sites in known]
-            for ground, sites in zip(self._searches, known, strict=True):
-                if not len(sites):
+            known = [
+                np.unique([point for each in tried for point in by_bounds.point_of(each)])
+                for by_bounds in self._searches
+            ]
+            known = [points.astype(np.int64) for points in known]
+            for by_bounds, points in zip(self._searches, known, strict=True):
+                if not len(points):
                     continue
-                plan, rows = ground.plan(space, sites)
-                if kept is not None and (found := _locate(plan, rows, kept)) is not None:
+                prepared, rows = by_bounds.prepare(space, points)
+                if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
                     kept_rate = found[1]
-                search.look(plan, rows)
-            for ground, sites in zip(self._searches, known, strict=True):
-                search.look_over(ground, space, sites)
+                search.look(prepared, rows)
+            for by_bounds, points in zip(self._searches, known, strict=True):
+                search.look_over(by_bounds, space, points)
             result = _found(search, kept_rate)
             if result.id is not None:
                 self._won = (result.id, *(each for each in self._won if each != result.id))[:WINNERS_KEPT]
@@ -131,34 +134,35 @@ def _found(search: Search, kept_rate: float) -> Found:
                  search.tied())  # fmt: skip
 
 
-def _locate(plan: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
-    """(position of the candidate of an execution, its sample rate); None where the plan has it not, or not fitting."""
-    sites, modes = plan.sites, plan.modes
-    rest = execution - sites.first
-    position, assignment = np.divmod(rest, sites.stride)
-    cell = sites.cell
-    modes_of = np.array([len(table) for table in plan.space.modes])[sites.kind]
-    choices = np.array([plan.space.cells[number].assignments for number in plan.cells.number.tolist()])[cell]
+def _locate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
+    """(position of the candidate of an execution, its sample rate); None where the prepared rows do not have
+    it, or it does not fit."""
+    points, modes = prepared.points, prepared.modes
+    rest = execution - points.first
+    position, assignment = np.divmod(rest, points.stride)
+    cell = points.cell
+    modes_of = np.array([len(table) for table in prepared.space.modes])[points.kind]
+    choices = np.array([prepared.space.cells[number].assignments for number in prepared.cells.number.tolist()])[cell]
     mine = np.flatnonzero((rest >= 0) & (position < modes_of) & (assignment < choices))
     if not len(mine):
         return None
-    site = int(mine[0])
+    point = int(mine[0])
     overlapped, mode = next(
         (flag, int(found[0]))
         for flag in (0, 1)
-        if len(found := np.flatnonzero(modes.position[flag][sites.kind[site]] == position[site]))
+        if len(found := np.flatnonzero(modes.position[flag][points.kind[point]] == position[point]))
     )
-    if not plan.fits[modes.memory[mode], site]:
+    if not prepared.fits[modes.memory[mode], point]:
         return None
-    for number, group in enumerate(plan.groups):
-        place = np.flatnonzero(group.site == site)
+    for number, group in enumerate(prepared.groups):
+        place = np.flatnonzero(group.point == point)
         if not len(place):
             continue
-        nets = [net for net in group.data_nets if group.assignment[net][place[0]] == assignment[site]]
+        nets = [net for net in group.data_nets if group.assignment[net][place[0]] == assignment[point]]
         if not nets:
             continue
-        chunk = cost_model_of(plan.space).evaluate_rows(
-            plan, replace(group, place=place, mode=np.array([mode])), slice(None)
+        chunk = cost_model_of(prepared.space).evaluate_rows(
+            prepared, replace(group, place=place, mode=np.array([mode])), slice(None)
         )
         rate = next(
             float(variant.metrics["sample_rate"][0])
@@ -193,14 +197,14 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
     cost_model = cost_model_of(space)
     if cost_model.bound_search(space, range(0)) is None:
         return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
-    if _sites(space) > LARGEST_SEARCHED:
+    if _points(space) > LARGEST_SEARCHED:
         return None
-    searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, SITES_OF_A_SEARCH)]
+    searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, POINTS_OF_A_SEARCH)]
     return SearchedSpace(space, key, [search for search in searches if search is not None])
 
 
 def layout_key(scenario: Scenario) -> str:
-    """What the layout of a scenario's space depends on, as text."""
+    """What the row table of a scenario's space depends on, as text."""
     content = {
         "cost_model": scenario.cost_model,
         "num_procs": scenario.num_procs,
@@ -216,9 +220,9 @@ def layout_key(scenario: Scenario) -> str:
 
 
 def _pairs(space: Space) -> int:
-    """Most (memory mode, site) pairs that the space has."""
-    return max(len(table) for table in space.modes) * _sites(space)
+    """Most (memory mode, schedule point) pairs that the space has."""
+    return max(len(table) for table in space.modes) * _points(space)
 
 
-def _sites(space: Space) -> int:
+def _points(space: Space) -> int:
     return sum(len(cell.interleavings) * len(cell.microbatches) for cell in space.cells)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import engine
 from engine import Exploration, Scenario, whatif
 from engine.cost_models.calibrated import bound_search
-from engine.cost_models.calibrated.bound_search import Ground
-from engine.cost_models.calibrated.rows.row_tables import lay_out_calibrated
+from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
+from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.exploration import search
 from engine.whatif.prepared_spaces import Found, made_ready
@@ -101,7 +101,7 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
 def test_bounds_are_not_exceeded_and_cover_everything_that_runs(name: str) -> None:
     base = named(name)
     space = space_of(base)
-    whole = Ground(space, range(len(space.cells)))
+    whole = CalibratedBoundSearch(space, range(len(space.cells)))
     bounds = {(int(s), int(m)): r for part in whole.bounds(space) for s, m, r in zip(*part, strict=True)}
     rows: pd.DataFrame = engine.explore_scenario(base).rows.table(["id", "sample_rate"]).to_pandas()
     best: dict[int, float] = {}
@@ -116,7 +116,7 @@ def test_bounds_are_not_exceeded_and_cover_everything_that_runs(name: str) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_sites_are_left_out_only_where_none_of_their_bounds_is_high_enough(name: str) -> None:
     space = space_of(named(name))
-    whole = Ground(space, range(len(space.cells)))
+    whole = CalibratedBoundSearch(space, range(len(space.cells)))
     every = {(int(s), int(m)): r for part in whole.bounds(space) for s, m, r in zip(*part, strict=True)}
     best = {site: max(r for (where, _), r in every.items() if where == site) for site, _ in every}
     for share in (0.0, 0.5, 0.9, 1.0):
@@ -141,7 +141,7 @@ def test_sites_alike_in_memory_need_the_same_in_every_mode(name: str, batches: l
     base = Scenario.of(name, "h100_80g_sxm", num_procs=16, max_batch_size=64, datatype="bfloat16", limits=limits)
     space = space_of(base)
     cells = range(len(space.cells))
-    whole, needs = Ground(space, cells), lay_out_calibrated(space, cells).needs
+    whole, needs = CalibratedBoundSearch(space, cells), calibrated_row_table(space, cells).needs
     like = whole._needing[whole._needs_as]
     assert len(np.unique(like)) < len(like) * (0.95 if batches is None else 0.6)
     for tier in needs:
@@ -170,7 +170,7 @@ def test_a_large_space_is_settled_by_little_work_and_little_memory(model: str, b
 def test_capacities_are_remembered_and_rates_are_not_asked_about_memory() -> None:
     base = named("experts")
     ready = made_ready(space_of(base), "")
-    with mock.patch.object(Ground, "_fit", autospec=True, side_effect=Ground._fit) as fit:
+    with mock.patch.object(CalibratedBoundSearch, "_fit", autospec=True, side_effect=CalibratedBoundSearch._fit) as fit:
         for gib in (3.5, 3.0, 3.5, 3.0):
             ready.best(whatif.changed(base, {"hbm_capacity": gib}).system)
         ready.best(whatif.changed(base, {"net0_bandwidth": 500.0, "matrix": 3000.0}).system)

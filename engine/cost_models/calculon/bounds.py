@@ -1,7 +1,7 @@
 """Upper bounds of sample rates: what rows can at best reach, without evaluating them.
 
-Rows that share a site, block times and networks share a bound: the step without what offloading, or a longer gradient
-exchange, can only add to it.
+Rows that share a schedule point, block times and networks share a bound: the step without what offloading, or a longer
+gradient exchange, can only add to it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from engine.cost_models.calculon.batch import pipeline_part
 from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.prepared_rows import Layout, Plan
+from engine.cost_models.calculon.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import ROWS_PER_CHUNK
-from engine.space.schedule_points import Sites, StepModes
+from engine.space.schedule_points import SchedulePoints, StepModes
 
 __all__ = ["Candidates", "bounds", "candidates"]
 
@@ -45,20 +45,20 @@ class Candidates:
     stages: Stages
 
 
-def candidates(plan: Layout | Plan, fits: Flags) -> Candidates:
-    """The candidates of all (memory mode, site) pairs that fit."""
-    sites, modes, cells = plan.sites, plan.modes, plan.cells
-    possible = _possible(sites, modes, fits)
-    parts = list(_of_groups(plan, possible))
+def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> Candidates:
+    """The candidates of all (memory mode, schedule point) pairs that fit."""
+    points, modes, cells = prepared.points, prepared.modes, prepared.cells
+    possible = _possible(points, modes, fits)
+    parts = list(_of_groups(prepared, possible))
     empty = np.zeros(0, np.int64)
-    group, place, site, time, key, pipeline_net = (
+    group, place, point, time, key, pipeline_net = (
         np.concatenate(column) for column in (zip(*parts, strict=True) if parts else [(empty,)] * 6)
     )
-    cell = sites.cell[site]
+    cell = points.cell[point]
     kind = _optimizer_kinds(modes)[time]
-    exchanging = np.array([item.exchanges for item in plan.groups], bool)
-    nets = np.zeros((len(plan.groups), plan.space.tiers), bool)
-    for number, item in enumerate(plan.groups):
+    exchanging = np.array([item.exchanges for item in prepared.groups], bool)
+    nets = np.zeros((len(prepared.groups), prepared.space.tiers), bool)
+    for number, item in enumerate(prepared.groups):
         nets[number, list(item.data_nets)] = exchanging[number]
     return Candidates(
         group=group,
@@ -66,32 +66,34 @@ def candidates(plan: Layout | Plan, fits: Flags) -> Candidates:
         time=time,
         cell=cell,
         key=key,
-        whole=plan.optimizer_of[0][site] + kind,
-        sharded=plan.optimizer_of[1][site] + kind,
+        whole=prepared.optimizer_of[0][point] + kind,
+        sharded=prepared.optimizer_of[1][point] + kind,
         training=modes.time_modes["training"][time],
         pipeline_net=pipeline_net,
         members=cells.data_par[cell].astype(np.float64),
         batch=cells.batch_size[cell].astype(np.float64),
         data_nets=np.ascontiguousarray(nets[group].T),
-        stages=take(plan.stages, site),
+        stages=take(prepared.stages, point),
     )
 
 
-def _of_groups(plan: Layout | Plan, possible: Flags) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints, Ints]]:
-    """Per group: group number, place, site, time, block key and pipeline network [candidates]."""
-    for number, group in enumerate(plan.groups):
-        place, time = np.nonzero(possible[group.site])
-        site = group.site[place]
+def _of_groups(
+    prepared: RowTable | PreparedRows, possible: Flags
+) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints, Ints]]:
+    """Per group: group number, place, schedule point, time, block key and pipeline network [candidates]."""
+    for number, group in enumerate(prepared.groups):
+        place, time = np.nonzero(possible[group.point])
+        point = group.point[place]
         key = group.block[place] + time
-        yield np.full(len(place), number), place, site, time, key, np.full(len(place), group.pipeline_net)
+        yield np.full(len(place), number), place, point, time, key, np.full(len(place), group.pipeline_net)
 
 
-def _possible(sites: Sites, modes: StepModes, fits: Flags) -> Flags:
-    """Which sites have a mode of each block time that fits [sites, times]."""
+def _possible(points: SchedulePoints, modes: StepModes, fits: Flags) -> Flags:
+    """Which schedule points have a mode of each block time that fits [points, times]."""
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
-    result = np.zeros((len(sites.cell), len(modes.time_modes["training"])), bool)
-    for kind in np.unique(sites.kind).tolist():
-        here = np.flatnonzero(sites.kind == kind)
+    result = np.zeros((len(points.cell), len(modes.time_modes["training"])), bool)
+    for kind in np.unique(points.kind).tolist():
+        here = np.flatnonzero(points.kind == kind)
         partners = np.zeros((result.shape[1], len(fits)), bool)
         there = exists[kind]
         partners[modes.time[there], modes.memory[there]] = True
@@ -113,22 +115,22 @@ def _optimizer_kinds(modes: StepModes) -> Ints:
     return result
 
 
-def bounds(plan: Plan, rows: Candidates) -> Floats:
+def bounds(prepared: PreparedRows, rows: Candidates) -> Floats:
     """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
     result = np.empty(len(rows.group))
     for start in range(0, len(result), ROWS_PER_CHUNK):
         here = slice(start, start + ROWS_PER_CHUNK)
-        result[here] = _bounds_of(plan, rows, here)
+        result[here] = _bounds_of(prepared, rows, here)
     return result
 
 
-def _bounds_of(plan: Plan, rows: Candidates, here: slice) -> Floats:
-    b = take(plan.block, rows.key[here])
+def _bounds_of(prepared: PreparedRows, rows: Candidates, here: slice) -> Floats:
+    b = take(prepared.block, rows.key[here])
     training = rows.training[here]
     # The cheaper of a sharded and an unsharded optimizer, and of a sharded and an unsharded exchange.
-    optimizer = np.minimum(plan.optimizer.time[rows.whole[here]], plan.optimizer.time[rows.sharded[here]])
+    optimizer = np.minimum(prepared.optimizer.time[rows.whole[here]], prepared.optimizer.time[rows.sharded[here]])
     pipe = pipeline_part(
-        plan.rate,
+        prepared.rate,
         take(rows.stages, here),
         b,
         optimizer,
@@ -136,9 +138,9 @@ def _bounds_of(plan: Plan, rows: Candidates, here: slice) -> Floats:
         training=training,
         moved=None,
     )
-    members, networks = rows.members[here], plan.rate.networks
+    members, networks = rows.members[here], prepared.rate.networks
     exchange = np.full(len(b.weights), np.inf)
-    for tier in range(plan.space.tiers):
+    for tier in range(prepared.space.tiers):
         net = np.asarray(tier)
         scattered = networks.seconds(net, "reduce_scatter", b.weights, members)
         gathered = networks.seconds(net, "all_gather", b.weights, members)

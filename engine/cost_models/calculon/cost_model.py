@@ -14,7 +14,7 @@ from engine.cost_models.calculon.bounds import bounds, candidates
 from engine.cost_models.calculon.evaluation import evaluate_exact
 from engine.cost_models.calculon.laid_out import LaidOutCells
 from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
-from engine.cost_models.calculon.prepared_rows import Plan, lay_out, prepare_exact
+from engine.cost_models.calculon.prepared_rows import PreparedRows, prepare_exact, row_table_of
 from engine.cost_models.calculon.space import CalculonSpace
 from engine.cost_models.calculon.steps import evaluate_exact_rows
 from engine.cost_models.contract import Candidates, CostModel, Sheet
@@ -57,11 +57,11 @@ class Calculon(CostModel):
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
         )
 
-    def prepare(self, space: CalculonSpace, numbers: range, *, rows: bool = True) -> Plan:
+    def prepare(self, space: CalculonSpace, numbers: range, *, rows: bool = True) -> PreparedRows:
         """See `CostModel.prepare`."""
         return prepare_exact(space, numbers, rows=rows)
 
-    def evaluate_rows(self, prepared: Plan, group: Group, part: slice) -> RowChunk:
+    def evaluate_rows(self, prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
         """See `CostModel.evaluate_rows`."""
         return evaluate_exact_rows(prepared, group, part)
 
@@ -71,11 +71,11 @@ class Calculon(CostModel):
         """See `CostModel.evaluate`."""
         return evaluate_exact(model, system, executions)
 
-    def candidates(self, prepared: Plan) -> Candidates:
+    def candidates(self, prepared: PreparedRows) -> Candidates:
         """See `CostModel.candidates`."""
         return candidates(prepared, prepared.fits)
 
-    def bounds(self, prepared: Plan, rows: Any) -> Floats:
+    def bounds(self, prepared: PreparedRows, rows: Any) -> Floats:
         """See `CostModel.bounds`."""
         return bounds(prepared, rows)
 
@@ -85,7 +85,7 @@ class Calculon(CostModel):
 
     def laid_out(self, space: CalculonSpace, numbers: range) -> LaidOutCells:
         """See `CostModel.laid_out`."""
-        return LaidOutCells(lay_out(space, numbers))
+        return LaidOutCells(row_table_of(space, numbers))
 
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from engine.cost_models.calculon.block import block_times
 from engine.cost_models.calculon.bounds import Candidates, candidates
 from engine.cost_models.calculon.optimizer import optimizer_times
-from engine.cost_models.calculon.prepared_rows import Layout, Plan, plan_of
+from engine.cost_models.calculon.prepared_rows import PreparedRows, RowTable, prepared_rows_of
 from engine.cost_models.calculon.rates import rates
-from engine.cost_models.calculon.rejection import listed, memory_needs
+from engine.cost_models.calculon.rejection import listed, memory_requirements
 from engine.executions.arrays import Flags
 from hardware import System
 
@@ -35,27 +35,29 @@ class _Masked:
 class LaidOutCells:
     """A run of cells, laid out, with the memory that everything in it needs."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        cells, sites, modes = layout.cells, layout.sites, layout.modes
-        rate = rates(layout.space.system, layout.space.datatype)
-        blocks, optimizers = block_times(layout.work, rate), optimizer_times(layout.optimizer, rate)
-        self.needs = memory_needs(layout.stages, sites, modes, layout.keyed, blocks, optimizers, layout.optimizer_of)
-        self.listed = listed(layout.space, cells, sites, modes)
+    def __init__(self, row_table: RowTable) -> None:
+        self.row_table = row_table
+        cells, points, modes = row_table.cells, row_table.points, row_table.modes
+        rate = rates(row_table.space.system, row_table.space.datatype)
+        blocks, optimizers = block_times(row_table.work, rate), optimizer_times(row_table.optimizer, rate)
+        self.needs = memory_requirements(
+            row_table.stages, points, modes, row_table.keyed, blocks, optimizers, row_table.optimizer_of
+        )
+        self.listed = listed(row_table.space, cells, points, modes)
         self._masks: OrderedDict[tuple[float, float], _Masked] = OrderedDict()
 
-    def prepared(self, system: System) -> tuple[Plan, Candidates]:
-        """The plan and the candidates at the rates and capacities of a system."""
-        layout, rate = self.layout, rates(system, self.layout.space.datatype)
-        blocks, optimizers = block_times(layout.work, rate), optimizer_times(layout.optimizer, rate)
+    def prepared(self, system: System) -> tuple[PreparedRows, Candidates]:
+        """The prepared rows and the candidates at the rates and capacities of a system."""
+        row_table, rate = self.row_table, rates(system, self.row_table.space.datatype)
+        blocks, optimizers = block_times(row_table.work, rate), optimizer_times(row_table.optimizer, rate)
         masked = self._masks.get((rate.capacity, rate.second_capacity))
         if masked is not None:
-            plan = plan_of(layout, rate, blocks, optimizers, self.needs, masked.fits, masked.feasible)
-            return plan, masked.rows
+            prepared = prepared_rows_of(row_table, rate, blocks, optimizers, self.needs, masked.fits, masked.feasible)
+            return prepared, masked.rows
         fits = self.listed & (self.needs[0] <= rate.capacity) & (self.needs[1] <= rate.second_capacity)
-        plan = plan_of(layout, rate, blocks, optimizers, self.needs, fits)
-        masked = _Masked(fits, plan.feasible, candidates(plan, fits))
+        prepared = prepared_rows_of(row_table, rate, blocks, optimizers, self.needs, fits)
+        masked = _Masked(fits, prepared.feasible, candidates(prepared, fits))
         self._masks[rate.capacity, rate.second_capacity] = masked
         while len(self._masks) > 1 and sum(len(each.rows.group) for each in self._masks.values()) > ROWS_KEPT:
             self._masks.popitem(last=False)
-        return plan, masked.rows
+        return prepared, masked.rows

@@ -1,7 +1,7 @@
 """Rejecting executions before any time is computed: by network, by shape, by memory.
 
 Each check is done on what it depends on: networks on (cell, assignment), offload and divisibility on (cell, mode),
-memory on (site, memory mode). Counts say how many executions each rejected (cell, ...) stands for.
+memory on (schedule point, memory mode). Counts say how many executions each rejected (cell, ...) stands for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.executions.codes import FULL, NO_OVERLAP
 from engine.space.rejection import Rejected, executions_at
 from engine.space.schedule_points import (
     CellColumns,
-    Sites,
+    SchedulePoints,
     StepModes,
     few_blocks,
     mode_counts,
@@ -37,7 +37,7 @@ from engine.space.schedule_points import (
 from engine.space.space import Space
 
 __all__ = [
-    "Assignments", "KeyedBlocks", "listed", "memory_needs", "reject_by_memory",
+    "Assignments", "KeyedBlocks", "listed", "memory_requirements", "reject_by_memory",
     "reject_by_network", "reject_by_shape",
 ]  # fmt: skip
 
@@ -96,30 +96,31 @@ def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected
 
 @dataclass(slots=True)
 class KeyedBlocks:
-    """Block keys of the plan, laid out as [pairs with a network, time modes]; `row_of` [pairs, tiers] is -1 where a
-    pair never uses a tier."""
+    """Block keys of the prepared rows, laid out as [pairs with a network, time modes]; `row_of` [pairs, tiers] is -1
+    where a pair never uses a tier."""
 
     keys: BlockKeys
     row_of: Ints
     width: int
 
 
-def memory_needs(
+def memory_requirements(
     stages: Stages,
-    sites: Sites,
+    points: SchedulePoints,
     modes: StepModes,
     keyed: KeyedBlocks,
     blocks: BlockTable,
     optimizers: OptimizerTable,
     optimizer_of: tuple[Ints, Ints],
 ) -> tuple[Floats, Floats]:
-    """Memory of both tiers that every (memory mode, site) needs [bytes]; no rate and no capacity matters to it."""
+    """Memory of both tiers that every (memory mode, schedule point) needs [bytes]; no rate and no capacity matters to
+    it."""
     mm = modes.memory_modes
-    shape = (len(mm["training"]), len(sites.cell))
+    shape = (len(mm["training"]), len(points.cell))
     first_tier, second_tier = np.empty(shape), np.empty(shape)
     held = block_sizes(blocks, None)
     # Any network tells the same sizes: take the first that the pair uses.
-    block_row = keyed.row_of.max(axis=1, initial=0)[sites.pair] * keyed.width
+    block_row = keyed.row_of.max(axis=1, initial=0)[points.pair] * keyed.width
     names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
     kind_first, kind_of = distinct(*(mm[name] for name in names))
     # One kind after the other, so that its few modes stay in cache.
@@ -136,25 +137,25 @@ def memory_needs(
     return first_tier, second_tier
 
 
-def listed(space: Space, cells: CellColumns, sites: Sites, modes: StepModes) -> Flags:
-    """Which (memory mode, site) pairs the space has and offloading allows, whatever memory there is."""
+def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:
+    """Which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is."""
     mm = modes.memory_modes
-    found: Flags = (mode_counts(space, modes) > 0).T[:, sites.kind]
-    return found & ~(offloads(mm)[:, None] & few_blocks(space, cells)[sites.cell])
+    found: Flags = (mode_counts(space, modes) > 0).T[:, points.kind]
+    return found & ~(offloads(mm)[:, None] & few_blocks(space, cells)[points.cell])
 
 
 def reject_by_memory(
     space: Space,
     rate: Rates,
     cells: CellColumns,
-    sites: Sites,
+    points: SchedulePoints,
     modes: StepModes,
     needs: tuple[Floats, Floats],
     rejected: Rejected,
 ) -> Flags:
-    """Which (memory mode, site) pairs fit in memory; counts what does not."""
+    """Which (memory mode, schedule point) pairs fit in memory; counts what does not."""
     count = mode_counts(space, modes)
-    every = listed(space, cells, sites, modes)
+    every = listed(space, cells, points, modes)
     fits = every.copy()
     tiers_of = tuple(zip(needs, (rate.capacity, rate.second_capacity), strict=True))
     for code, (need, capacity) in zip(("memory_tier1", "memory_tier2"), tiers_of, strict=True):
@@ -162,9 +163,9 @@ def reject_by_memory(
         if not over.any():
             continue
         fits &= ~over
-        failing = executions_at(over, count, cells, sites)
-        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failing)
-    rejected.nearest_miss(sites.cell, every, fits, tiers_of)
+        failing = executions_at(over, count, cells, points)
+        np.add.at(rejected.counts[:, reasons.number_of(code)], points.cell, failing)
+    rejected.nearest_miss(points.cell, every, fits, tiers_of)
     return fits
 
 

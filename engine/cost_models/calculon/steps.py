@@ -1,4 +1,4 @@
-"""Evaluating the rows of a plan: the headline figures of all executions that a row stands for."""
+"""Evaluating the rows of prepared rows: the headline figures of all executions that a row stands for."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from engine.cost_models.calculon.batch import (
 from engine.cost_models.calculon.data_parallel import block_exchange
 from engine.cost_models.calculon.offload import offload
 from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.prepared_rows import Plan
+from engine.cost_models.calculon.prepared_rows import PreparedRows
 from engine.executions.arrays import Floats, Ints, take
 from engine.space.rows import Group, RowChunk, Variant
 
 __all__ = ["evaluate_exact_rows"]
 
 
-def evaluate_exact_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
+def evaluate_exact_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
-    rate, modes = plan.rate, plan.modes.fields
+    rate, modes = prepared.rate, prepared.modes.fields
     place, mode = group.place[part], group.mode[part]
-    site = group.site[place]
-    key = group.block[place] + plan.modes.time[mode]
-    b = take(plan.block, key)
+    point = group.point[place]
+    key = group.block[place] + prepared.modes.time[mode]
+    b = take(prepared.block, key)
     sharded = modes["optimizer_sharding"][mode]
-    unsharded_at, sharded_at = plan.optimizer_of
-    optimizer_key = np.where(sharded, sharded_at[site], unsharded_at[site]) + plan.modes.optimizer[mode]
-    o = take(plan.optimizer, optimizer_key)
-    s = take(plan.stages, site)
+    unsharded_at, sharded_at = prepared.optimizer_of
+    optimizer_key = np.where(sharded, sharded_at[point], unsharded_at[point]) + prepared.modes.optimizer[mode]
+    o = take(prepared.optimizer, optimizer_key)
+    s = take(prepared.stages, point)
     # What holds for every row is carried along once.
     training = modes["training"][mode]
     if training.all():
         training = np.asarray(True)
-    kept = plan.kept[key]
+    kept = prepared.kept[key]
     moved = offload(
         rate,
         weights=b.weights,
         activations=kept,
-        optimizer=plan.optimizer_state[optimizer_key],
-        weight_offload=plan.modes.offloaded["weight_offload"][mode],
-        activations_offload=plan.modes.offloaded["activations_offload"][mode],
-        optimizer_offload=plan.modes.offloaded["optimizer_offload"][mode],
+        optimizer=prepared.optimizer_state[optimizer_key],
+        weight_offload=prepared.modes.offloaded["weight_offload"][mode],
+        activations_offload=prepared.modes.offloaded["activations_offload"][mode],
+        optimizer_offload=prepared.modes.offloaded["optimizer_offload"][mode],
         training=training,
     )
     pipe = pipeline_part(
         rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
     )
     computing = pipe.fw_time + pipe.bw_time + pipe.optim_step_time
-    perfect = s.block_microbatches * (plan.useful[key] + plan.optimizer_flops[optimizer_key]) / rate.matrix.peak
-    memory = plan.modes.memory[mode] * plan.first_tier.shape[1] + site
-    cell = plan.sites.cell[site]
+    perfect = s.block_microbatches * (prepared.useful[key] + prepared.optimizer_flops[optimizer_key]) / rate.matrix.peak
+    memory = prepared.modes.memory[mode] * prepared.first_tier.shape[1] + point
+    cell = prepared.points.cell[point]
     rows = RowChunk(
         group=group,
-        site=site,
+        point=point,
         mode=mode,
         cell=cell,
         metrics={
@@ -77,18 +77,18 @@ def evaluate_exact_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
             "fw_offload_exposed_time": pipe.fw_offload_exposed_time,
             "bw_offload_exposed_time": pipe.bw_offload_exposed_time,
             "offload_mem_bw_req": offload_bandwidth(b, moved, pipe, training),
-            "proc_mem_tier1_cap_req": plan.first_tier.ravel().take(memory),
-            "proc_mem_tier2_cap_req": plan.second_tier.ravel().take(memory),
+            "proc_mem_tier1_cap_req": prepared.first_tier.ravel().take(memory),
+            "proc_mem_tier2_cap_req": prepared.second_tier.ravel().take(memory),
         },
         variants=[],
     )
-    batch = plan.cells.batch_size[cell].astype(np.float64)
-    first = plan.sites.first[site]
-    kind, stride = plan.sites.kind[site], plan.sites.stride[site]
-    listed = kind * plan.modes.position[0].shape[1] + mode
-    positions = [table.ravel().take(listed) for table in plan.modes.position]
+    batch = prepared.cells.batch_size[cell].astype(np.float64)
+    first = prepared.points.first[point]
+    kind, stride = prepared.points.kind[point], prepared.points.stride[point]
+    listed = kind * prepared.modes.position[0].shape[1] + mode
+    positions = [table.ravel().take(listed) for table in prepared.modes.position]
     for data_net in group.data_nets:
-        exposed = _exposed(plan, group, data_net, s, b, o, pipe, sharded, training, cell)
+        exposed = _exposed(prepared, group, data_net, s, b, o, pipe, sharded, training, cell)
         assignment = group.assignment[data_net][place]
         for overlapped, position in enumerate(positions):
             times = exposed[overlapped]
@@ -118,7 +118,7 @@ def evaluate_exact_rows(plan: Plan, group: Group, part: slice) -> RowChunk:
 
 
 def _exposed(
-    plan: Plan,
+    prepared: PreparedRows,
     group: Group,
     data_net: int,
     s: Stages,
@@ -133,12 +133,12 @@ def _exposed(
     if not group.exchanges:
         return np.zeros(len(cell)), None
     net = np.asarray(data_net)
-    members = plan.cells.data_par[cell].astype(np.float64)
-    exchange = block_exchange(plan.rate.networks, net, b.weights, members, sharded)
+    members = prepared.cells.data_par[cell].astype(np.float64)
+    exchange = block_exchange(prepared.rate.networks, net, b.weights, members, sharded)
     if not training.all():
         exchange = np.where(training, exchange, 0.0)
     overlap = overlapped_part(
-        plan.rate, s, pipe, b, o, exchange,
+        prepared.rate, s, pipe, b, o, exchange,
         tensor_net=np.asarray(group.tensor_net),
         pipeline_net=np.asarray(group.pipeline_net),
         data_net=net,

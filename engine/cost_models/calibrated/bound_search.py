@@ -2,11 +2,11 @@
 
 Four sieves, each finer and dearer than the one before, and each for what the last one left:
 
-1. which (site, block mode) anything fits for, which only capacities decide, and which is remembered;
-2. a bound of a site: the fastest of its blocks through the pipeline, without gathers of weights, waiting and updates;
-3. the same bound of each of its block modes;
-4. plans of the few sites that remain (`engine.cost_models.calibrated.rows.prepared_rows`), with the bounds of
-`engine.cost_models.calibrated.bounds`.
+1. which (schedule point, block mode) anything fits for, which only capacities decide, and which is remembered;
+2. a bound of a schedule point: the fastest of its blocks through the pipeline, without gathers of weights, waiting and
+updates; 3. the same bound of each of its block modes;
+4. prepared rows of the few schedule points that remain (`engine.cost_models.calibrated.rows.prepared_rows`), with the
+bounds of `engine.cost_models.calibrated.bounds`.
 """
 
 from __future__ import annotations
@@ -26,37 +26,43 @@ from engine.cost_models.calibrated.physics.memory import in_flight
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.stages import fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling
-from engine.cost_models.calibrated.rows.memory_requirements import GIB, needs_by_way, stages_of, without_room_to_offload
+from engine.cost_models.calibrated.rows.memory_requirements import (
+    GIB,
+    requirements_by_way,
+    stages_of,
+    without_room_to_offload,
+)
 from engine.cost_models.calibrated.rows.prepared_rows import (
     TABLE_CHUNK,
-    CalibratedPlan,
+    CalibratedRows,
     block_shapes,
     blocks_at,
-    plan_calibrated,
+    prepare_row_table,
 )
-from engine.cost_models.calibrated.rows.row_tables import lay_out
-from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, Outline, case_at, outlined
+from engine.cost_models.calibrated.rows.row_tables import row_table_of
+from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, PointTable, case_at, point_table_of
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.space.schedule_points import executions_of, mode_counts
 
-__all__ = ["Ground"]
+__all__ = ["CalibratedBoundSearch"]
 
 
-SITES_AT_ONCE = 1024
-"""Sites whose memory is looked at together: a few MiB, which stay in cache."""
+POINTS_AT_ONCE = 1024
+"""Schedule points whose memory is looked at together: a few MiB, which stay in cache."""
 BOUNDS_AT_ONCE = 262_144
-"""(site, block mode) pairs whose bounds are computed together."""
+"""(schedule point, block mode) pairs whose bounds are computed together."""
 FIRST_BOUNDS = 64
-"""Sites whose bounds are computed first."""
+"""Schedule points whose bounds are computed first."""
 FITTING_KEPT = 32 * 2**20
 """Bytes of remembered fits, beyond those of the latest capacities."""
 
 
 @dataclass(slots=True)
 class _Fitting:
-    """What fits at two capacities: groups of block modes that anything fits for, as bits [sites, bytes]; executions
-    that run. Sites alike in that and in the shape of their blocks: one of each, and which of them a site is like."""
+    """What fits at two capacities: groups of block modes that anything fits for, as bits [points, bytes]; executions
+    that run. Schedule points alike in that and in the shape of their blocks: one of each, and which of them a schedule
+    point is like."""
 
     bits: npt.NDArray[np.uint8]
     feasible: int
@@ -64,12 +70,12 @@ class _Fitting:
     alike: Ints
 
 
-class Ground:
+class CalibratedBoundSearch:
     """Cells of a calibrated space, for systems that differ in rates and capacities only. Ids are those of the space."""
 
     def __init__(self, space: CalibratedSpace, numbers: range) -> None:
-        self.outline = outlined(space, numbers)
-        modes, sites = self.outline.modes, self.outline.sites
+        self.point_table = point_table_of(space, numbers)
+        modes, points = self.point_table.modes, self.point_table.points
         first, self._block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
         self._block_modes = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
         self._count = mode_counts(space, modes)
@@ -87,10 +93,10 @@ class Ground:
         self._exchanges, self._exchange_of = np.unique(
             self._block_modes["tensor_par_comm_type"][one_of], return_inverse=True
         )
-        self._shapes, self._shape_of = block_shapes(self.outline.site)
-        self._needing, self._needs_as = _alike_in_memory(space, self.outline)
+        self._shapes, self._shape_of = block_shapes(self.point_table.point)
+        self._needing, self._needs_as = _alike_in_memory(space, self.point_table)
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
-        self.size = len(sites.cell)
+        self.size = len(points.cell)
 
     def feasible(self, space: CalibratedSpace) -> int:
         """Executions that run on the space's system."""
@@ -99,10 +105,11 @@ class Ground:
     def bounds(
         self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Sites, block modes, and the sample rate that none of their executions exceeds [samples/s], up to rounding;
-        all of those that anything fits for, in parts, the most promising sites first.
+        """Schedule points, block modes, and the sample rate that none of their executions exceeds [samples/s], up to
+        rounding; all of those that anything fits for, in parts, the most promising schedule points first.
 
-        least: asked before each part; sites that cannot reach this rate [samples/s] are left out from there on.
+        least: asked before each part; schedule points that cannot reach this rate [samples/s] are left out from there
+        on.
         """
         p, width, count = space.parameters, len(self._block_modes["launch"]), len(self._shapes["tensor_par"])
         fitting = self._fits(space)
@@ -118,15 +125,16 @@ class Ground:
             if not len(here):
                 break
             possible = self._possible(fitting, here)[self._group_of]
-            site = {name: array[here] for name, array in self.outline.site.items()}
+            point = {name: array[here] for name, array in self.point_table.point.items()}
             row = np.arange(width)[:, None] * count + self._shape_of[here]
-            rate = _rates(space, site, modes, level.take(row), p)
+            rate = _rates(space, point, modes, level.take(row), p)
             mode, place = np.nonzero(possible)
             yield here[place], mode, rate[mode, place]
 
     def _hopes(self, space: CalibratedSpace, fitting: _Fitting, level: BlockLevel) -> Floats:
-        """The sample rate that no execution of a site exceeds [samples/s], minus infinity where nothing fits [sites]:
-        each part of a block as fast as in the fastest of the block modes that exchange activations in the same way."""
+        """The sample rate that no execution of a schedule point exceeds [samples/s], minus infinity where nothing fits
+        [points]: each part of a block as fast as in the fastest of the block modes that exchange activations in the
+        same way."""
         p, shape = space.parameters, self._shape_of[fitting.one_of]
         possible = self._possible(fitting, fitting.one_of)
         kinds = [np.flatnonzero(self._exchange_of == kind) for kind in range(len(self._exchanges))]
@@ -135,7 +143,7 @@ class Ground:
         starts = np.flatnonzero(np.diff(self._group_of[by_group], prepend=-1))
 
         def fastest(values: Floats) -> Floats:
-            """The least of what the modes of each kind have [kinds x alike sites]; 0 where nothing fits."""
+            """The least of what the modes of each kind have [kinds x alike points]; 0 where nothing fits."""
             of_modes = values.reshape(len(self._group_of), -1)[by_group]
             found = np.where(possible, np.minimum.reduceat(of_modes, starts, axis=0)[:, shape], np.inf)
             return np.where(there, [found[groups].min(axis=0) for groups in kinds], 0.0).ravel()
@@ -150,36 +158,37 @@ class Ground:
         for start in range(0, self.size, step):
             here = slice(start, start + step)
             like = fitting.alike[here]
-            site = {name: array[here] for name, array in self.outline.site.items()}
-            rate = _rates(space, site, modes, best.take(np.arange(len(kinds))[:, None] * len(shape) + like), p)
+            point = {name: array[here] for name, array in self.point_table.point.items()}
+            rate = _rates(space, point, modes, best.take(np.arange(len(kinds))[:, None] * len(shape) + like), p)
             hopes[here] = np.where(there[:, like], rate, -np.inf).max(axis=0)
         return hopes
 
-    def _possible(self, fitting: _Fitting, sites: Ints) -> Flags:
-        """Which groups of block modes anything fits for [groups, sites]."""
-        bits = np.unpackbits(fitting.bits[sites], axis=1, count=len(self._exchange_of))
+    def _possible(self, fitting: _Fitting, points: Ints) -> Flags:
+        """Which groups of block modes anything fits for [groups, points]."""
+        bits = np.unpackbits(fitting.bits[points], axis=1, count=len(self._exchange_of))
         return np.ascontiguousarray(bits.T).astype(bool)
 
-    def plan(
-        self, space: CalibratedSpace, site: Ints, mode: Ints | None = None
-    ) -> tuple[CalibratedPlan, CalibratedCandidates]:
-        """A plan of these sites, and its candidates that have these block modes, one for each site listed, or all."""
-        kept, place = np.unique(site, return_inverse=True)
+    def prepare(
+        self, space: CalibratedSpace, point: Ints, mode: Ints | None = None
+    ) -> tuple[CalibratedRows, CalibratedCandidates]:
+        """Prepared rows of these schedule points, and its candidates that have these block modes, one for each schedule
+        point listed, or all."""
+        kept, place = np.unique(point, return_inverse=True)
         wanted = None
         if mode is not None:
             chosen = np.zeros((len(kept), len(self._block_modes["launch"])), bool)
             chosen[place, mode] = True
             wanted = chosen[:, self._block_of]
-        plan = plan_calibrated(space, lay_out(space, self.outline.at(kept)), rows=False, wanted=wanted)
-        return plan, calibrated_candidates(plan)
+        prepared = prepare_row_table(space, row_table_of(space, self.point_table.at(kept)), rows=False, wanted=wanted)
+        return prepared, calibrated_candidates(prepared)
 
-    def site_of(self, execution: int) -> Ints:
-        """The site that an execution belongs to, as an array of one; empty where it is of other cells."""
-        sites = self.outline.sites
-        rest = execution - sites.first
-        position, other = np.divmod(rest, sites.stride)
-        modes_of = np.array([(table >= 0).sum(axis=1) for table in self.outline.modes.position]).sum(axis=0)
-        return np.flatnonzero((rest >= 0) & (other == 0) & (position < modes_of[sites.kind]))
+    def point_of(self, execution: int) -> Ints:
+        """The schedule point that an execution belongs to, as an array of one; empty where it is of other cells."""
+        points = self.point_table.points
+        rest = execution - points.first
+        position, other = np.divmod(rest, points.stride)
+        modes_of = np.array([(table >= 0).sum(axis=1) for table in self.point_table.modes.position]).sum(axis=0)
+        return np.flatnonzero((rest >= 0) & (other == 0) & (position < modes_of[points.kind]))
 
     def _fits(self, space: CalibratedSpace) -> _Fitting:
         # In no memory at all nothing fits either.
@@ -196,16 +205,16 @@ class Ground:
         return found
 
     def _fit(self, space: CalibratedSpace, capacities: tuple[float, float]) -> _Fitting:
-        modes, kinds = self.outline.modes, self.outline.sites.kind[self._needing]
+        modes, kinds = self.point_table.modes, self.point_table.points.kind[self._needing]
         bits = np.zeros((len(kinds), -(-len(self._partners[0]) // 8)), np.uint8)
         standing_for, feasible = np.bincount(self._needs_as, minlength=len(kinds)), 0
         for kind in np.unique(kinds).tolist():
             every, listed = np.flatnonzero(kinds == kind), self._count[kind] > 0
-            for start in range(0, len(every), SITES_AT_ONCE):
-                here = every[start : start + SITES_AT_ONCE]
-                site = {name: array[self._needing[here]] for name, array in self.outline.site.items()}
-                fits = listed[:, None] & ~without_room_to_offload(space, modes, site["pipeline_par"])
-                for chosen, stage, first, second in needs_by_way(stages_of(space, site, modes), modes):
+            for start in range(0, len(every), POINTS_AT_ONCE):
+                here = every[start : start + POINTS_AT_ONCE]
+                point = {name: array[self._needing[here]] for name, array in self.point_table.point.items()}
+                fits = listed[:, None] & ~without_room_to_offload(space, modes, point["pipeline_par"])
+                for chosen, stage, first, second in requirements_by_way(stages_of(space, point, modes), modes):
                     fits[chosen] &= ((first <= capacities[0]) & (second <= capacities[1]))[stage]
                 feasible += int((executions_of(self._count[kind], fits) * standing_for[here]).sum())
                 possible = np.array([fits[partners].any(axis=0) for partners in self._partners[kind]])
@@ -215,17 +224,20 @@ class Ground:
         return _Fitting(bits, feasible, one_of, alike)
 
 
-def _alike_in_memory(space: CalibratedSpace, outline: Outline) -> tuple[Ints, Ints]:
-    """One of each sites whose executions need the same memory, mode by mode, and which of them each site is like."""
-    case = case_at(space, outline.site, {})
+def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[Ints, Ints]:
+    """One of each schedule points whose executions need the same memory, mode by mode, and which of them each schedule
+    point is like."""
+    case = case_at(space, point_table.point, {})
     held = [
-        np.broadcast_to(values, len(outline.sites.kind))
+        np.broadcast_to(values, len(point_table.points.kind))
         for stage in fullest_stages(case)
         for values in (stage.dense, stage.experts, in_flight(case, stage.position))
     ]
     numbered = [np.unique(values, return_inverse=True)[1] for values in held]
-    others = (outline.site[name] for name in outline.site if name not in ("batch_size", "pipeline_interleaving"))
-    return distinct(outline.sites.kind, *others, *numbered)
+    others = (
+        point_table.point[name] for name in point_table.point if name not in ("batch_size", "pipeline_interleaving")
+    )
+    return distinct(point_table.points.kind, *others, *numbered)
 
 
 def _together(
@@ -249,9 +261,9 @@ def _together(
 
 
 def _rates(
-    space: CalibratedSpace, site: dict[str, Ints], modes: dict[str, npt.NDArray[Any]], level: BlockLevel, p: Parameters
+    space: CalibratedSpace, point: dict[str, Ints], modes: dict[str, npt.NDArray[Any]], level: BlockLevel, p: Parameters
 ) -> Floats:
-    """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, sites]."""
-    case = case_at(space, site, modes)
+    """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, points]."""
+    case = case_at(space, point, modes)
     seconds = running_seconds(case, level, p) * (1.0 + straggling(case, p)) + p.step_constant
-    return site["batch_size"] / seconds
+    return point["batch_size"] / seconds

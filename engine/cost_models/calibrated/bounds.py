@@ -1,4 +1,5 @@
-"""Upper bounds of sample rates in a calibrated plan: the pipeline, and the update with what of its exchange must show.
+"""Upper bounds of sample rates in a calibrated prepared rows: the pipeline, and the update with what of its exchange
+must show.
 
 Offloading can only add to that: what it adds to the window that an exchange hides behind, it adds to the step.
 """
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.sharding import exposed_exchange
-from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows
 from engine.cost_models.calibrated.rows.schedule_points import case_at
 from engine.executions.arrays import Ints
 
@@ -21,7 +22,7 @@ __all__ = ["CalibratedCandidates", "calibrated_bounds", "calibrated_candidates"]
 @dataclass(slots=True)
 class CalibratedCandidates:
     """Rows that share a bound, each an array [candidates]: group, place and time mode as in
-    `engine.cost_models.calculon.prepared_rows`; their cell, and where their pipeline is in the plan's table."""
+    `engine.cost_models.calculon.prepared_rows`; their cell, and where their pipeline is in the prepared table."""
 
     group: Ints
     place: Ints
@@ -30,29 +31,34 @@ class CalibratedCandidates:
     flow: Ints
 
 
-def calibrated_candidates(plan: CalibratedPlan) -> CalibratedCandidates:
+def calibrated_candidates(prepared: CalibratedRows) -> CalibratedCandidates:
     """The candidates of everything that fits."""
-    place, time = np.nonzero(plan.flow_row >= 0)
+    place, time = np.nonzero(prepared.flow_row >= 0)
     return CalibratedCandidates(
-        np.zeros(len(time), np.int64), place, time, plan.sites.cell[place], plan.flow_row[place, time]
+        np.zeros(len(time), np.int64), place, time, prepared.points.cell[place], prepared.flow_row[place, time]
     )
 
 
-def calibrated_bounds(plan: CalibratedPlan, rows: CalibratedCandidates) -> npt.NDArray[np.float64]:
+def calibrated_bounds(prepared: CalibratedRows, rows: CalibratedCandidates) -> npt.NDArray[np.float64]:
     """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
-    modes, sites = plan.modes, len(plan.sites.cell)
-    once = (plan.once.optimizer + plan.once.tied).reshape(sites, -1)
-    exchange = plan.once.exchange.reshape(sites, -1)
+    modes, points = prepared.modes, len(prepared.points.cell)
+    once = (prepared.once.optimizer + prepared.once.tied).reshape(points, -1)
+    exchange = prepared.once.exchange.reshape(points, -1)
     together = np.zeros((len(modes.time_modes["launch"]), once.shape[1]), bool)
     together[modes.time, modes.optimizer] = True
-    running, stretched = plan.running[rows.flow], 1.0 + plan.straggling[rows.place]
+    running, stretched = prepared.running[rows.flow], 1.0 + prepared.straggling[rows.place]
     # The slowest stage's computation is no longer than the whole pipeline over its microbatches.
-    passes = case_at(plan.space, plan.layout.site, {}).microbatches * plan.layout.site["pipeline_interleaving"]
-    window = running / np.broadcast_to(passes, (sites,))[rows.place]
+    passes = (
+        case_at(prepared.space, prepared.row_table.point, {}).microbatches
+        * prepared.row_table.point["pipeline_interleaving"]
+    )
+    window = running / np.broadcast_to(passes, (points,))[rows.place]
     rest = np.full(len(rows.place), np.inf)
     overlapped = np.ones(())
     for update in range(once.shape[1]):
-        shown = exposed_exchange(exchange[rows.place, update], overlapped, window, plan.parameters)
+        shown = exposed_exchange(exchange[rows.place, update], overlapped, window, prepared.parameters)
         seconds = shown * stretched + once[rows.place, update]
         rest = np.minimum(rest, np.where(together[rows.time, update], seconds, np.inf))
-    return np.asarray(plan.layout.batch[rows.place] / (running * stretched + rest + plan.parameters.step_constant))
+    return np.asarray(
+        prepared.row_table.batch[rows.place] / (running * stretched + rest + prepared.parameters.step_constant)
+    )

@@ -10,7 +10,7 @@ import pandas as pd
 
 import models
 from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTICS, ColumnSet
-from engine.cost_models.calibrated.bound_search import Ground
+from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
 from engine.cost_models.calibrated.build import model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
@@ -21,7 +21,7 @@ from engine.cost_models.calibrated.operation_table import operation_sheets, oper
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.evaluation import evaluate_calibrated_rows
-from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan, prepare_calibrated
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
 from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
@@ -66,11 +66,11 @@ class Calibrated(CostModel):
             calibration=calibration,
         )  # fmt: skip
 
-    def prepare(self, space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedPlan:
+    def prepare(self, space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedRows:
         """See `CostModel.prepare`."""
         return prepare_calibrated(space, numbers, rows=rows)
 
-    def evaluate_rows(self, prepared: CalibratedPlan, group: Group, part: slice) -> RowChunk:
+    def evaluate_rows(self, prepared: CalibratedRows, group: Group, part: slice) -> RowChunk:
         """See `CostModel.evaluate_rows`."""
         return evaluate_calibrated_rows(prepared, group, part)
 
@@ -80,11 +80,11 @@ class Calibrated(CostModel):
         """See `CostModel.evaluate`."""
         return evaluate_calibrated(model, system, executions, parameters_of(self.calibration(calibration)))
 
-    def candidates(self, prepared: CalibratedPlan) -> Candidates:
+    def candidates(self, prepared: CalibratedRows) -> Candidates:
         """See `CostModel.candidates`."""
         return calibrated_candidates(prepared)
 
-    def bounds(self, prepared: CalibratedPlan, rows: Any) -> Floats:
+    def bounds(self, prepared: CalibratedRows, rows: Any) -> Floats:
         """See `CostModel.bounds`."""
         return calibrated_bounds(prepared, rows)
 
@@ -103,9 +103,9 @@ class Calibrated(CostModel):
             "calibration": parameters_of(self.calibration(calibration)).model_dump(),
         }
 
-    def bound_search(self, space: CalibratedSpace, numbers: range) -> Ground:
+    def bound_search(self, space: CalibratedSpace, numbers: range) -> CalibratedBoundSearch:
         """See `CostModel.bound_search`."""
-        return Ground(space, numbers)
+        return CalibratedBoundSearch(space, numbers)
 
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]

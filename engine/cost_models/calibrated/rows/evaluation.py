@@ -1,4 +1,4 @@
-"""Evaluating the rows of a calibrated plan: headline figures of all executions that a row stands for."""
+"""Evaluating prepared rows of the calibrated cost model: headline figures of all executions that a row stands for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from engine.cost_models.calibrated.figures import step_part, with_exchange
 from engine.cost_models.calibrated.physics.offload import with_state
 from engine.cost_models.calibrated.physics.step import Update
-from engine.cost_models.calibrated.rows.prepared_rows import CalibratedPlan
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows
 from engine.executions.arrays import take
 from engine.space.rows import Group, RowChunk, Variant
 
@@ -20,32 +20,32 @@ VARIANT_NAMES = (
 )  # fmt: skip
 
 
-def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) -> RowChunk:
+def evaluate_calibrated_rows(prepared: CalibratedRows, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
-    layout, modes, sites = plan.layout, plan.modes, plan.sites
-    mode, site = group.mode[part], group.site[group.place[part]]
+    row_table, modes, points = prepared.row_table, prepared.modes, prepared.points
+    mode, point = group.mode[part], group.point[group.place[part]]
     memory = modes.memory[mode]
-    flow_row = plan.flow_row.ravel().take(site * plan.flow_row.shape[1] + modes.time[mode])
+    flow_row = prepared.flow_row.ravel().take(point * prepared.flow_row.shape[1] + modes.time[mode])
     offloaded = modes.offloaded["weight_offload"] + 2.0 * modes.offloaded["activations_offload"]
-    flow, added = plan.pipelines(flow_row, offloaded.astype(np.int64)[mode])
-    once: Update = take(plan.once, site * len(modes.optimizer_modes["launch"]) + modes.optimizer[mode])
+    flow, added = prepared.pipelines(flow_row, offloaded.astype(np.int64)[mode])
+    once: Update = take(prepared.once, point * len(modes.optimizer_modes["launch"]) + modes.optimizer[mode])
     moved = None
     if added is not None:
-        held = layout.state.take(site * layout.stage_kinds + layout.stage_of[memory])
+        held = row_table.state.take(point * row_table.stage_kinds + row_table.stage_of[memory])
         moved = with_state(
             added.forward, added.backward, added.slowest, added.bandwidth,
-            state=held * modes.offloaded["optimizer_offload"][mode], rate=plan.rate, optimizer=once.optimizer,
+            state=held * modes.offloaded["optimizer_offload"][mode], rate=prepared.rate, optimizer=once.optimizer,
         )  # fmt: skip
-    perfect = plan.perfect[site]
-    step = step_part(flow, once, moved, sites.interleaving[site].astype(np.float64), perfect)
-    need = site * layout.first_tier.shape[1] + memory
+    perfect = prepared.perfect[point]
+    step = step_part(flow, once, moved, points.interleaving[point].astype(np.float64), perfect)
+    need = point * row_table.first_tier.shape[1] + memory
     metrics = step.metrics | {
-        "proc_mem_tier1_cap_req": layout.first_tier.ravel().take(need),
-        "proc_mem_tier2_cap_req": layout.second_tier.ravel().take(need),
+        "proc_mem_tier1_cap_req": row_table.first_tier.ravel().take(need),
+        "proc_mem_tier2_cap_req": row_table.second_tier.ravel().take(need),
     }
-    rows = RowChunk(group=group, site=site, mode=mode, cell=sites.cell[site], metrics=metrics, variants=[])
-    first, stride, kind = sites.first[site], sites.stride[site], sites.kind[site]
-    waiting, batch = plan.straggling[site], layout.batch[site]
+    rows = RowChunk(group=group, point=point, mode=mode, cell=points.cell[point], metrics=metrics, variants=[])
+    first, stride, kind = points.first[point], points.stride[point], points.kind[point]
+    waiting, batch = prepared.straggling[point], row_table.batch[point]
     for overlapped, table in enumerate(modes.position):
         position = table.ravel().take(kind * table.shape[1] + mode)
         chosen = None if (position >= 0).all() else np.flatnonzero(position >= 0)
@@ -54,7 +54,7 @@ def evaluate_calibrated_rows(plan: CalibratedPlan, group: Group, part: slice) ->
         pick: Any = slice(None) if chosen is None else chosen
         figures = with_exchange(
             step, once.exchange, np.asarray(float(overlapped)), straggling=waiting, batch=batch, perfect=perfect,
-            p=plan.parameters,
+            p=prepared.parameters,
         )  # fmt: skip
         rows.variants.append(
             Variant(

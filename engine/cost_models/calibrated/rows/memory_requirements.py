@@ -1,4 +1,5 @@
-"""Memory that calibrated executions need, on (memory mode, site): the stages once, then each way to offload them.
+"""Memory that calibrated executions need, on (memory mode, schedule point): the stages once, then each way to offload
+them.
 
 What a stage keeps depends on one part of a memory mode, what it holds on another; sums of the two are all that is done
 for every pair of them.
@@ -21,42 +22,42 @@ from engine.executions.arrays import Flags, Ints, distinct
 from engine.space.schedule_points import StepModes, offloads
 from hardware import GIB
 
-__all__ = ["GIB", "Stages", "memory_needs", "needs_by_way", "stages_of", "without_room_to_offload"]
+__all__ = ["GIB", "Stages", "memory_requirements", "requirements_by_way", "stages_of", "without_room_to_offload"]
 
 
 @dataclass(slots=True)
 class Stages:
     """Memory of every stage that may be the fullest, without offloading, arrays that broadcast to `shape`: kinds of
-    kept activations, kinds of state, sites. `kind_of` [memory modes] counts through both kinds."""
+    kept activations, kinds of state, schedule points. `kind_of` [memory modes] counts through both kinds."""
 
     stages: tuple[StageMemory, ...]
     shape: tuple[int, int, int]
     kind_of: Ints
 
     def by_kind(self, values: Floats) -> Floats:
-        """A figure of stages as an array [kinds of both, sites]."""
-        kept, state, sites = self.shape
-        return np.broadcast_to(values, self.shape).reshape(kept * state, sites)
+        """A figure of stages as an array [kinds of both, points]."""
+        kept, state, points = self.shape
+        return np.broadcast_to(values, self.shape).reshape(kept * state, points)
 
 
-def stages_of(space: CalibratedSpace, site: Mapping[str, Any], modes: StepModes) -> Stages:
-    """The stages of these sites."""
+def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes) -> Stages:
+    """The stages of these schedule points."""
     mm = modes.memory_modes
     kept_first, kept_of = distinct(*(mm[name] for name in KEPT_FIELDS))
     state_first, state_of = distinct(*(mm[name] for name in STATE_FIELDS))
     kinds = {name: mm[name][kept_first][:, None, None] for name in KEPT_FIELDS}
     kinds |= {name: mm[name][state_first][None, :, None] for name in STATE_FIELDS}
-    case = case_at(space, {**site, **kinds}, {})
+    case = case_at(space, {**point, **kinds}, {})
     return Stages(
         stage_memories(case),
-        (len(kept_first), len(state_first), len(site["tensor_par"])),
+        (len(kept_first), len(state_first), len(point["tensor_par"])),
         (kept_of * len(state_first) + state_of).astype(np.int64),
     )
 
 
-def needs_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
+def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
     """Per way to offload: the memory modes that have it, their kinds of stages, and the memory of both tiers that all
-    kinds of stages need then [kinds, sites] [bytes]."""
+    kinds of stages need then [kinds, points] [bytes]."""
     chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
     ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
     every = [offloadable(stage) for stage in stages.stages]
@@ -66,16 +67,17 @@ def needs_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints,
         yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
 
 
-def memory_needs(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:
-    """Memory of both tiers that every (memory mode, site) needs [memory modes, sites] [bytes]."""
+def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:
+    """Memory of both tiers that every (memory mode, schedule point) needs [memory modes, points] [bytes]."""
     shape = (len(stages.kind_of), stages.shape[2])
     first, second = np.empty(shape), np.empty(shape)
-    for here, kinds, one, two in needs_by_way(stages, modes):
+    for here, kinds, one, two in requirements_by_way(stages, modes):
         first[here], second[here] = one[kinds], two[kinds]
     return first, second
 
 
 def without_room_to_offload(space: CalibratedSpace, modes: StepModes, pipeline_par: Ints) -> Flags:
-    """Which (memory mode, site) pairs offload from stages of fewer than three blocks [memory modes, sites]."""
+    """Which (memory mode, schedule point) pairs offload from stages of fewer than three blocks [memory modes,
+    points]."""
     found: Flags = offloads(modes.memory_modes)[:, None] & (space.num_blocks // pipeline_par < 3)
     return found

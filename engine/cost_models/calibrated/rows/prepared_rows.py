@@ -1,8 +1,9 @@
 """Preparing a calibrated space for evaluation: what memory rejects, and the figures that rows share.
 
 Each figure is computed once, in one of three tables by what it depends on: blocks on (degrees and microbatch, block
-mode), the pipeline on (site, time mode), the update on (site, update mode). Memory is checked first, on (site, memory
-mode); the pipeline is computed only where something fits. Rows then gather from the tables.
+mode), the pipeline on (schedule point, time mode), the update on (schedule point, update mode). Memory is checked
+first, on (schedule point, memory mode); the pipeline is computed only where something fits. Rows then gather from the
+tables.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from engine.cost_models.calibrated.physics.memory import activation_bytes, block
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import Update, pipeline_level, running_seconds, straggling, update_level
 from engine.cost_models.calibrated.rows.memory_requirements import GIB, without_room_to_offload
-from engine.cost_models.calibrated.rows.row_tables import CalibratedLayout, lay_out_calibrated
+from engine.cost_models.calibrated.rows.row_tables import CalibratedRowTable, calibrated_row_table
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
-from engine.space.rejection import MemoryNeeds, Rejected, executions_at
+from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
-from engine.space.schedule_points import CellColumns, Sites, StepModes, mode_counts
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
 
-__all__ = ["TABLE_CHUNK", "CalibratedPlan", "block_shapes", "blocks_at", "plan_calibrated", "prepare_calibrated"]
+__all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
 
 
 TABLE_CHUNK = 16_384
@@ -52,7 +53,7 @@ class _Levels:
     """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines].
 
     `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any, and
-    `held` their weights, of every site without sharding and of every site with [bytes].
+    `held` their weights, of every schedule point without sharding and of every schedule point with [bytes].
     """
 
     blocks: BlockLevel
@@ -64,17 +65,18 @@ class _Levels:
 
 
 @dataclass(slots=True)
-class CalibratedPlan:
+class CalibratedRows:
     """Cells made ready: tables of figures that exist once, and the rows to evaluate.
 
-    There is a pipeline for each (site, time mode) that anything fits for; `flow_row` [sites, time modes] says which
-    (-1 without), `running` [s] how long it runs. `once` are the updates [sites x update modes]. `fits` [memory modes,
-    sites] says what there is memory for. Rows ascend by site, so tables that rows gather from have sites first.
+    There is a pipeline for each (schedule point, time mode) that anything fits for; `flow_row` [points, time modes]
+    says which (-1 without), `running` [s] how long it runs. `once` are the updates [points x update modes]. `fits`
+    [memory modes, schedule points] says what there is memory for. Rows ascend by schedule point, so tables that rows
+    gather from have schedule points first.
     """
 
     space: CalibratedSpace
     parameters: Parameters
-    layout: CalibratedLayout
+    row_table: CalibratedRowTable
     levels: _Levels
     running: Floats
     flow: tuple[FlowPart, OffloadedFlow | None] | None
@@ -90,26 +92,26 @@ class CalibratedPlan:
 
     @property
     def cells(self) -> CellColumns:
-        """The cells of the plan."""
-        return self.layout.cells
+        """The cells of the prepared rows."""
+        return self.row_table.cells
 
     @property
-    def sites(self) -> Sites:
-        """The sites of the plan."""
-        return self.layout.sites
+    def points(self) -> SchedulePoints:
+        """The schedule points of the prepared rows."""
+        return self.row_table.points
 
     @property
     def modes(self) -> StepModes:
-        """The modes of the plan."""
-        return self.layout.modes
+        """The modes of the prepared rows."""
+        return self.row_table.modes
 
-    def memory_needs(self) -> MemoryNeeds:
+    def memory_requirements(self) -> MemoryRequirements:
         """The memory that everything in the cells needs."""
         # No memory helps where the networks reach no further.
         system, reached = self.space.system, self.space.connected
         first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
         blocks = self.space.num_blocks // self.cells.pipeline_par
-        return MemoryNeeds((self.layout.first_tier, self.layout.second_tier), (first, second), blocks)
+        return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), blocks)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
         """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.
@@ -121,65 +123,66 @@ class CalibratedPlan:
             which = rows
         else:
             wanted, which = np.unique(rows, return_inverse=True)
-            part, added = _flow_table(self.space, self.parameters, self.layout, self.levels, wanted)
+            part, added = _flow_table(self.space, self.parameters, self.row_table, self.levels, wanted)
         more = None if added is None else take(added, which * WAYS + offloaded)
         return take(part, which), more
 
 
-def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedPlan:
+def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedRows:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
     Without `rows` the groups list no rows, for callers that choose them, and pipelines are told when asked for.
     """
-    return plan_calibrated(space, lay_out_calibrated(space, numbers), rows=rows)
+    return prepare_row_table(space, calibrated_row_table(space, numbers), rows=rows)
 
 
-def plan_calibrated(
-    space: CalibratedSpace, layout: CalibratedLayout, *, rows: bool = True, wanted: Flags | None = None
-) -> CalibratedPlan:
-    """The plan of a layout at the rates and capacities of the space's system; see `prepare_calibrated`.
+def prepare_row_table(
+    space: CalibratedSpace, row_table: CalibratedRowTable, *, rows: bool = True, wanted: Flags | None = None
+) -> CalibratedRows:
+    """The prepared rows of a row table at the rates and capacities of the space's system; see `prepare_calibrated`.
 
-    wanted: pipelines [sites, time modes] apart from which none are prepared.
+    wanted: pipelines [points, time modes] apart from which none are prepared.
     """
-    p, cells, sites, modes = space.parameters, layout.cells, layout.sites, layout.modes
+    p, cells, points, modes = space.parameters, row_table.cells, row_table.points, row_table.modes
     rejected = Rejected.nothing(len(cells.number))
-    fits = _reject(space, cells, sites, modes, layout.needs, rejected)
-    levels, flow_row = _levels(space, p, layout, fits, wanted)
+    fits = _reject(space, cells, points, modes, row_table.needs, rejected)
+    levels, flow_row = _levels(space, p, row_table, fits, wanted)
     every = np.arange(len(levels.mode))
     flow = None
     if rows:
-        flow = _flow_table(space, p, layout, levels, every)
+        flow = _flow_table(space, p, row_table, levels, every)
         running = flow[0].running
     else:
         running = np.zeros(len(every))
         for chunk in _chunks(len(every)):
-            running[chunk] = running_seconds(*_flow_case(space, layout, levels, every[chunk]), p)
-    group = _group(space, sites)
+            running[chunk] = running_seconds(*_flow_case(space, row_table, levels, every[chunk]), p)
+    group = _group(space, points)
     if rows:
-        found = fitting(sites, modes, fits, group.site)
+        found = fitting(points, modes, fits, group.point)
         group.place, group.mode = np.nonzero(np.ascontiguousarray(found.T))
-    once = update_level(case_at(space, layout.site, modes.optimizer_modes), p)
-    return CalibratedPlan(
+    once = update_level(case_at(space, row_table.point, modes.optimizer_modes), p)
+    return CalibratedRows(
         space=space,
         parameters=p,
-        layout=layout,
+        row_table=row_table,
         levels=levels,
         running=running,
         flow=flow,
         flow_row=flow_row,
-        once=_sites_first(once, (len(modes.optimizer_modes["launch"]), len(sites.cell))),
-        straggling=np.broadcast_to(straggling(case_at(space, layout.site, {}), p), layout.batch.shape),
-        perfect=perfect_seconds(space.model, space.system, space.datatype) * layout.batch / space.num_procs,
+        once=_points_first(once, (len(modes.optimizer_modes["launch"]), len(points.cell))),
+        straggling=np.broadcast_to(straggling(case_at(space, row_table.point, {}), p), row_table.batch.shape),
+        perfect=perfect_seconds(space.model, space.system, space.datatype) * row_table.batch / space.num_procs,
         rate=link_rate(space.system, p),
         fits=fits,
         groups=[group],
         rejected=rejected,
-        feasible=int(executions_at(fits, mode_counts(space, modes), cells, sites).sum()),
+        feasible=int(executions_at(fits, mode_counts(space, modes), cells, points).sum()),
     )
 
 
-def _sites_first(table: Any, shape: tuple[int, int]) -> Any:
-    """A dataclass of arrays [modes, sites] with every one broadcast to that and laid out flat, sites first."""
+def _points_first(table: Any, shape: tuple[int, int]) -> Any:
+    """A dataclass of arrays [modes, points] with every one broadcast to that and laid out flat, schedule points
+    first."""
     return type(table)(*(np.broadcast_to(getattr(table, item.name), shape).T.ravel() for item in fields(table)))
 
 
@@ -193,17 +196,17 @@ def _in_shape(table: Any, shape: tuple[int, ...]) -> Any:
 def _reject(
     space: CalibratedSpace,
     cells: CellColumns,
-    sites: Sites,
+    points: SchedulePoints,
     modes: StepModes,
     needs: tuple[Floats, Floats],
     rejected: Rejected,
 ) -> Flags:
-    """Which (memory mode, site) pairs run; counts what does not."""
+    """Which (memory mode, schedule point) pairs run; counts what does not."""
     count = mode_counts(space, modes)
-    fits: Flags = (count > 0).T[:, sites.kind]
+    fits: Flags = (count > 0).T[:, points.kind]
     # Where the networks reach no further, no memory would help.
     apart = np.broadcast_to(not space.connected, fits.shape)
-    few = without_room_to_offload(space, modes, cells.pipeline_par[sites.cell])
+    few = without_room_to_offload(space, modes, cells.pipeline_par[points.cell])
     capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
     possible = fits & ~few & ~apart
     checks = [("network_too_small", apart), ("offload_needs_three_blocks", few)]
@@ -213,24 +216,25 @@ def _reject(
         if not over.any():
             continue
         fits &= ~over
-        failed = executions_at(over, count, cells, sites)
-        np.add.at(rejected.counts[:, reasons.number_of(code)], sites.cell, failed)
-    rejected.nearest_miss(sites.cell, possible, fits, tuple(zip(needs, capacity, strict=True)))
+        failed = executions_at(over, count, cells, points)
+        np.add.at(rejected.counts[:, reasons.number_of(code)], points.cell, failed)
+    rejected.nearest_miss(points.cell, possible, fits, tuple(zip(needs, capacity, strict=True)))
     return fits
 
 
 def _levels(
-    space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, fits: Flags, wanted: Flags | None
+    space: CalibratedSpace, p: Parameters, row_table: CalibratedRowTable, fits: Flags, wanted: Flags | None
 ) -> tuple[_Levels, Ints]:
-    """The pipelines of all (site, time mode) pairs that are wanted and anything fits for, and which one each has."""
-    sites, modes = layout.sites, layout.modes
+    """The pipelines of all (schedule point, time mode) pairs that are wanted and anything fits for, and which one each
+    has."""
+    points, modes = row_table.points, row_table.modes
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
-    possible = np.zeros((len(sites.cell), len(modes.time_modes["launch"])), bool)
+    possible = np.zeros((len(points.cell), len(modes.time_modes["launch"])), bool)
     asked = np.ones(possible.shape[1], bool)
     if wanted is not None:
         asked &= wanted.any(axis=0)
-    for kind in np.unique(sites.kind).tolist():
-        here = np.flatnonzero(sites.kind == kind)
+    for kind in np.unique(points.kind).tolist():
+        here = np.flatnonzero(points.kind == kind)
         fitting = fits[:, here]
         listed = np.flatnonzero(exists[kind] & asked[modes.time])
         listed = listed[np.argsort(modes.time[listed], kind="stable")]
@@ -244,14 +248,14 @@ def _levels(
     row[place, mode] = np.arange(len(mode))
     first, block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
-    shapes, shape_of = block_shapes(layout.site)
+    shapes, shape_of = block_shapes(row_table.point)
     level = blocks_at(space, p, shapes, kinds)
     kept = held = None
     if space.system.mem2.capacity_gib > 0:
         found = activation_bytes(case_at(space, shapes, kinds))
         kept = _laid_out((found.dense, found.sparse), (len(first), len(shapes["tensor_par"])))
         sharding = {"fully_sharded": np.array([False, True])}
-        held = _laid_out(block_weight_bytes(case_at(space, layout.site, sharding)), (2, len(sites.cell)))
+        held = _laid_out(block_weight_bytes(case_at(space, row_table.point, sharding)), (2, len(points.cell)))
     rows = block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :]
     return _Levels(level, kept, held, rows, mode, place), row
 
@@ -263,12 +267,12 @@ def _laid_out(pair: tuple[Floats, Floats], shape: tuple[int, int]) -> tuple[Floa
 
 
 def _flow_case(
-    space: CalibratedSpace, layout: CalibratedLayout, levels: _Levels, rows: Ints
+    space: CalibratedSpace, row_table: CalibratedRowTable, levels: _Levels, rows: Ints
 ) -> tuple[Case, BlockLevel]:
     """The case of these pipelines, and the figures of their blocks."""
     mode, place = levels.mode[rows], levels.place[rows]
-    tm = layout.modes.time_modes
-    values = {name: array[place] for name, array in layout.site.items()}
+    tm = row_table.modes.time_modes
+    values = {name: array[place] for name, array in row_table.point.items()}
     values |= {name: array[mode] for name, array in tm.items() if name not in ("fully_sharded", "training")}
     sharded = tm["fully_sharded"][mode]
     values |= {"zero_stage": np.where(sharded, FULLY_SHARDED, 0), "data_par_overlap": sharded}
@@ -281,7 +285,7 @@ def _chunks(rows: int) -> list[slice]:
 
 
 def _flow_table(
-    space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, levels: _Levels, rows: Ints
+    space: CalibratedSpace, p: Parameters, row_table: CalibratedRowTable, levels: _Levels, rows: Ints
 ) -> tuple[FlowPart, OffloadedFlow | None]:
     """The figures of these pipelines [rows], and what each way to offload adds to them [rows x ways].
 
@@ -290,10 +294,10 @@ def _flow_table(
     rate = link_rate(space.system, p)
     part = FlowPart(*(np.empty(len(rows)) for _ in fields(FlowPart)))
     ways = OffloadedFlow(*(np.zeros((len(rows), WAYS)) for _ in fields(OffloadedFlow))) if rate else None
-    used = [layout.modes.offloaded[name].any() for name in ("weight_offload", "activations_offload")]
+    used = [row_table.modes.offloaded[name].any() for name in ("weight_offload", "activations_offload")]
     for chunk in _chunks(len(rows)):
         here = rows[chunk]
-        case, level = _flow_case(space, layout, levels, here)
+        case, level = _flow_case(space, row_table, levels, here)
         flow = pipeline_flow(case, level, p)
         _store(part, chunk, flow_part(pipeline_level(case, level, p, flow)))
         if ways is None or levels.kept is None or levels.held is None:
@@ -301,8 +305,8 @@ def _flow_table(
         mode, place = levels.mode[here], levels.place[here]
         none = np.zeros(()), np.zeros(())
         kept = _taken(levels.kept, levels.block_row[mode, place])
-        sharded = layout.modes.time_modes["fully_sharded"][mode]
-        held = _taken(levels.held, sharded * len(layout.sites.cell) + place)
+        sharded = row_table.modes.time_modes["fully_sharded"][mode]
+        held = _taken(levels.held, sharded * len(row_table.points.cell) + place)
         ways.slowest[chunk, 0] = flow.slowest
         for way in range(1, WAYS):
             weights, activations = bool(way & 1), bool(way & 2)
@@ -323,15 +327,15 @@ def _store(table: Any, where: Any, part: Any) -> None:
         getattr(table, item.name)[where] = getattr(part, item.name)
 
 
-def block_shapes(site: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
-    """The fields of the shapes of blocks [shapes], and the shape of each site [sites].
+def block_shapes(point: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
+    """The fields of the shapes of blocks [shapes], and the shape of each schedule point [points].
 
     A shape is a distinct (degrees, microbatch, whether there is a pipeline).
     """
-    staged = site["pipeline_par"] > 1
+    staged = point["pipeline_par"] > 1
     names = ("tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size")
-    first, shape_of = distinct(*(site[name] for name in names), staged)
-    values = {name: site[name][first] for name in names}
+    first, shape_of = distinct(*(point[name] for name in names), staged)
+    values = {name: point[name][first] for name in names}
     one = np.ones_like(values["tensor_par"])
     values |= {"pipeline_par": 1 + staged[first], "data_par": one, "batch_size": one, "pipeline_interleaving": one}
     return values, shape_of
@@ -352,16 +356,16 @@ def blocks_at(
     )
 
 
-def _group(space: CalibratedSpace, sites: Sites) -> Group:
-    """All sites, as one group: the cost model does not choose among networks."""
+def _group(space: CalibratedSpace, points: SchedulePoints) -> Group:
+    """All schedule points, as one group: the cost model does not choose among networks."""
     nets = next((table[0] for table in space.assignments if len(table)), np.zeros(3, np.int64))
-    everywhere = np.arange(len(sites.cell))
+    everywhere = np.arange(len(points.cell))
     return Group(
         tensor_net=int(nets[0]),
         pipeline_net=int(nets[1]),
         data_nets=(int(nets[2]),),
         exchanges=True,
-        site=everywhere,
+        point=everywhere,
         block=np.zeros(len(everywhere), np.int64),
         assignment={int(nets[2]): np.zeros(len(everywhere), np.int64)},
         place=np.zeros(0, np.intp),

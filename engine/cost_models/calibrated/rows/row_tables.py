@@ -1,4 +1,4 @@
-"""Calibrated cells laid out: what of a plan depends neither on rates nor on capacities."""
+"""Calibrated cells laid out: what of their preparation depends neither on rates nor on capacities."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.rows.memory_requirements import memory_needs, stages_of
-from engine.cost_models.calibrated.rows.schedule_points import Outline, outlined
+from engine.cost_models.calibrated.rows.memory_requirements import memory_requirements, stages_of
+from engine.cost_models.calibrated.rows.schedule_points import PointTable, point_table_of
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Ints
-from engine.space.schedule_points import CellColumns, Sites, StepModes
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes
 
-__all__ = ["CalibratedLayout", "lay_out", "lay_out_calibrated"]
+__all__ = ["CalibratedRowTable", "calibrated_row_table", "row_table_of"]
 
 
 @dataclass(slots=True)
-class CalibratedLayout:
-    """Cells laid out: what of a plan depends neither on rates nor on capacities.
+class CalibratedRowTable:
+    """Cells laid out: what of their preparation depends neither on rates nor on capacities.
 
     It does depend on the generation of the processors (which attention kernel), and on whether there is a second memory
-    tier. `site` are the fields that a site decides [sites]. `state` is the optimizer state and gradients of the stage
-    with most, by stage kind `stage_of` [memory modes]: bytes [sites x stage kinds]. `needs` are the memory needed of
-    either tier [memory modes, sites] [bytes], and `first_tier`, `second_tier` the same with sites first.
+    tier. `point` are the fields that a schedule point decides [points]. `state` is the optimizer state and gradients of
+    the stage with most, by stage kind `stage_of` [memory modes]: bytes [points x stage kinds]. `needs` are the memory
+    needed of either tier [memory modes, points] [bytes], and `first_tier`, `second_tier` the same with schedule points
+    first.
     """
 
     cells: CellColumns
-    sites: Sites
+    points: SchedulePoints
     modes: StepModes
-    site: dict[str, Ints]
+    point: dict[str, Ints]
     stage_of: Ints
     stage_kinds: int
     state: Floats
@@ -39,23 +40,23 @@ class CalibratedLayout:
     batch: Floats
 
 
-def lay_out_calibrated(space: CalibratedSpace, numbers: range) -> CalibratedLayout:
+def calibrated_row_table(space: CalibratedSpace, numbers: range) -> CalibratedRowTable:
     """Lays out these cells of a space, with the memory that everything in them needs."""
-    return lay_out(space, outlined(space, numbers))
+    return row_table_of(space, point_table_of(space, numbers))
 
 
-def lay_out(space: CalibratedSpace, outline: Outline) -> CalibratedLayout:
-    """Lays out what is outlined; see `lay_out_calibrated`."""
-    sites, modes, site = outline.sites, outline.modes, outline.site
-    stages = stages_of(space, site, modes)
-    needs = memory_needs(stages, modes)
-    batch = site["batch_size"].astype(np.float64)
+def row_table_of(space: CalibratedSpace, point_table: PointTable) -> CalibratedRowTable:
+    """Lays out a table of schedule points; see `calibrated_row_table`."""
+    points, modes, point = point_table.points, point_table.modes, point_table.point
+    stages = stages_of(space, point, modes)
+    needs = memory_requirements(stages, modes)
+    batch = point["batch_size"].astype(np.float64)
     state = np.maximum.reduce([stages.by_kind(stage.state()) for stage in stages.stages])
-    return CalibratedLayout(
-        cells=outline.cells,
-        sites=sites,
+    return CalibratedRowTable(
+        cells=point_table.cells,
+        points=points,
         modes=modes,
-        site=site,
+        point=point,
         stage_of=stages.kind_of,
         stage_kinds=stages.shape[0] * stages.shape[1],
         state=state.T.ravel(),

@@ -1,4 +1,4 @@
-"""Calibrated cells outlined: their sites and modes, which neither rates nor capacities nor memory matter to."""
+"""The schedule points and modes of calibrated cells, which neither rates nor capacities nor memory matter to."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
 from engine.executions.arrays import Ints, take
-from engine.space.schedule_points import CellColumns, Grains, Sites, StepModes, cell_columns, sites_of, step_modes
+from engine.space.schedule_points import (
+    CellColumns,
+    Grains,
+    SchedulePoints,
+    StepModes,
+    cell_columns,
+    points_of,
+    step_modes,
+)
 
-__all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "Outline", "case_at", "outlined"]
+__all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "PointTable", "case_at", "point_table_of"]
 
 
 BLOCK_FIELDS = (
@@ -38,42 +46,43 @@ GRAINS = Grains(
 
 
 @dataclass(slots=True)
-class Outline:
-    """Cells, their sites and the space's modes; `site` are the fields that a site decides [sites]."""
+class PointTable:
+    """Cells, their schedule points and the space's modes; `point` are the fields that a schedule point decides
+    [points]."""
 
     cells: CellColumns
-    sites: Sites
+    points: SchedulePoints
     modes: StepModes
-    site: dict[str, Ints]
+    point: dict[str, Ints]
 
-    def at(self, chosen: Ints) -> Outline:
-        """These sites alone, with the cells that they belong to."""
-        sites = self.sites
-        kept, cell = np.unique(sites.cell[chosen], return_inverse=True)
-        part = Sites(
+    def at(self, chosen: Ints) -> PointTable:
+        """These schedule points alone, with the cells that they belong to."""
+        points = self.points
+        kept, cell = np.unique(points.cell[chosen], return_inverse=True)
+        part = SchedulePoints(
             cell=cell,
-            kind=sites.kind[chosen],
-            interleaving=sites.interleaving[chosen],
-            microbatch_size=sites.microbatch_size[chosen],
-            first=sites.first[chosen],
-            stride=sites.stride[chosen],
-            pair=sites.pair[chosen],
-            microbatches=sites.microbatches[chosen],
+            kind=points.kind[chosen],
+            interleaving=points.interleaving[chosen],
+            microbatch_size=points.microbatch_size[chosen],
+            first=points.first[chosen],
+            stride=points.stride[chosen],
+            pair=points.pair[chosen],
+            microbatches=points.microbatches[chosen],
         )
-        return Outline(
-            take(self.cells, kept), part, self.modes, {name: array[chosen] for name, array in self.site.items()}
+        return PointTable(
+            take(self.cells, kept), part, self.modes, {name: array[chosen] for name, array in self.point.items()}
         )
 
 
-def outlined(space: CalibratedSpace, numbers: range) -> Outline:
-    """The outline of these cells of a space."""
+def point_table_of(space: CalibratedSpace, numbers: range) -> PointTable:
+    """The table of schedule points of these cells of a space."""
     cells = cell_columns(space, numbers)
     cells.possible[:] = 1
-    sites, _ = sites_of(space, cells, np.ones(len(cells.number), bool))
+    points, _ = points_of(space, cells, np.ones(len(cells.number), bool))
     names = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par", "expert_tensor_par")
-    site: dict[str, Ints] = {name: getattr(cells, name)[sites.cell] for name in names}
-    site["microbatch_size"], site["pipeline_interleaving"] = sites.microbatch_size, sites.interleaving
-    return Outline(cells, sites, step_modes(space.modes, GRAINS), site)
+    point: dict[str, Ints] = {name: getattr(cells, name)[points.cell] for name in names}
+    point["microbatch_size"], point["pipeline_interleaving"] = points.microbatch_size, points.interleaving
+    return PointTable(cells, points, step_modes(space.modes, GRAINS), point)
 
 
 NEUTRAL = {
@@ -84,10 +93,10 @@ NEUTRAL = {
 """What a case needs of fields that a table does not depend on."""
 
 
-def case_at(space: CalibratedSpace, site: Mapping[str, Any], modes: Mapping[str, npt.NDArray[Any]]) -> Case:
-    """The case of all (mode, site) pairs [modes, sites], or of the sites alone."""
+def case_at(space: CalibratedSpace, point: Mapping[str, Any], modes: Mapping[str, npt.NDArray[Any]]) -> Case:
+    """The case of all (mode, schedule point) pairs [modes, points], or of the schedule points alone."""
     values: dict[str, Any] = {**NEUTRAL, "datatype": DATATYPES.index(space.datatype)}
-    values.update(site)
+    values.update(point)
     for name, values_of in modes.items():
         if name == "fully_sharded":
             # Gathers of sharded weights are always overlapped here.
