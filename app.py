@@ -14,8 +14,10 @@ ROOT = Path(__file__).parent
 if get_script_run_ctx(suppress_warning=True) is None:
     from starlette.middleware import Middleware
 
-    from dashboard import addresses, downloads, gate
-    from dashboard.allocator import few_arenas
+    from dashboard.compat.memory_allocator import few_arenas
+    from dashboard.files import downloads
+    from dashboard.shell import middleware as gate
+    from dashboard.shell import root_address as addresses
 
     few_arenas()
     gate.ask_nobody()
@@ -26,8 +28,10 @@ if get_script_run_ctx(suppress_warning=True) is None:
         lifespan=gate.greeting,
     )
 else:
-    from dashboard import frame, login, reconnect, state
-    from dashboard.turns import turns
+    from dashboard.jobs.turns import turns
+    from dashboard.link import state
+    from dashboard.shell import frame, login
+    from dashboard.shell import reconnection as reconnect
 
     st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
     login.require()

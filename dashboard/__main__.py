@@ -11,7 +11,7 @@ import warnings
 from types import FrameType
 from typing import NoReturn
 
-from dashboard.entry import INTERRUPTED, end_at_once
+from dashboard.shell.command import INTERRUPTED, end_at_once
 
 SECONDS_TO_END = 4
 """How long what is under way may take to be put away."""

@@ -4,6 +4,6 @@ Every chart function returns a `Chart`: the figure and a sentence that states it
 Show it with `streamlit.plotly_chart(chart.figure, config=CONFIG, alt=chart.alt, ...)`.
 """
 
-from dashboard.charts.template import CONFIG, Chart
+from dashboard.charts.elements.template import CONFIG, Chart
 
 __all__ = ["CONFIG", "Chart"]

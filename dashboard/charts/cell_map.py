@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from dashboard.charts.ramp import Domain, Ramp, colour_bar, ramp_for
-from dashboard.charts.template import TICK_SIZE, Chart, degrees, empty, noted, unfading, wrapped, written
-from dashboard.format import ABSENT, Scale, column_of, count, format_value, percent, scale_for
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import TICK_SIZE, Chart, degrees, empty, noted, unfading, wrapped, written
+from dashboard.words.numbers import ABSENT, Scale, column_of, count, format_value, percent, scale_for
 from engine.columns import Column
 from hardware import GIB
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from dashboard.charts.template import Chart, empty, in_sentence, noted, written
-from dashboard.format import column_of, format_value, percent
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import Chart, empty, in_sentence, noted, written
+from dashboard.words.numbers import column_of, format_value, percent
 from engine.columns import Column, by_name, choice_label
 
 COLUMNS: Final = ("field", "choice", "value")

@@ -7,11 +7,11 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
+from dashboard.charts.elements.palette import palette
+from dashboard.charts.elements.template import Chart, axis_style, base, degrees, empty, noted, unfading
 from dashboard.charts.surface import MOST_LABELS
-from dashboard.charts.template import Chart, axis_style, base, degrees, empty, noted, unfading
 from dashboard.charts.time_bar import time_kinds, time_pieces
-from dashboard.format import SPACE, column_of, format_value, scale_for, signed_percent
-from dashboard.palette import palette
+from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
 from engine.columns import Column
 
 HEIGHT: Final = 420

@@ -8,9 +8,9 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty
-from dashboard.format import percent, plain
-from dashboard.palette import TIME_KINDS, palette
+from dashboard.charts.elements.palette import TIME_KINDS, palette
+from dashboard.charts.elements.template import Chart, base, empty
+from dashboard.words.numbers import percent, plain
 
 __all__ = ["Curve", "efficiency_curve"]
 

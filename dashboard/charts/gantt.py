@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, nice_steps, note
-from dashboard.format import Scale, format_value, percent, scale_for
-from dashboard.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.template import Chart, base, nice_steps, note
+from dashboard.words.numbers import Scale, format_value, percent, scale_for
 from engine.simulate.schedule import Schedule
 
 MOST_STAGES: Final = 16

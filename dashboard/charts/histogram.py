@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from dashboard.charts.template import Chart, empty, in_sentence, written
-from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
-from dashboard.palette import palette
+from dashboard.charts.elements.palette import palette
+from dashboard.charts.elements.template import Chart, empty, in_sentence, written
+from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
 
 HEIGHT: Final = 84

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, log_ticks, note, noted, unfading
-from dashboard.format import format_value, percent, signed_percent
-from dashboard.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, unfading
+from dashboard.words.numbers import format_value, percent, signed_percent
 
 __all__ = ["BAND", "MAX_MARKS", "PARTS", "measured", "shown_marks", "step_parts"]
 

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, degrees, empty, in_sentence, noted, style_axes, unfading
-from dashboard.format import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
-from dashboard.palette import MEMORY_KINDS, Kind, Palette, palette
+from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
+from dashboard.charts.elements.template import Chart, base, degrees, empty, in_sentence, noted, style_axes, unfading
+from dashboard.words.numbers import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 
 _UNIT: Final = "proc_mem_tier1_cap_req"
 """Any column in bytes; it sets unit and formatting."""

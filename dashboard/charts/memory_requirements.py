@@ -6,9 +6,9 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, degrees, empty, note, unfading
-from dashboard.format import UNLIMITED, gibibytes, scale_for
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import Chart, base, degrees, empty, note, unfading
+from dashboard.words.numbers import UNLIMITED, gibibytes, scale_for
 
 _NEED: Final = "proc_mem_tier1_cap_req"
 _ROW: Final = 24

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, note
-from dashboard.format import format_value, scale_for
-from dashboard.palette import TIME_KINDS, palette
+from dashboard.charts.elements.palette import TIME_KINDS, palette
+from dashboard.charts.elements.template import Chart, base, empty, note
+from dashboard.words.numbers import format_value, scale_for
 from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
 from hardware import System
 

@@ -13,19 +13,10 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.cell_map import HEIGHT
-from dashboard.charts.ramp import Domain, Ramp, colour_bar, ramp_for
-from dashboard.charts.template import (
-    Chart,
-    axis_style,
-    empty,
-    in_sentence,
-    noted,
-    unfading,
-    wrapped,
-    written,
-)
-from dashboard.format import ABSENT, Scale, counted, format_value, percent, scale_for
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import Chart, axis_style, empty, in_sentence, noted, unfading, wrapped, written
+from dashboard.words.numbers import ABSENT, Scale, counted, format_value, percent, scale_for
 from engine.columns import Column, choice_label
 
 __all__ = ["COLUMNS", "numbered", "pair_map"]

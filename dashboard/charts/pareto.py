@@ -12,10 +12,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.ramp import colour_bar, ramp_for
-from dashboard.charts.template import Chart, base, empty, execution_name, in_sentence, log_ticks, note, unfading
-from dashboard.format import Scale, column_of, count, counted, format_value, scale_for
-from dashboard.palette import SCENARIOS, Palette, palette
+from dashboard.charts.elements.colour_scale import colour_bar, ramp_for
+from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
+from dashboard.charts.elements.template import (
+    Chart,
+    base,
+    empty,
+    execution_name,
+    in_sentence,
+    log_ticks,
+    note,
+    unfading,
+)
+from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
 
 HEIGHT: Final = 520

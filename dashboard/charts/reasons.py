@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dashboard.charts.template import Chart, empty, in_sentence, noted, written
-from dashboard.format import count, percent
-from dashboard.palette import palette
+from dashboard.charts.elements.palette import palette
+from dashboard.charts.elements.template import Chart, empty, in_sentence, noted, written
+from dashboard.words.numbers import count, percent
 from engine.executions import reasons as known_reasons
 
 _ROW: Final = 41

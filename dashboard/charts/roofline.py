@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, note
-from dashboard.format import format_value, plain, scale_for
-from dashboard.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, note
+from dashboard.words.numbers import format_value, plain, scale_for
 
 HEIGHT: Final = 430
 STAGES: Final = (("fw", "forward"), ("agrad", "backward, activations"), ("wgrad", "backward, weights"))

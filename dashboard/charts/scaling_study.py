@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, noted, tick_texts, unfading
-from dashboard.format import Scale, count, counted, format_value, percent, scale_for
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, noted, tick_texts, unfading
+from dashboard.words.numbers import Scale, count, counted, format_value, percent, scale_for
 
 HEIGHT: Final = 330
 RATE: Final = "sample_rate"

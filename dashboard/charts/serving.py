@@ -9,10 +9,10 @@ from typing import Any, Final
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.placing import Place, Room, annotation
-from dashboard.charts.template import Chart, base, empty, log_ticks, note, noted, unfading
-from dashboard.format import format_value, gibibytes, percent, scale_for
-from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
+from dashboard.charts.elements.label_placement import Place, Room, annotation
+from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, unfading
+from dashboard.words.numbers import format_value, gibibytes, percent, scale_for
 from engine.serving import MEMORY_PARTS, STEP_PARTS, by_name
 
 __all__ = ["MEMORY", "decode_step", "request_time", "serving_frontier", "serving_memory"]

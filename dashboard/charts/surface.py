@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import TICK_SIZE, Chart, base, empty, unfading
-from dashboard.format import SPACE, format_value, plain, signed_percent
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, unfading
+from dashboard.words.numbers import SPACE, format_value, plain, signed_percent
 
 HEIGHT: Final = 330
 MOST_LABELS: Final = 130

@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.placing import Place, Room, annotation
-from dashboard.charts.template import Chart, base, empty, noted, tick_texts
-from dashboard.format import format_value, plain, relative, scale_for
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.label_placement import Place, Room, annotation
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, noted, tick_texts
+from dashboard.words.numbers import format_value, plain, relative, scale_for
 
 HEIGHT: Final = 348
 RATE: Final = "sample_rate"

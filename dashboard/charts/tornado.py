@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.charts.template import Chart, base, empty, noted
-from dashboard.format import ABSENT, SPACE, signed_percent
-from dashboard.palette import Palette, palette
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, noted
+from dashboard.words.numbers import ABSENT, SPACE, signed_percent
 
 _ROW: Final = 30
 _THICK: Final = 0.62

@@ -10,20 +10,20 @@ import pandas as pd
 
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps
-from dashboard.charts.markup import figure_strip, legend, map_legend
+from dashboard.charts.elements.markup import figure_strip, legend, map_legend
+from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
+from dashboard.charts.elements.template import Chart
 from dashboard.charts.memory_bars import aligned_memory
-from dashboard.charts.template import Chart
-from dashboard.compare_scenarios import Member, told
-from dashboard.compare_tables import Side, best_table, differing, sides_of
-from dashboard.comparison import LETTERS, Comparison
-from dashboard.derived import metrics
-from dashboard.explore_data import cells_of
-from dashboard.format import scale_for
-from dashboard.nearest_fit import how_far
-from dashboard.palette import MEMORY_KINDS, kinds_of
-from dashboard.report import assumptions, drawn, page, sentence, subjects, whole
-from dashboard.report_parts import Figure, key_figures
-from dashboard.scenarios_data import name_of
+from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
+from dashboard.files.report import assumptions, drawn, page, sentence, subjects, whole
+from dashboard.files.report_parts import Figure, key_figures
+from dashboard.jobs.explored_scenarios import name_of
+from dashboard.link.comparison import LETTERS, Comparison
+from dashboard.queries.economics import metrics
+from dashboard.queries.explorations import cells_of
+from dashboard.queries.nearest_fit import how_far
+from dashboard.widgets.compared_scenarios import Member, told
+from dashboard.words.numbers import scale_for
 from engine import Exploration
 from engine.columns import Column
 from hardware import GIB

@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from dashboard import export
-from dashboard.compare_diff import differences
-from dashboard.derived import Metric, metrics
-from dashboard.explore_data import cells_of
-from dashboard.format import ABSENT, column_of, count, format_value
-from dashboard.plainest import best_of
-from dashboard.scenarios_data import name_of
-from dashboard.wording import field_in_words
+from dashboard.files import exports as export
+from dashboard.jobs.explored_scenarios import name_of
+from dashboard.queries.economics import Metric, metrics
+from dashboard.queries.explorations import cells_of
+from dashboard.queries.scenario_differences import differences
+from dashboard.queries.tie_breaking import best_of
+from dashboard.words.executions import field_in_words
+from dashboard.words.numbers import ABSENT, column_of, count, format_value
 from engine import Exploration, Scenario
 from engine.columns import ALL_FIELDS, by_name, fields_of, headline_of
 

@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from dashboard.growing_file import Abandoned, GrowingFile
+from dashboard.files.growing_file import Abandoned, GrowingFile
 from engine.store.errors import StoreWriteError, has_no_room
 
 __all__ = ["Offer", "button", "offer", "problem", "reached", "routes", "teller"]

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dashboard.export_text import joined
+from dashboard.files.column_text import joined
 
 __all__ = ["MOST_ROWS", "write_excel"]
 

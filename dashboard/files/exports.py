@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dashboard.accuracy import label_of
-from dashboard.export_excel import MOST_ROWS, write_excel
-from dashboard.export_text import joined, json_values
-from dashboard.scratch import scratch_folder
+from dashboard.files.column_text import joined, json_values
+from dashboard.files.excel import MOST_ROWS, write_excel
+from dashboard.jobs.scratch_folders import scratch_folder
+from dashboard.queries.accuracy import label_of
 from engine import Exploration, Scenario
 from engine.columns import Column, by_name, stored_of
 from engine.store import Condition

@@ -17,17 +17,17 @@ from typing import Any, Final
 
 import plotly.offline
 
-from dashboard.accuracy import EXPLAINED, label_of
-from dashboard.charts.markup import figure_strip, head, stylesheet
-from dashboard.charts.template import CONFIG
-from dashboard.explore_terms import words
-from dashboard.export import version
-from dashboard.library_sheet import changes_in_words, lineage, not_represented, sheet
-from dashboard.limits_editor import in_words
-from dashboard.nearest_fit import how_far, ways
-from dashboard.plainest import best_of
-from dashboard.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
-from dashboard.scenarios_data import name_of
+from dashboard.charts.elements.markup import figure_strip, head, stylesheet
+from dashboard.charts.elements.template import CONFIG
+from dashboard.files.exports import version
+from dashboard.files.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
+from dashboard.jobs.explored_scenarios import name_of
+from dashboard.pages.explore.terms import words
+from dashboard.queries.accuracy import EXPLAINED, label_of
+from dashboard.queries.document_sheets import changes_in_words, lineage, not_represented, sheet
+from dashboard.queries.nearest_fit import how_far, ways
+from dashboard.queries.tie_breaking import best_of
+from dashboard.shell.scenario.limits import in_words
 from engine import Exploration, Scenario
 from engine.columns import choice_label
 from engine.cost_models.calibrated import effective_rates
@@ -57,7 +57,7 @@ function printed() {
 window.addEventListener("beforeprint", printed);
 window.addEventListener("afterprint", draw);
 """
-_FONT: Final = Path(__file__).parent.parent / "static" / "inter-latin-wght-normal.woff2"
+_FONT: Final = Path(__file__).parent.parent.parent / "static" / "inter-latin-wght-normal.woff2"
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1180px; padding: 24px 28px 64px; font: 14px/1.5 Inter, system-ui, sans-serif;

@@ -9,20 +9,31 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from dashboard import accuracy, explore_data
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.choices import choices as choices_chart
 from dashboard.charts.efficiency_curve import efficiency_curve
-from dashboard.charts.markup import Tile, legend, map_legend
+from dashboard.charts.elements.markup import Tile, legend, map_legend
+from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
+from dashboard.charts.elements.template import Chart
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.pareto import pareto
 from dashboard.charts.reasons import reasons
-from dashboard.charts.template import Chart
 from dashboard.charts.time_bar import waterfall
-from dashboard.derived import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
-from dashboard.format import count, counted, days, decimals_for, format_value, header, percent, scale_for, share_of
-from dashboard.palette import MEMORY_KINDS, kinds_of
-from dashboard.wording import choices, recomputed, title
+from dashboard.queries import accuracy
+from dashboard.queries import explorations as explore_data
+from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
+from dashboard.words.executions import choices, recomputed, title
+from dashboard.words.numbers import (
+    count,
+    counted,
+    days,
+    decimals_for,
+    format_value,
+    header,
+    percent,
+    scale_for,
+    share_of,
+)
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from hardware import GIB

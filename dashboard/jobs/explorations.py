@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from dashboard.interpreters import FAR_BEHIND
+from dashboard.jobs.interpreters import FAR_BEHIND
+from dashboard.jobs.worker_process import Worker
 from dashboard.settings import Settings
-from dashboard.worker import Worker
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
 from engine.exploration.run import from_store
 from engine.exploration.workers import WorkerError

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.cost_model import in_words
-from dashboard.format import plain
-from dashboard.library import system_name
-from dashboard.runner import Job, Runner
-from dashboard.untrusted import Refused, scenario_of
-from dashboard.user_files import Saved, UserFiles
+from dashboard.jobs.explorations import Job, Runner
+from dashboard.link.catalogue import system_name
+from dashboard.link.document_validation import Refused, scenario_of
+from dashboard.link.user_files import Saved, UserFiles
+from dashboard.shell.scenario.cost_model import in_words
+from dashboard.words.numbers import plain
 from engine import Exploration, Scenario
 from engine.columns import choice_label
 from engine.exploration.run import from_store

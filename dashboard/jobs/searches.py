@@ -1,7 +1,7 @@
 """What-if's searches in a process of their own, where they and the pages do not wait for each other.
 
-Why, see `dashboard.interpreters`. One process has the spaces that are kept ready, for all sessions: questions, each of
-which somebody waits for, are answered beside each other, and one thread finds the points of studies.
+Why, see `dashboard.jobs.interpreters`. One process has the spaces that are kept ready, for all sessions: questions,
+each of which somebody waits for, are answered beside each other, and one thread finds the points of studies.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from dashboard.allocator import few_arenas
-from dashboard.interpreters import BEHIND, Interpreter, connected
-from dashboard.plain_order import plainest_of
+from dashboard.compat.memory_allocator import few_arenas
+from dashboard.jobs.interpreters import BEHIND, Interpreter, connected
+from dashboard.queries.tie_order import plainest_of
 from engine import Scenario, whatif
 from engine.exploration.workers import WorkerError
 from engine.whatif import Answer, Study
@@ -176,7 +176,7 @@ class _Answering:
 
 
 def serve(behind: int) -> None:
-    """In the process: answers until the server is gone. behind: see `dashboard.interpreters.Interpreter`."""
+    """In the process: answers until the server is gone. behind: see `dashboard.jobs.interpreters.Interpreter`."""
     few_arenas()
     answering, telling = _Answering(), threading.Lock()
     questions, studies = ThreadPoolExecutor(AT_ONCE), ThreadPoolExecutor(1)

@@ -10,10 +10,10 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.runner import Runner
+from dashboard.jobs.explorations import Runner
+from dashboard.jobs.searches import Apart, Here
+from dashboard.link.user_files import UserFiles
 from dashboard.settings import settings_from
-from dashboard.user_files import UserFiles
-from dashboard.whatif_process import Apart, Here
 from engine.exploration.workers import WorkerError
 
 __all__ = ["runner", "searches", "user_files"]

@@ -17,7 +17,7 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.turns import turns
+from dashboard.jobs.turns import turns
 from engine import Exploration, ExplorationCancelled, Progress
 from engine.columns import defined_of
 from engine.exploration.recomputed import add_columns, is_stored

@@ -1,7 +1,7 @@
 """Explorations in a process of their own, so that pages and explorations do not wait for each other.
 
-Why, see `dashboard.interpreters`. Only the server's process may write the store, so rows come over in files: many as
-shards of a store, which are moved into it as they are, few as an Arrow stream.
+Why, see `dashboard.jobs.interpreters`. Only the server's process may write the store, so rows come over in files: many
+as shards of a store, which are moved into it as they are, few as an Arrow stream.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dashboard.interpreters import BEHIND, Interpreter, connected
-from dashboard.scratch import scratch_folder
+from dashboard.jobs.interpreters import BEHIND, Interpreter, connected
+from dashboard.jobs.scratch_folders import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.exploration.run import from_store
 from engine.store import ROWS_IN_DATABASE, Record, Store, StoreError, Writer

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import hardware
 import models
-from dashboard.server import user_files
+from dashboard.jobs.server import user_files
 from hardware import System
 from models import Model
 

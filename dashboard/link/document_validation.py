@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 import hardware
 import models
-from dashboard.comparison import FORMAT as COMPARISON_FORMAT
-from dashboard.comparison import LETTERS, Comparison
+from dashboard.link.comparison import FORMAT as COMPARISON_FORMAT
+from dashboard.link.comparison import LETTERS, Comparison
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown

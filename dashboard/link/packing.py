@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import hardware
 import models
-from dashboard.untrusted import MOST_BYTES, PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.document_validation import MOST_BYTES, PROBLEMS, Refused, parse, scenario_of, sentence
 from engine import Scenario
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, shown

@@ -22,9 +22,11 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard import link_words, links, waiting
-from dashboard.runner import QueueFull
-from dashboard.server import runner
+from dashboard.jobs.explorations import QueueFull
+from dashboard.jobs.server import runner
+from dashboard.link import scenario_parameters as links
+from dashboard.link import vocabulary as link_words
+from dashboard.widgets import exploration_progress as waiting
 from engine import Exploration, Scenario
 
 __all__ = [

@@ -25,8 +25,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import hardware
 import models
-from dashboard.packing import LONGEST
-from dashboard.untrusted import PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.packing import LONGEST
 from engine import Scenario
 from hardware import Calibration, System
 from models import Model

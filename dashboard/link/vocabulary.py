@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from dashboard import links
+from dashboard.link import scenario_parameters as links
 from engine.columns import UnknownColumn, by_name
 from models.documents import near_matches
 

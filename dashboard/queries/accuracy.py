@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import streamlit as st
 
-from dashboard.charts.markup import Tile
-from dashboard.explore_data import Where, near_best
-from dashboard.format import SPACE, count, percent, signed_percent
-from dashboard.text import literal
+from dashboard.charts.elements.markup import Tile
+from dashboard.queries.explorations import Where, near_best
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import SPACE, count, percent, signed_percent
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.calibrated.measured import OFFLOADS

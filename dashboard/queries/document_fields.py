@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from dashboard.library import called
+from dashboard.link.catalogue import called
 from engine.columns import choice_label
 from hardware import System
 from models import Model

@@ -7,9 +7,9 @@ from html import escape
 from itertools import groupby
 from typing import Any, Final
 
-from dashboard.format import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
-from dashboard.library import called
-from dashboard.library_fields import Field, Mark, fields_of, marks_of, value_at
+from dashboard.link.catalogue import called
+from dashboard.queries.document_fields import Field, Mark, fields_of, marks_of, value_at
+from dashboard.words.numbers import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
 from engine.columns import choice_label
 from engine.cost_models.calibrated.build import left_out
 from hardware import System

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 import streamlit as st
 
-from dashboard.derived import Metric
-from dashboard.filters import Filter
-from dashboard.memory_needs import needs_of
+from dashboard.queries.economics import Metric
+from dashboard.queries.filters import Filter
+from dashboard.queries.memory_requirements import needs_of
 from engine import Exploration
 from engine.columns import EXTENSIONS, SHARES, by_name, fields_of, statistics_of
 from engine.executions import reasons

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from dashboard.derived import Metric, further, metrics
-from dashboard.format import format_value
+from dashboard.queries.economics import Metric, further, metrics
+from dashboard.words.numbers import format_value
 from engine import Scenario
 from engine.columns import SHARES, STORED_OF_ANY, Column, choice_label
 from engine.executions.table import DATATYPES

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from dashboard.altered import altered
+from dashboard.queries.scenario_edits import altered
 from engine import Scenario
 from engine.exploration.memory_requirements import least_memory
 from hardware import GIB

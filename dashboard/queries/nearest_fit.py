@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from dashboard.altered import altered
-from dashboard.format import count, gibibytes
+from dashboard.queries.scenario_edits import altered
+from dashboard.words.numbers import count, gibibytes
 from engine import Exploration, Scenario, whatif
 from engine.executions.table import LARGEST
 from engine.exploration.memory_requirements import least_memory

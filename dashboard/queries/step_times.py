@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboard.charts.template import degrees, in_sentence
+from dashboard.charts.elements.palette import TIME_KINDS
+from dashboard.charts.elements.template import degrees, in_sentence
 from dashboard.charts.time_bar import time_pieces
-from dashboard.format import format_delta, percent
-from dashboard.palette import TIME_KINDS
+from dashboard.words.numbers import format_delta, percent
 
 __all__ = ["differences_in_time", "losses", "slower_than"]
 

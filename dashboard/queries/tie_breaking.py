@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboard.evaluated import evaluated
-from dashboard.explore_data import Where, in_cell
-from dashboard.plain_order import CELL, COLUMNS, from_plain
+from dashboard.queries.executions import evaluated
+from dashboard.queries.explorations import Where, in_cell
+from dashboard.queries.tie_order import CELL, COLUMNS, from_plain
 from engine import Exploration
 from engine.store import Condition
 

@@ -1,6 +1,7 @@
 """The order from plain to involved, by which the plainest of several executions that tie is chosen.
 
-Apart from `dashboard.plainest`, which looks in explorations, so that a process that only searches can do without pages.
+Apart from `dashboard.queries.tie_breaking`, which looks in explorations, so that a process that only searches can do
+without pages.
 """
 
 from __future__ import annotations

@@ -10,17 +10,19 @@ from typing import Any, Final, NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import sentence, state, window
-from dashboard.addresses import START
-from dashboard.charts.markup import page_head, stylesheet
-from dashboard.server import runner
-from dashboard.text import literal
+from dashboard.charts.elements.markup import page_head, stylesheet
+from dashboard.jobs.server import runner
+from dashboard.link import state
+from dashboard.shell.root_address import START
+from dashboard.shell.scenario import sentence
+from dashboard.widgets import window
+from dashboard.words.markdown import literal
 
 __all__ = ["PAGES", "Entry", "close_page", "exists", "open_page", "pages", "path"]
 
 
 class Entry(NamedTuple):
-    """A page of the navigation; its script is `dashboard/pages/<name>.py`, its address `/<name>`."""
+    """A page of the navigation; its script is `dashboard/pages/<name>/script.py`, its address `/<name>`."""
 
     name: str
     title: str
@@ -45,7 +47,7 @@ PAGES: Final = (
 )
 """The pages there may be, in order; one appears in the navigation once its script exists. The first is the default."""
 
-_FOLDER: Final = Path(__file__).parent / "pages"
+_FOLDER: Final = Path(__file__).parent.parent / "pages"
 _BY_PATH: Final[dict[str, Entry]] = {"" if entry is PAGES[0] else entry.name: entry for entry in PAGES}
 
 
@@ -53,7 +55,7 @@ def pages() -> Sequence[Any]:
     """The navigation's pages: those of `PAGES` whose script exists."""
     return [
         st.Page(
-            _FOLDER / f"{entry.name}.py", title=entry.title, help=entry.help, url_path=entry.name,
+            _FOLDER / f"{entry.name}/script.py", title=entry.title, help=entry.help, url_path=entry.name,
             default=entry is PAGES[0],
         )
         for entry in PAGES
@@ -120,9 +122,9 @@ def _behaviour() -> str:
 @cache
 def exists(name: str) -> bool:
     """Whether a page of `PAGES` is there, so that others may link to it."""
-    return (_FOLDER / f"{name}.py").is_file()
+    return (_FOLDER / f"{name}/script.py").is_file()
 
 
 def path(name: str) -> str:
     """The script of a page, as `st.page_link` and `st.switch_page` want it."""
-    return str(_FOLDER / f"{name}.py")
+    return str(_FOLDER / f"{name}/script.py")

@@ -13,7 +13,7 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.text import literal
+from dashboard.words.markdown import literal
 
 __all__ = ["require", "signed_in"]
 

@@ -12,14 +12,16 @@ from textwrap import shorten
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from dashboard import links, state, waiting
-from dashboard.charts.template import in_sentence
-from dashboard.comparison import LETTERS, VIEW, Comparison
-from dashboard.format import counted
-from dashboard.library_sheet import changes_in_words
-from dashboard.packing import LONGEST
-from dashboard.scenarios_data import name_of, sentence_of
-from dashboard.whatif_changes import described, text_of
+from dashboard.charts.elements.template import in_sentence
+from dashboard.jobs.explored_scenarios import name_of, sentence_of
+from dashboard.link import scenario_parameters as links
+from dashboard.link import state
+from dashboard.link.comparison import LETTERS, VIEW, Comparison
+from dashboard.link.packing import LONGEST
+from dashboard.queries.document_sheets import changes_in_words
+from dashboard.widgets import exploration_progress as waiting
+from dashboard.widgets.hardware_changes import described, text_of
+from dashboard.words.numbers import counted
 from engine import Exploration, Scenario, whatif
 
 __all__ = [

@@ -7,10 +7,10 @@ from typing import Any, Final, Literal, Self
 
 import streamlit as st
 
-from dashboard import state
 from dashboard.charts import CONFIG
-from dashboard.charts.template import Chart, keep_unselected, stacked
-from dashboard.window import is_narrow
+from dashboard.charts.elements.template import Chart, keep_unselected, stacked
+from dashboard.link import state
+from dashboard.widgets.window import is_narrow
 
 __all__ = [
     "choose", "given", "key_for", "menu_key", "segments", "shared", "show", "shut", "switch", "whole", "whole_field",

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import streamlit as st
 from streamlit import runtime
 
-from dashboard.charts.markup import head
-from dashboard.format import count, counted, format_value
-from dashboard.runner import Job, QueueFull, Runner
-from dashboard.server import runner
-from dashboard.text import literal
-from dashboard.turns import turns
+from dashboard.charts.elements.markup import head
+from dashboard.jobs.explorations import Job, QueueFull, Runner
+from dashboard.jobs.server import runner
+from dashboard.jobs.turns import turns
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration, Progress, Scenario
 from engine.cost_models.calibrated import model_shapes
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard import state
-from dashboard.format import plain, with_unit
-from dashboard.server import runner
-from dashboard.text import literal
+from dashboard.jobs.server import runner
+from dashboard.link import state
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import plain, with_unit
 from engine import Scenario, whatif
 from engine.whatif import Parameter
 

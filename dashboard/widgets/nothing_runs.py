@@ -6,10 +6,11 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard import frame, state
-from dashboard.altered import altered
-from dashboard.charts import markup
-from dashboard.nearest_fit import how_far, ways
+from dashboard.charts.elements import markup
+from dashboard.link import state
+from dashboard.queries.nearest_fit import how_far, ways
+from dashboard.queries.scenario_edits import altered
+from dashboard.shell import frame
 from engine import Exploration
 
 __all__ = ["nothing_runs"]

@@ -10,15 +10,19 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from dashboard import compare_scenarios, links, report, report_compare, state
-from dashboard.comparison import Comparison
-from dashboard.controls import menu_key, shut
-from dashboard.scenarios_data import name_of
-from dashboard.server import runner, user_files
-from dashboard.text import literal
-from dashboard.untrusted import Refused
-from dashboard.user_files import LONGEST_TITLE
-from dashboard.waiting import seen_with
+from dashboard.files import comparison_report as report_compare
+from dashboard.files import report
+from dashboard.jobs.explored_scenarios import name_of
+from dashboard.jobs.server import runner, user_files
+from dashboard.link import scenario_parameters as links
+from dashboard.link import state
+from dashboard.link.comparison import Comparison
+from dashboard.link.document_validation import Refused
+from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.widgets.controls import menu_key, shut
+from dashboard.widgets.exploration_progress import seen_with
+from dashboard.words.markdown import literal
 from engine import Scenario
 
 __all__ = [

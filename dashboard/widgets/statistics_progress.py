@@ -8,15 +8,15 @@ from typing import Concatenate, Final, ParamSpec
 
 import streamlit as st
 
-from dashboard import state
-from dashboard.charts.markup import head
-from dashboard.charts.template import in_sentence
-from dashboard.derived import Metric
-from dashboard.format import count, counted, format_value
-from dashboard.further import Job, further, seconds_for
-from dashboard.text import literal
-from dashboard.turns import turns
-from dashboard.waiting import progress_words
+from dashboard.charts.elements.markup import head
+from dashboard.charts.elements.template import in_sentence
+from dashboard.jobs.turns import turns
+from dashboard.jobs.unstored_statistics import Job, further, seconds_for
+from dashboard.link import state
+from dashboard.queries.economics import Metric
+from dashboard.widgets.exploration_progress import progress_words
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration
 from engine.columns import by_name
 from engine.exploration.recomputed import is_stored

@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
-from dashboard.evaluated import evaluated
-from dashboard.plainest import plainest
-from dashboard.text import literal
+from dashboard.link import state
+from dashboard.queries.executions import evaluated
+from dashboard.queries.tie_breaking import plainest
+from dashboard.words.markdown import literal
 from engine import Exploration
 
 __all__ = ["Subject", "refusal", "subject"]

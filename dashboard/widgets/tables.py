@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from dashboard.format import ABSENT, decimals_for, header, scale_for
+from dashboard.words.numbers import ABSENT, decimals_for, header, scale_for
 from engine.columns import Column, by_name, choice_label
 
 __all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table", "width_of_words"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
+from dashboard.words.formulas import Formula, Symbol, evaluate_text, symbols_in, written
 from engine import Scenario, economics
 from engine.columns import by_name, headline_of
 from engine.cost_models.calibrated.figures import FORWARD_OF_ENDS

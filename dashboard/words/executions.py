@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboard.charts.template import degrees
-from dashboard.format import ABSENT, counted, format_value, plain
+from dashboard.charts.elements.template import degrees
+from dashboard.words.numbers import ABSENT, counted, format_value, plain
 from engine import Scenario
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
 from engine.cost_models.calibrated import model_shapes

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dashboard.format import format_value, plain
-from dashboard.formula_table import LAYER_SUMS, expression
+from dashboard.words.formula_table import LAYER_SUMS, expression
+from dashboard.words.numbers import format_value, plain
 from engine.columns import Column, UnknownColumn, by_name
 from engine.cost_models.calculon.data_parallel import block_exchange
 from engine.cost_models.calculon.rates import rates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dashboard.format import SPACE
+from dashboard.words.numbers import SPACE
 
 __all__ = ["literal"]
 

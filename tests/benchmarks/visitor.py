@@ -21,7 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 __all__ = ["Page", "Visitor", "visiting"]
 
 DRAWN: Final = "shardscape_first_drawn"
-"""The component by which a page learns that its first picture is drawn, see `dashboard.later`."""
+"""The component by which a page learns that its first picture is drawn, see `dashboard.widgets.staged_rendering`."""
 SELDOM: Final = 60.0
 """From so long a pause on, a fragment that runs again watches the connection and shows nothing [s]."""
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from dashboard.format import format_value
+from dashboard.words.numbers import format_value
 from engine import Exploration, explore
 from engine.columns import stored_of
 from tests.browser.conftest import SMALL, new_context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from dashboard.format import ABSENT, scale_for
+from dashboard.words.numbers import ABSENT, scale_for
 from engine import explore
 from engine.columns import by_name
 from tests.browser.conftest import SMALL

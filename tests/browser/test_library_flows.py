@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import hardware
 import models
-from dashboard.format import format_value
+from dashboard.words.numbers import format_value
 from engine import explore
 from tests.browser.conftest import SMALL, new_context, settled
 from tests.dashboard.test_sharing import complete, folded, nested

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import hardware
-from dashboard import links
+from dashboard.link import scenario_parameters as links
 from engine import Scenario
 from tests.browser.conftest import SMALL, free_port, new_context, serving, settled
 from tests.browser.identity import CLIENT, EMAIL, provider

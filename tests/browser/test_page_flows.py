@@ -18,9 +18,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import hardware
-from dashboard import validation_data
-from dashboard.derived import utilisation
-from dashboard.format import count, format_value, percent, signed_percent
+from dashboard.pages.validation import queries as validation_data
+from dashboard.queries.economics import utilisation
+from dashboard.words.numbers import count, format_value, percent, signed_percent
 from engine import Exploration, Scenario, explore_scenario, whatif
 from engine.store import Condition
 from tests.browser.conftest import SMALL

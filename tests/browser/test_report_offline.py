@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from dashboard import report, report_compare
-from dashboard.comparison import Comparison
+from dashboard.files import comparison_report as report_compare
+from dashboard.files import report
+from dashboard.link.comparison import Comparison
 from tests.dashboard.pages import exploration
 from tests.dashboard.test_report import EVIL, evil_exploration
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from dashboard.format import format_value
+from dashboard.words.numbers import format_value
 from engine import Scenario, explore_scenario, whatif
 from tests.browser.conftest import SMALL, settled
 

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from streamlit.components.v2 import manifest_scanner
 
-from dashboard.charts import template
+from dashboard.charts.elements import template
 
 
 @pytest.fixture(autouse=True)

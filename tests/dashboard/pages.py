@@ -39,9 +39,9 @@ def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) ->
 def again(app: AppTest, found: Exploration) -> AppTest:
     """The page run once more after a widget was changed."""
     with (
-        patch("dashboard.state.require_exploration", return_value=found),
-        patch("dashboard.state.current_scenario", return_value=found.scenario),
-        patch("dashboard.frame.exists", return_value=False),  # links need the navigation of app.py
+        patch("dashboard.link.state.require_exploration", return_value=found),
+        patch("dashboard.link.state.current_scenario", return_value=found.scenario),
+        patch("dashboard.shell.frame.exists", return_value=False),  # links need the navigation of app.py
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

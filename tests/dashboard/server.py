@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from dashboard import server
-from dashboard.runner import Runner
+from dashboard.jobs import server
+from dashboard.jobs.explorations import Runner
+from dashboard.link.user_files import UserFiles
 from dashboard.settings import Settings
-from dashboard.user_files import UserFiles
 
 __all__ = ["Place", "own_server"]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import engine
-from dashboard import accuracy
-from dashboard.charts.markup import Tile, figure_strip
-from dashboard.export import about
-from dashboard.format import SPACE
-from dashboard.report import build
+from dashboard.charts.elements.markup import Tile, figure_strip
+from dashboard.files.exports import about
+from dashboard.files.report import build
+from dashboard.queries import accuracy
+from dashboard.words.numbers import SPACE
 from engine import Exploration, Scenario
 from engine.validation.uncertainty import SHARE, interval, residuals
 from tests.dashboard.pages import exploration, run

@@ -9,14 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from dashboard import addresses, frame
+from dashboard.shell import frame
+from dashboard.shell import root_address as addresses
 
 
 def answer(path: str, query: str = "", base: str = "") -> Response | None:
     """What the server answers below a path; None where it leaves that to Streamlit."""
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": [],
              "server": ("127.0.0.1", 80), "scheme": "http", "root_path": ""}  # fmt: skip
-    with patch("dashboard.addresses.config.get_option", return_value=base):
+    with patch("dashboard.shell.root_address.config.get_option", return_value=base):
         found = addresses.routes()
     for route in found:
         if route.matches(scope)[0] is Match.FULL:

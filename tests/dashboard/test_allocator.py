@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only 
 
 _THREADS = """
 import ctypes, threading
-from dashboard.allocator import few_arenas
+from dashboard.compat.memory_allocator import few_arenas
 few_arenas()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.open_memstream.restype = ctypes.c_void_p

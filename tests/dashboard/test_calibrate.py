@@ -15,12 +15,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import hardware
-from dashboard import calibrate_data, frame
 from dashboard.charts.calibration import Moved, before_and_after, parameters_moved
-from dashboard.links import parameters_of as parameters_of_link
-from dashboard.links import read_scenario
-from dashboard.untrusted import Refused
-from dashboard.user_files import UserFiles
+from dashboard.link.document_validation import Refused
+from dashboard.link.scenario_parameters import parameters_of as parameters_of_link
+from dashboard.link.scenario_parameters import read_scenario
+from dashboard.link.user_files import UserFiles
+from dashboard.pages.calibrate import queries as calibrate_data
+from dashboard.shell import frame
 from engine import Scenario, best_of, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
@@ -46,7 +47,7 @@ class File:
 def own_files(tmp_path: Path) -> Iterator[UserFiles]:
     """User files of their own for every test."""
     kept = UserFiles(tmp_path / "user")
-    names = ("dashboard.calibrate_data.user_files", "dashboard.calibrate_use.user_files")
+    names = ("dashboard.pages.calibrate.queries.user_files", "dashboard.pages.calibrate.use.user_files")
     with ExitStack() as stack:
         for name in names:
             stack.enter_context(patch(name, return_value=kept))
@@ -61,8 +62,8 @@ def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), giv
 
 def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTest:
     with (
-        patch("dashboard.calibrate_view._upload", return_value=(list(files), given)),
-        patch("dashboard.frame.exists", return_value=False),
+        patch("dashboard.pages.calibrate.view._upload", return_value=(list(files), given)),
+        patch("dashboard.shell.frame.exists", return_value=False),
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

@@ -12,18 +12,18 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
-from dashboard.calibrated_layers import case_of_row
+from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.networks import LOOK, innermost_first, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
-from dashboard.execution_calibrated import parts_table, step_parts, traffic_rows
-from dashboard.execution_files import execution_json
-from dashboard.format import format_value
-from dashboard.memory_needs import needs_of
-from dashboard.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
-from dashboard.whatif_changes import text_of
-from dashboard.wording import choices, differences, title
+from dashboard.pages.execution.calibrated import parts_table, step_parts, traffic_rows
+from dashboard.pages.execution.calibrated_layers import case_of_row
+from dashboard.pages.execution.files import execution_json
+from dashboard.queries.memory_requirements import needs_of
+from dashboard.widgets.hardware_changes import text_of
+from dashboard.words.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
+from dashboard.words.executions import choices, differences, title
+from dashboard.words.numbers import format_value
 from engine import Exploration, whatif
 from engine.columns import ALL_FIELDS, fields_of, headline_of
 from engine.cost_models.calibrated import block_level, parameters_of

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.basedatatypes import BasePlotlyType
 
-from dashboard import format as text
-from dashboard.charts import markup, template
 from dashboard.charts.choices import choices
+from dashboard.charts.elements import markup, template
+from dashboard.charts.elements.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of
+from dashboard.charts.elements.template import in_sentence, log_ticks, nice_steps, wrapped
 from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.pareto import MAX_MARKS, Density, edges, pareto, thinned
 from dashboard.charts.reasons import reasons
 from dashboard.charts.residuals import _lines
-from dashboard.charts.template import in_sentence, log_ticks, nice_steps, wrapped
 from dashboard.charts.time_bar import time_pieces, waterfall
-from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of
+from dashboard.words import numbers as text
 from engine.columns import HEADLINE, by_name
 from tests import reference
 from tests.dashboard.pages import exploration, plainly, run

@@ -12,13 +12,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard import links, state
 from dashboard.charts.difference import aligned_steps, difference_map
-from dashboard.compare_diff import differences
-from dashboard.compare_scenarios import Member, told
-from dashboard.format import format_value, gibibytes, relative
-from dashboard.plainest import best_of
-from dashboard.wording import differences as choices_that_differ
+from dashboard.link import scenario_parameters as links
+from dashboard.link import state
+from dashboard.queries.scenario_differences import differences
+from dashboard.queries.tie_breaking import best_of
+from dashboard.widgets.compared_scenarios import Member, told
+from dashboard.words.executions import differences as choices_that_differ
+from dashboard.words.numbers import format_value, gibibytes, relative
 from engine import Exploration, Scenario, whatif
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
@@ -28,8 +29,9 @@ OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 @pytest.fixture(autouse=True)
 def _in_memory() -> Iterator[None]:
     """Explorations without the server's runner and store."""
-    with patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: explored(scenario)), patch(
-        "dashboard.waiting.runner"
+    with patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _:
+    explored(scenario)), patch(
+        "dashboard.widgets.exploration_progress.runner"
     ):
         yield
 
@@ -130,7 +132,7 @@ def test_removing_one_leaves_the_others() -> None:
     app.segmented_control(key="_compare_pair").select("BC")
     app = again(app, exploration())
     app.button(key="compare_remove_compare_b").click()
-    with patch("dashboard.state._write", wraps=state._write) as written:
+    with patch("dashboard.link.state._write", wraps=state._write) as written:
         app = again(app, exploration())
     assert written.call_count == 1  # one step of the browser's Back takes it back
     assert app.session_state["_url"]["compare_b"] == "~procs:8"

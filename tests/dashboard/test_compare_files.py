@@ -10,12 +10,12 @@ from html import unescape
 import pandas as pd
 
 import engine
-from dashboard import report_compare
-from dashboard.compare_tables import file, sides_of
-from dashboard.comparison import Comparison
-from dashboard.derived import metrics
-from dashboard.format import format_value, gibibytes
-from dashboard.nearest_fit import short_of
+from dashboard.files import comparison_report as report_compare
+from dashboard.files.comparison_tables import file, sides_of
+from dashboard.link.comparison import Comparison
+from dashboard.queries.economics import metrics
+from dashboard.queries.nearest_fit import short_of
+from dashboard.words.numbers import format_value, gibibytes
 from engine import Exploration, Scenario, whatif
 from engine.columns import fields_of
 from tests.dashboard.pages import exploration, plainly

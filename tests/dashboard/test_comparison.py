@@ -17,13 +17,17 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard import compare_scenarios, link_words, links, share, untrusted
-from dashboard.compare_scenarios import SLOTS, Member
-from dashboard.comparison import VIEW, Comparison
-from dashboard.untrusted import MOST_BYTES, Refused
+from dashboard.link import document_validation as untrusted
+from dashboard.link import scenario_parameters as links
+from dashboard.link import vocabulary as link_words
+from dashboard.link.comparison import VIEW, Comparison
+from dashboard.link.document_validation import MOST_BYTES, Refused
+from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.widgets import share
+from dashboard.widgets.compared_scenarios import SLOTS, Member
 from engine import Scenario, whatif
+from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, plainly
-from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
 SEEN = {"compare_metric": "total_time", "compare_domain": "from zero", "compare_pair": "BC", "cell": "2x4"}
@@ -249,7 +253,7 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
     assert "**B** · A with HBM bandwidth" in told
     assert "\\<script\\>" in told
     assert "<script>alert" not in told
-    with patch("dashboard.scenarios_open.st.switch_page") as switched:
+    with patch("dashboard.pages.scenarios.upload.st.switch_page") as switched:
         app.button(key="scenarios_open_file").click().run()
     assert not app.exception
     assert switched.call_args.args[0].endswith("compare.py")
@@ -301,7 +305,7 @@ def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> N
 
 def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     def script() -> None:
-        from dashboard.share import offer_link
+        from dashboard.widgets.share import offer_link
         from tests.dashboard.test_comparison import compared
 
         offer_link("x" * 9_000, 2, compared())

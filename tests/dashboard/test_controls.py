@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 import streamlit as st
 
-from dashboard.controls import given, key_for
+from dashboard.widgets.controls import given, key_for
 
 
 @pytest.fixture(autouse=True)

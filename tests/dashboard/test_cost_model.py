@@ -8,9 +8,10 @@ from unittest.mock import patch
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import cost_model, links
-from dashboard.altered import altered
-from dashboard.library import usable_models
+from dashboard.link import scenario_parameters as links
+from dashboard.link.catalogue import usable_models
+from dashboard.queries.scenario_edits import altered
+from dashboard.shell.scenario import cost_model
 from engine import Scenario
 from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.space import COVERED
@@ -114,7 +115,7 @@ def shown(made: Scenario) -> AppTest:
     """The sentence of a scenario."""
 
     def script() -> None:
-        from dashboard import sentence
+        from dashboard.shell.scenario import sentence
 
         sentence.show()
 
@@ -144,7 +145,7 @@ def test_the_sentence_takes_experts_and_says_that_the_cost_model_follows() -> No
 
 
 def test_a_kept_calibration_can_be_set() -> None:
-    with patch("dashboard.cost_model.user_files") as files:
+    with patch("dashboard.shell.scenario.cost_model.user_files") as files:
         files.return_value.calibrations.return_value = {"mine": own(), "elsewhere": own("a100_80g_sxm")}
         app = shown(scenario())
         box = app.selectbox(key="sentence_calibration")
@@ -168,7 +169,7 @@ def limits_dialog(made: Scenario) -> AppTest:
     """The editor of limits of a scenario."""
 
     def script() -> None:
-        from dashboard import limits_editor
+        from dashboard.shell.scenario import limits as limits_editor
 
         limits_editor._dialog()
 

@@ -16,9 +16,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from dashboard import downloads
-from dashboard.downloads import Offer
-from dashboard.growing_file import PIECE, GrowingFile
+from dashboard.files import downloads
+from dashboard.files.downloads import Offer
+from dashboard.files.growing_file import PIECE, GrowingFile
 
 
 @pytest.fixture(autouse=True)
@@ -281,8 +281,8 @@ def test_only_some_files_are_made_at_once() -> None:
 def test_a_page_offers_a_link_only_where_the_server_answers_it() -> None:
     drawn: list[Any] = []
     with (
-        patch("dashboard.downloads.st.html", drawn.append),
-        patch("dashboard.downloads.st.download_button", lambda *given, **more: drawn.append((given, more))),
+        patch("dashboard.files.downloads.st.html", drawn.append),
+        patch("dashboard.files.downloads.st.download_button", lambda *given, **more: drawn.append((given, more))),
     ):
         downloads.button("<CSV>", of(b"1"), "x", key="a")
         assert drawn.pop()[0][:1] == ("<CSV>",)

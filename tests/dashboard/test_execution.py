@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 
 import engine
+from dashboard.charts.elements.template import degrees
 from dashboard.charts.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
 from dashboard.charts.networks import partners, placement, traffic
 from dashboard.charts.roofline import STAGES, Roofs, points, roofline
-from dashboard.charts.template import degrees
-from dashboard.execution_detail import _traffic
-from dashboard.execution_files import execution_json
-from dashboard.execution_view import _insight
-from dashboard.format import format_value
-from dashboard.layer_view import _WORDS, named
-from dashboard.plainest import best_of
+from dashboard.pages.execution.detail import _traffic
+from dashboard.pages.execution.files import execution_json
+from dashboard.pages.execution.layers import _WORDS, named
+from dashboard.pages.execution.view import _insight
+from dashboard.queries.tie_breaking import best_of
+from dashboard.words.numbers import format_value
 from engine.columns import FIELDS, STATISTICS
 from engine.cost_models.calibrated.physics.operations import bound
 from engine.simulate.schedule import schedule

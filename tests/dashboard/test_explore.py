@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import explore_data, waiting
-from dashboard.derived import metrics, token_flops, utilisation
-from dashboard.format import count, format_value, percent
-from dashboard.server import runner
-from dashboard.text import literal
+from dashboard.jobs.server import runner
+from dashboard.queries import explorations as explore_data
+from dashboard.queries.economics import metrics, token_flops, utilisation
+from dashboard.widgets import exploration_progress as waiting
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.store import Condition
 from tests.dashboard.pages import ROOT, figure, html, plainly
@@ -221,7 +222,7 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
         stopped.set()
         raise ExplorationCancelled
 
-    monkeypatch.setattr("dashboard.runner.explore_scenario", endless)
+    monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", endless)
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
     for name, value in {**SMALL, "batch": "24"}.items():
         app.query_params[name] = value
@@ -232,7 +233,7 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
     assert stopped.wait(10)
     settled(app)
     assert "cancelled" in app.info[0].value
-    monkeypatch.setattr("dashboard.runner.explore_scenario", explore_scenario)
+    monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", explore_scenario)
     app.button(key="explore_again").click()
     settled(app)
     assert figure(app, "explore_map")["data"]

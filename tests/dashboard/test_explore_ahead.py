@@ -9,9 +9,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from dashboard import explore_ahead as ahead
-from dashboard import explore_data as data
-from dashboard.plainest import plainest
+from dashboard.pages.explore import prefetch as ahead
+from dashboard.queries import explorations as data
+from dashboard.queries.tie_breaking import plainest
 from engine import Exploration, explore
 from engine.store import Condition, StoreError
 from tests.dashboard.pages import exploration
@@ -75,7 +75,7 @@ def test_the_best_of_cells_have_the_figures_of_the_engine(found: Exploration) ->
     for cell in found.by_cell().dropna(subset="value").to_dict("records"):
         where = data.in_cell((cell["tensor_par"], cell["pipeline_par"]))
         chosen = plainest(found, found.key, int(cell["id"]), "sample_rate", where).id
-        with patch("dashboard.evaluated.evaluated") as asked:
+        with patch("dashboard.queries.executions.evaluated") as asked:
             shown = ahead.execution(found, chosen)
         assert not asked.called
         alone = found.evaluate_ids([chosen]).iloc[0].to_dict()

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import explore_data
 from dashboard.charts.pair_map import numbered, pair_map
-from dashboard.derived import metrics, utilisation
-from dashboard.explore_axes import Axes, cells_for
-from dashboard.explore_filter import where_of
-from dashboard.filters import parse
-from dashboard.format import count, format_value, percent
+from dashboard.pages.explore.axes import Axes, cells_for
+from dashboard.queries import explorations as explore_data
+from dashboard.queries.economics import metrics, utilisation
+from dashboard.queries.filters import parse
+from dashboard.widgets.filters.popover import where_of
+from dashboard.words.numbers import count, format_value, percent
 from engine import explore
 from engine.columns import by_name
 from engine.store import Condition
@@ -197,7 +197,7 @@ def test_maps_that_fail_to_fit_keep_their_obstacles_with_filters_and_in_small_mu
 
 
 def test_small_multiples_of_a_field_with_many_values_are_those_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.explore_axes.MOST_FACETS", 4)
+    monkeypatch.setattr("dashboard.pages.explore.axes.MOST_FACETS", 4)
     found = exploration()
     metric = metrics(found.scenario)["sample_rate"]
     cells, (shown, had) = cells_for(found, Axes("pipeline_par", "tensor_par", "pipeline_interleaving"), metric, ())
@@ -395,7 +395,7 @@ def test_a_map_per_datatype_shows_the_explorations_of_the_others_beside_it() -> 
         }
         drawn = {(row["tensor_par"], row["pipeline_par"]): row["value"] for row in here.to_dict("records")}
         assert drawn == pytest.approx(expected)
-    with patch("dashboard.explore_axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
+    with patch("dashboard.pages.explore.axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
         app = run("explore", found, {"map_facet": "datatype"})
     titles = [note["text"] for note in figure(app, "explore_pairs")["layout"]["annotations"]]
     assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard import format as text
+from dashboard.words import numbers as text
 from engine.columns import ALL, Column
 
 GIB = 2.0**30

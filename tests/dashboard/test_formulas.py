@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import engine
-from dashboard.derived_formulas import derived_formula, derived_metrics
-from dashboard.formula_table import EXPRESSIONS, LAYER_SUMS
-from dashboard.formulas import evaluate_text, formula
+from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
+from dashboard.words.formula_table import EXPRESSIONS, LAYER_SUMS
+from dashboard.words.formulas import evaluate_text, formula
 from engine.columns import STATISTICS, value_of
 from tests import reference
 from tests.dashboard.pages import exploration

@@ -16,13 +16,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard import export
-from dashboard import further as module
-from dashboard.derived import further, metrics
-from dashboard.filters import conditions, derived_of, parse, text
-from dashboard.format import format_value, plain
-from dashboard.further import Further
-from dashboard.further_waiting import names_of
+from dashboard.files import exports as export
+from dashboard.jobs import unstored_statistics as module
+from dashboard.jobs.unstored_statistics import Further
+from dashboard.queries.economics import further, metrics
+from dashboard.queries.filters import conditions, derived_of, parse, text
+from dashboard.widgets.statistics_progress import names_of
+from dashboard.words.numbers import format_value, plain
 from engine import Exploration
 from engine.columns import by_name, defined_of
 from engine.exploration.recomputed import add_columns, is_stored
@@ -38,7 +38,7 @@ def _server() -> Iterator[Further]:
     """A server of the test's own, which waits for every evaluation, however busy the machine."""
     made = Further()
     with (
-        patch("dashboard.further_waiting.further", return_value=made), patch.object(module, "further", lambda: made),
+        patch("dashboard.widgets.statistics_progress.further", return_value=made), patch.object(module, "further", lambda: made),
         patch.object(module, "PATIENCE", LONG),
     ):  # fmt: skip
         yield made
@@ -146,7 +146,7 @@ def test_every_statistic_can_be_filtered_by_and_says_so_in_a_link() -> None:
 def test_filters_that_cannot_be_are_left_out(cost_model: str, where: str, said: str) -> None:
     told: list[Any] = []
     found = fresh(cost_model)
-    with patch("dashboard.state.complain", lambda *problem: told.append(problem)):
+    with patch("dashboard.link.state.complain", lambda *problem: told.append(problem)):
         page = run("explore", found, {"results_where": where})
     assert any(said in str(sentence) for _, sentence in told)
     assert figure(page, "explore_map")["data"]
@@ -154,7 +154,7 @@ def test_filters_that_cannot_be_are_left_out(cost_model: str, where: str, said: 
 
 def test_a_metric_that_is_none_is_answered_as_any_other() -> None:
     told: list[Any] = []
-    with patch("dashboard.state.complain", lambda *problem: told.append(problem)):
+    with patch("dashboard.link.state.complain", lambda *problem: told.append(problem)):
         page = run("explore", fresh(), {"metric": "logit_space"})
     assert any(name == "metric" and sentence for name, sentence in told)
     assert figure(page, "explore_map")["data"]
@@ -162,7 +162,7 @@ def test_a_metric_that_is_none_is_answered_as_any_other() -> None:
 
 def test_a_page_that_asks_for_nothing_further_starts_nothing() -> None:
     found = fresh()
-    with patch("dashboard.further_waiting.further", side_effect=AssertionError("asked")):
+    with patch("dashboard.widgets.statistics_progress.further", side_effect=AssertionError("asked")):
         page = run("explore", found, {"metric": "total_time", "results_where": "tensor_par:1,2;mfu:0.1.."})
         assert figure(page, "explore_pairs")["data"]
         run("results", found, {"results_sort": "total_time"})
@@ -244,7 +244,7 @@ def test_a_map_per_datatype_evaluates_each() -> None:
     found = fresh()
     other = engine.explore("gpt3-13B", SYSTEMS["calculon"], **{**SMALL, "datatype": "float8"},
                            limits=found.scenario.limits)  # fmt: skip
-    with patch("dashboard.explore_axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
+    with patch("dashboard.pages.explore.axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
         page = run("explore", found, {"map_facet": "datatype", "metric": "weight_space"})
     titles = [note["text"] for note in figure(page, "explore_pairs")["layout"]["annotations"]]
     assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)

@@ -14,16 +14,16 @@ import engine
 import hardware
 import models
 from dashboard.charts.efficiency_curve import efficiency_curve
-from dashboard.execution_files import execution_json
-from dashboard.library_edit import copy_of, table_from_text
-from dashboard.library_fields import fields_of, marks_of, value_at
-from dashboard.library_list import items, searched
-from dashboard.library_sheet import changes_in_words, not_represented, representation, sheet
-from dashboard.library_use import scenario_with
-from dashboard.untrusted import Refused, read
+from dashboard.link.document_validation import Refused, read
+from dashboard.pages.execution.files import execution_json
+from dashboard.pages.library.editor import copy_of, table_from_text
+from dashboard.pages.library.listing import items, searched
+from dashboard.pages.library.use import scenario_with
+from dashboard.queries.document_fields import fields_of, marks_of, value_at
+from dashboard.queries.document_sheets import changes_in_words, not_represented, representation, sheet
 from engine import Scenario
+from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, html, plainly
-from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script>"
 

@@ -9,8 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import NumberInput
 
-from dashboard import state
-from dashboard.link_words import WORDS
+from dashboard.link import state
+from dashboard.link.vocabulary import WORDS
 from tests.dashboard.pages import ROOT, exploration, run
 
 PAGES = (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.server import runner
-from dashboard.text import literal
+from dashboard.jobs.server import runner
+from dashboard.words.markdown import literal
 
 APP = Path(__file__).parent.parent.parent / "app.py"
 

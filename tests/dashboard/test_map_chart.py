@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard import format as text
-from dashboard.charts import markup
 from dashboard.charts.cell_map import MAX_BARS, cell_map, shortfall_label
-from dashboard.charts.ramp import Domain, ramp_for
-from dashboard.charts.still import is_drawable, still
-from dashboard.palette import DARK, LIGHT, contrast, palette
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.colour_scale import Domain, ramp_for
+from dashboard.charts.elements.palette import DARK, LIGHT, contrast, palette
+from dashboard.charts.elements.static_preview import is_drawable, still
+from dashboard.words import numbers as text
 from tests.dashboard.pages import plainly
 
 GIB = 2.0**30

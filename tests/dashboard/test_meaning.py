@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import engine
-from dashboard.calibrated_formulas import EXPRESSIONS
+from dashboard.charts.elements.palette import palette
 from dashboard.charts.time_bar import waterfall
-from dashboard.derived import utilisation
-from dashboard.palette import palette
-from dashboard.whatif_cards import swings_of
+from dashboard.pages.whatif.studies import swings_of
+from dashboard.queries.economics import utilisation
+from dashboard.words.calibrated_formulas import EXPRESSIONS
 from engine import Exploration, best_of, whatif
 from engine.columns import by_name
 from tests.dashboard.pages import SMALL, exploration, figure, html, plainly, run

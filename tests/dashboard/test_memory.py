@@ -5,12 +5,12 @@ import dataclasses
 import pandas as pd
 import pytest
 
+from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of, palette
 from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.memory_needs import memory_needs
-from dashboard.format import format_value, gibibytes
-from dashboard.memory_needs import needs_of, with_hbm
-from dashboard.palette import MEMORY_KINDS, kinds_of, palette
-from dashboard.plainest import best_of
+from dashboard.charts.memory_requirements import memory_needs
+from dashboard.queries.memory_requirements import needs_of, with_hbm
+from dashboard.queries.tie_breaking import best_of
+from dashboard.words.numbers import format_value, gibibytes
 from engine import Scenario, explore_scenario, whatif
 from engine.store import Condition
 from hardware import GIB

@@ -18,7 +18,12 @@ from streamlit.testing.v1 import AppTest
 import engine
 import hardware
 import models
-from dashboard import calibrate_view, library_upload, report, report_compare, scenarios_open, validation_view
+from dashboard.files import comparison_report as report_compare
+from dashboard.files import report
+from dashboard.pages.calibrate import view as calibrate_view
+from dashboard.pages.library import upload as library_upload
+from dashboard.pages.scenarios import upload as scenarios_open
+from dashboard.pages.validation import view as validation_view
 from engine import Exploration
 from tests.dashboard.pages import ROOT, html, plainly, run
 from tests.dashboard.test_compare import explored
@@ -75,8 +80,9 @@ def texts(app: AppTest) -> Iterator[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_show_titles(name: str) -> None:
     link = {"compare_b": "~procs:32"} if name == "compare" else {}
-    with patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: explored(scenario)), patch(
-        "dashboard.waiting.runner"
+    with patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _:
+    explored(scenario)), patch(
+        "dashboard.widgets.exploration_progress.runner"
     ):
         app = run(name, found(), link)
     said = [text for text in texts(app) if not text.startswith("In commands: ")]

@@ -11,9 +11,9 @@ from unittest.mock import Mock, patch
 import pytest
 
 import hardware
-from dashboard.altered import altered
-from dashboard.format import gibibytes
-from dashboard.nearest_fit import enough_processors, fits, how_far, lacking, remedies, short_of
+from dashboard.queries.nearest_fit import enough_processors, fits, how_far, lacking, remedies, short_of
+from dashboard.queries.scenario_edits import altered
+from dashboard.words.numbers import gibibytes
 from engine import Exploration, Scenario, whatif
 from engine.exploration.memory_requirements import least_memory
 from engine.exploration.run import explore_scenario as explored
@@ -29,7 +29,7 @@ from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 )
 def test_a_page_without_executions_offers_what_helps(name: str, button: str) -> None:
     found = exploration("hopeless")
-    with patch("dashboard.state.set_scenario", Mock()) as changed:
+    with patch("dashboard.link.state.set_scenario", Mock()) as changed:
         page = run(name, found)
         assert "Nothing fits" in page.warning[0].value
         page.button(key=button).click()

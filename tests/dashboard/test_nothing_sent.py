@@ -15,8 +15,8 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from dashboard import gate
-from dashboard.frame import PAGES, Entry
+from dashboard.shell import middleware as gate
+from dashboard.shell.frame import PAGES, Entry
 from tests.benchmarks.browser_server import Server, running
 from tests.benchmarks.visitor import visiting
 

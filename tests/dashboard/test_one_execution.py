@@ -7,8 +7,8 @@ import re
 import pytest
 
 import engine
-from dashboard.charts.markup import chips
-from dashboard.wording import choices
+from dashboard.charts.elements.markup import chips
+from dashboard.words.executions import choices
 from engine import Exploration
 from engine.columns import by_name
 from tests.dashboard.pages import html, run

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
+from dashboard.charts.elements.template import degrees
 from dashboard.charts.pareto import pareto
-from dashboard.charts.template import degrees
-from dashboard.format import format_value, plain, relative
-from dashboard.palette import SCENARIOS, contrast, palette
-from dashboard.pareto_data import BINS, axes_of, density, frontier, near, prices, rate_words, steps
-from dashboard.pareto_panel import _stretches
+from dashboard.pages.pareto.panel import _stretches
+from dashboard.pages.pareto.queries import BINS, axes_of, density, frontier, near, prices, rate_words, steps
+from dashboard.words.numbers import format_value, plain, relative
 from engine import explore_scenario, whatif
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
 from engine.cost_models.calibrated.fields import NOT_READ
@@ -125,7 +125,7 @@ def test_equal_axes_are_explained() -> None:
 
 
 def test_the_download_is_the_frontier() -> None:
-    from dashboard import export
+    from dashboard.files import exports as export
 
     found = exploration()
     front = frontier(found, found.key, AXES)
@@ -237,8 +237,8 @@ def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> N
     found = exploration()
     other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
     with (
-        patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.waiting.runner"),
+        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _: other),
+        patch("dashboard.widgets.exploration_progress.runner"),
     ):
         page = run("pareto", found, {"pareto_b": "~hbm_bandwidth:6144", "pareto_d": "~hbm_bandwidth:6144"})
     lines = [trace for trace in figure(page, "pareto_plot")["data"] if trace["type"] == "scatter"]
@@ -257,13 +257,13 @@ def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> N
 
 
 def test_a_damaged_other_scenario_is_left_out_and_said() -> None:
-    with patch("dashboard.waiting.runner"):
+    with patch("dashboard.widgets.exploration_progress.runner"):
         page = run("pareto", exploration(), {"pareto_b": "~nothing:3"})
     assert "left out" in page.warning[0].value
     assert figure(page, "pareto_plot")["data"]
 
 
-MACHADO = {  # severity 1.0, from the tables of the paper named in `dashboard.palette`
+MACHADO = {  # severity 1.0, from the tables of the paper named in `dashboard.charts.elements.palette`
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import engine
-from dashboard import further as module
-from dashboard.format import format_value
-from dashboard.further import Further, Job
-from dashboard.pareto_data import axes_of, density, frontier
+from dashboard.jobs import unstored_statistics as module
+from dashboard.jobs.unstored_statistics import Further, Job
+from dashboard.pages.pareto.queries import axes_of, density, frontier
+from dashboard.words.numbers import format_value
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
 from engine.exploration.recomputed import add_columns, is_stored
@@ -39,7 +39,7 @@ def _patient() -> Iterator[None]:
 def _server() -> Iterator[Further]:
     made = Further()
     with (
-        patch("dashboard.further_waiting.further", return_value=made), patch.object(module, "further", lambda: made),
+        patch("dashboard.widgets.statistics_progress.further", return_value=made), patch.object(module, "further", lambda: made),
     ):  # fmt: skip
         yield made
     made.close()
@@ -156,7 +156,7 @@ def test_the_density_counts_every_execution_by_a_statistic_that_is_not_stored() 
 
 
 def test_the_page_shows_prices_and_table_of_any_statistic() -> None:
-    from dashboard import export
+    from dashboard.files import exports as export
 
     found = exploration()
     link = {"pareto_x": "act_space", "pareto_xscale": "log", "pareto_close": "on"}
@@ -207,8 +207,8 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
     other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
     link = {"pareto_b": "~hbm_bandwidth:6144", "pareto_x": "act_space", "results_where": "tensor_par:1,2"}
     with (
-        patch("dashboard.waiting.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.waiting.runner"),
+        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _: other),
+        patch("dashboard.widgets.exploration_progress.runner"),
     ):
         page = run("pareto", found, link)
     line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))
@@ -219,7 +219,7 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
 
 
 def test_an_axis_that_there_is_not_is_answered_as_any_other() -> None:
-    from dashboard import state
+    from dashboard.link import state
 
     told: dict[str, str | None] = {}
     with patch.object(state, "complain", lambda name, sentence: told.update({name: sentence})):
@@ -345,7 +345,7 @@ def test_what_gives_way_while_the_page_is_drawn_is_waited_for_again(server: Furt
             gone.append(found.rows._added.forget("", ["act_space"]))
         return density.__wrapped__(*arguments)
 
-    with patch("dashboard.pareto_view.density", first_without):
+    with patch("dashboard.pages.pareto.view.density", first_without):
         page = run("pareto", found, {"pareto_x": "act_space"})
     assert gone
     assert figure(page, "pareto_plot")["data"]

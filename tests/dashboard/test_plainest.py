@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from dashboard.explore_data import in_cell
-from dashboard.plainest import best_of, plainest, ties_of_best
+from dashboard.queries.explorations import in_cell
+from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
 from engine.store import Condition
 from tests.dashboard.pages import exploration, html, run
 

@@ -12,10 +12,10 @@ import pytest
 
 import engine
 import hardware
-from dashboard import report
-from dashboard.format import SPACE, format_value, gibibytes
-from dashboard.report_parts import top_table
-from dashboard.wording import title
+from dashboard.files import report
+from dashboard.files.report_parts import top_table
+from dashboard.words.executions import title
+from dashboard.words.numbers import SPACE, format_value, gibibytes
 from engine import Scenario
 from engine.columns import by_name, fields_of
 from tests.dashboard.pages import SMALL, exploration

@@ -27,12 +27,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from dashboard import export
-from dashboard.derived import Metric, utilisation
-from dashboard.export_excel import write_excel
-from dashboard.filters import FILTERABLE, Filter, conditions, parse, text
-from dashboard.format import count
-from dashboard.growing_file import Abandoned, GrowingFile
+from dashboard.files import exports as export
+from dashboard.files.excel import write_excel
+from dashboard.files.growing_file import Abandoned, GrowingFile
+from dashboard.queries.economics import Metric, utilisation
+from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, text
+from dashboard.words.numbers import count
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, plainly, run
@@ -213,7 +213,7 @@ def test_parquet_holds_exactly_what_the_filter_selects(names: list[str]) -> None
 
 @pytest.mark.parametrize("large", [False, True])
 def test_csv_holds_exactly_what_the_filter_selects(large: bool) -> None:
-    with patch("dashboard.export.is_large", return_value=large):
+    with patch("dashboard.files.exports.is_large", return_value=large):
         file = build("csv", NAMES)
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
@@ -236,7 +236,7 @@ def test_json_holds_exactly_what_the_filter_selects() -> None:
 @pytest.mark.parametrize("large", [False, True])
 def test_excel_holds_exactly_what_the_filter_selects(large: bool) -> None:
     space = {"m": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
-    with patch("dashboard.export.is_large", return_value=large):
+    with patch("dashboard.files.exports.is_large", return_value=large):
         file = build("excel", NAMES)
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
@@ -274,7 +274,7 @@ def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
 def test_the_share_that_is_written_is_told() -> None:
     found = exploration()
     heard: list[float] = []
-    with patch("dashboard.export._BATCH", 1000):
+    with patch("dashboard.files.exports._BATCH", 1000):
         export.of_rows(found, "parquet", names=NAMES, where=WHERE, tell=heard.append)(io.BytesIO())
     number = found.rows.count(WHERE)
     assert len(heard) >= number / 1000 > 3
@@ -303,7 +303,7 @@ def test_a_file_given_up_leaves_nothing_behind(
 
     gc.disable()  # else it may happen to clear up what is left
     try:
-        with patch("dashboard.export._BATCH", 500), patch("dashboard.export.is_large", lambda *_: large):
+        with patch("dashboard.files.exports._BATCH", 500), patch("dashboard.files.exports.is_large", lambda *_: large):
             file = GrowingFile(write)
             until = time.monotonic() + 20
             while not list(tmp_path.glob("*/rows.parquet")) and time.monotonic() < until:
@@ -321,7 +321,7 @@ def test_a_file_given_up_leaves_nothing_behind(
 
 def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
     full = export.FORMATS["excel"]._replace(most=100)
-    with patch.dict("dashboard.export.FORMATS", {"excel": full}):
+    with patch.dict("dashboard.files.exports.FORMATS", {"excel": full}):
         page = run("results", exploration())
     assert any("An Excel sheet ends after 1,048,575 rows" in each.value for each in page.caption)
     page = run("results", exploration())

@@ -23,12 +23,12 @@ from typer.testing import CliRunner
 import engine
 import hardware
 import models
-from dashboard import export
-from dashboard.execution_files import execution_json, for_calculon
-from dashboard.library_view import _downloads
-from dashboard.serving_inputs import Inputs
-from dashboard.serving_table import _file as serving_file
-from dashboard.whatif_studies import studies
+from dashboard.files import exports as export
+from dashboard.jobs.studies import studies
+from dashboard.pages.execution.files import execution_json, for_calculon
+from dashboard.pages.library.view import _downloads
+from dashboard.pages.serving.inputs import Inputs
+from dashboard.pages.serving.tables import _file as serving_file
 from engine import Exploration, Scenario, serving, whatif
 from engine.cli.main import app
 from engine.columns import by_name, fields_of, stored_of
@@ -184,7 +184,7 @@ def _no_studies() -> Iterator[None]:
 def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
     found = explored(cost_model)
     settled(run("whatif", found))
-    with patch("dashboard.whatif_cards.st.download_button") as button:
+    with patch("dashboard.pages.whatif.studies.st.download_button") as button:
         run("whatif", found)
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
         about = json.loads(packed.read("about.json"))
@@ -216,7 +216,7 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
     wanted = {name: to for name, to in doubled.items() if whatif.system_changes(found.scenario, {name: to})}
     assert len(wanted) > 5
     changes = ";".join(f"{name}:{value!r}" for name, value in wanted.items())
-    with patch("dashboard.whatif_hardware.st.download_button") as button:
+    with patch("dashboard.pages.whatif.sliders.st.download_button") as button:
         run("whatif", found, {"whatif_changes": changes})
     (made,) = (call.args[1] for call in button.call_args_list if call.kwargs["key"] == "whatif_download")
     system = hardware.load_document(json.loads(made()), "system.json")
@@ -269,7 +269,7 @@ def test_every_download_of_the_pages_is_read_again() -> None:
 def test_files_of_the_library_come_back() -> None:
     """Both files of every model and system that have one are the same to the cost models that read them."""
     for thing in (*map(models.load, models.names()), *map(hardware.load, hardware.names())):
-        with patch("dashboard.library_view.st") as shown:
+        with patch("dashboard.pages.library.view.st") as shown:
             _downloads(thing)
         files = {call.kwargs["key"]: json.loads(call.args[1]) for call in shown.download_button.call_args_list}
         package: Any = models if isinstance(thing, models.Model) else hardware

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import dashboard.runner as under_test
-from dashboard.runner import PER_SESSION, Job, QueueFull, Runner
+import dashboard.jobs.explorations as under_test
+from dashboard.jobs.explorations import PER_SESSION, Job, QueueFull, Runner
 from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
 from engine.store import Store

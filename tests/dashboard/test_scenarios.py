@@ -15,14 +15,17 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard import links, scenarios_data, scenarios_view, share
-from dashboard.scenarios_data import age, best_of, entries, searched, size
-from dashboard.untrusted import Refused
-from dashboard.user_files import MOST_FILES, UserFiles
+from dashboard.jobs import explored_scenarios as scenarios_data
+from dashboard.jobs.explored_scenarios import age, best_of, entries, searched, size
+from dashboard.link import scenario_parameters as links
+from dashboard.link.document_validation import Refused
+from dashboard.link.user_files import MOST_FILES, UserFiles
+from dashboard.pages.scenarios import view as scenarios_view
+from dashboard.widgets import share
 from engine import Scenario
 from engine.cost_models.registry import COST_MODELS
+from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, html
-from tests.dashboard.server import Place, own_server
 
 LIMITS = {"tensor_par": [4], "pipeline_par": [1, 2]}
 
@@ -120,7 +123,7 @@ def test_library_names_are_taken_and_numbers_are_bounded(tmp_path: Path, monkeyp
     with pytest.raises(Refused, match="another name"):
         files.keep_system(hardware.load("a100_80g_sxm@50g"))
     assert MOST_FILES >= 100
-    monkeypatch.setattr("dashboard.user_files.MOST_FILES", 2)
+    monkeypatch.setattr("dashboard.link.user_files.MOST_FILES", 2)
     files.keep("a", small())
     files.keep("b", small())
     with pytest.raises(Refused, match="limit"):
@@ -228,7 +231,7 @@ def test_compare_opens_the_picked_scenarios_and_forgets_those_before(place: Plac
     idents = [place.files.keep(f"No. {number}", each) for number, each in enumerate(picked)]
     app = page({"scenarios_pick": ".".join(idents)})
     app.session_state["_url"]["compare_b"] = app.session_state["_url"]["compare_d"] = "~procs:8"
-    with patch("dashboard.scenarios_view.st.switch_page") as switched:
+    with patch("dashboard.pages.scenarios.view.st.switch_page") as switched:
         app.button(key="scenarios_compare").click().run()
     assert not app.exception
     assert switched.call_args[0][0].endswith("compare.py")
@@ -247,7 +250,7 @@ def test_the_browser_learns_what_is_opened_with_the_page_that_shows_it(place: Pl
     app = page({"scenarios_pick": ident})
     app.session_state["_url"]["pareto_x"] = "mfu"
     before = dict(app.query_params)
-    with patch("dashboard.scenarios_view.st.switch_page") as switched:
+    with patch("dashboard.pages.scenarios.view.st.switch_page") as switched:
         app.button(key="scenarios_open").click().run()
     assert not app.exception
     assert switched.call_args[0][0].endswith("compare.py")

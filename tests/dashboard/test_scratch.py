@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import export
-from dashboard.scratch import PREFIX, SETTLED, scratch_folder
+from dashboard.files import exports as export
+from dashboard.jobs.scratch_folders import PREFIX, SETTLED, scratch_folder
 from engine import Exploration, explore
 
 _KILLED = """
 import os, signal
-from dashboard.scratch import scratch_folder
+from dashboard.jobs.scratch_folders import scratch_folder
 with scratch_folder() as folder:
     (folder / "rows.parquet").write_bytes(b"x" * 1000)
     os.kill(os.getpid(), signal.SIGKILL)

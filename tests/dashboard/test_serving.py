@@ -16,12 +16,12 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard import frame
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
-from dashboard.format import format_value
-from dashboard.serving_data import curves, per_degree, title
-from dashboard.serving_inputs import Inputs, model_names
-from dashboard.serving_table import COLUMNS, _file
+from dashboard.pages.serving.inputs import Inputs, model_names
+from dashboard.pages.serving.queries import curves, per_degree, title
+from dashboard.pages.serving.tables import COLUMNS, _file
+from dashboard.shell import frame
+from dashboard.words.numbers import format_value
 from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
 from tests.dashboard.pages import ROOT, figure, html, plainly

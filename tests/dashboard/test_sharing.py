@@ -15,9 +15,11 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard import links, packing, untrusted
-from dashboard.packing import packed, unpacked
-from dashboard.untrusted import Refused
+from dashboard.link import document_validation as untrusted
+from dashboard.link import packing
+from dashboard.link import scenario_parameters as links
+from dashboard.link.document_validation import Refused
+from dashboard.link.packing import packed, unpacked
 from engine import Scenario
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 64, "datatype": "float16"}
@@ -89,7 +91,7 @@ def test_library_names_make_short_links_and_everything_else_is_packed() -> None:
 
 def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
     def script(length: int) -> None:
-        from dashboard.share import offer_link
+        from dashboard.widgets.share import offer_link
 
         offer_link("x" * length)
 
@@ -104,7 +106,7 @@ def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
 @pytest.mark.parametrize(("beside", "told"), [(0, None), (1, "the one scenario beside"), (3, "the 3 scenarios beside")])
 def test_a_file_says_which_scenarios_of_a_long_link_it_does_not_hold(beside: int, told: str | None) -> None:
     def script(beside: int) -> None:
-        from dashboard.share import offer_link
+        from dashboard.widgets.share import offer_link
 
         offer_link("x" * 9_000, beside)
 
@@ -191,7 +193,7 @@ def test_bombs_and_fragments_are_refused() -> None:
 
 
 def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> None:
-    from dashboard.runner import Runner
+    from dashboard.jobs.explorations import Runner
     from dashboard.settings import Settings
 
     huge = models.load_document(

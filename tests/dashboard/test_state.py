@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import links, state
-from dashboard.text import literal
+from dashboard.link import scenario_parameters as links
+from dashboard.link import state
+from dashboard.words.markdown import literal
 from engine import Scenario
 from engine.executions.limits import normalise
 
@@ -21,7 +22,7 @@ def script() -> None:
     """Stands in for `app.py`: one run of a page of a given path."""
     import streamlit as st
 
-    from dashboard import state
+    from dashboard.link import state
 
     page = st.session_state.get("page", "")
     state.begin(page)
@@ -111,7 +112,7 @@ def stepping() -> None:
     import streamlit as st
     from streamlit.runtime.state.query_params_proxy import QueryParamsProxy
 
-    from dashboard import state
+    from dashboard.link import state
     from engine import Scenario
 
     state.begin("")

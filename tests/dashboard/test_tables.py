@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.tables import arranged, fitting, grouped, signed
+from dashboard.widgets.tables import arranged, fitting, grouped, signed
 
 
 def test_signs_are_a_minus_or_a_plus_and_nothing_has_both() -> None:
@@ -37,7 +37,7 @@ def test_what_an_execution_does_not_have_is_a_dash() -> None:
     def script() -> None:
         import pandas as pd
 
-        from dashboard.tables import table
+        from dashboard.widgets.tables import table
 
         table(pd.DataFrame({"id": [1, 2], "selective_recompute": [None, "attention"]}), "t", "two", height=100)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dashboard.charts.template import wrapped
-from dashboard.format import SPACE, format_value, percent, with_unit
-from dashboard.run_words import assumed, noted
-from dashboard.text import literal
+from dashboard.charts.elements.template import wrapped
+from dashboard.words.markdown import literal
+from dashboard.words.measured_runs import assumed, noted
+from dashboard.words.numbers import SPACE, format_value, percent, with_unit
 
 
 @pytest.mark.parametrize(

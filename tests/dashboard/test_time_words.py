@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.time_words import differences_in_time, losses, slower_than
+from dashboard.queries.step_times import differences_in_time, losses, slower_than
 from tests.dashboard.pages import exploration, plainly, run
 
 STEP: dict[str, Any] = {

@@ -11,11 +11,11 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 import hardware
-from dashboard import explore_data
-from dashboard.derived import common_metrics, flops_formula, metrics, token_flops, utilisation
-from dashboard.format import days, percent
-from dashboard.training_run import _large, _money, _span
-from dashboard.waiting import seen_with
+from dashboard.pages.execution.training_run import _large, _money, _span
+from dashboard.queries import explorations as explore_data
+from dashboard.queries.economics import common_metrics, flops_formula, metrics, token_flops, utilisation
+from dashboard.widgets.exploration_progress import seen_with
+from dashboard.words.numbers import days, percent
 from engine import Exploration, Scenario, economics
 from engine.economics import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
 from tests.dashboard.pages import SMALL, again, exploration, html, plainly, run

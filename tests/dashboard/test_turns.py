@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from dashboard import turns as under_test
-from dashboard.turns import Turns
+from dashboard.jobs import turns as under_test
+from dashboard.jobs.turns import Turns
 
 
 class Page(threading.Thread):

@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import frame, validation_data
 from dashboard.charts.measured import MAX_MARKS, PARTS, measured, shown_marks, step_parts
 from dashboard.charts.residuals import residuals
-from dashboard.untrusted import Refused
-from dashboard.validation_data import EVERY, Filters
-from dashboard.validation_view import FIELDS
+from dashboard.link.document_validation import Refused
+from dashboard.pages.validation import queries as validation_data
+from dashboard.pages.validation.queries import EVERY, Filters
+from dashboard.pages.validation.view import FIELDS
+from dashboard.shell import frame
 from engine import validation
 from engine.validation.errors import source_family
 from tests.dashboard.pages import ROOT, figure, html, plainly
@@ -202,7 +203,7 @@ def test_an_upload_is_predicted_as_the_engine_does_and_bad_rows_are_told_by_row(
     assert not checked.is_packaged
     errors = validation_data.error_rows(checked, checked.key, Filters(), True)
     assert errors["calculon_mean"].notna().any()
-    with patch("dashboard.validation_view._runs", return_value=checked):
+    with patch("dashboard.pages.validation.view._runs", return_value=checked):
         page = run()
     assert "Row 3" in page.warning[0].value.replace("\\", "")
     assert "Runs counted 4," in html(page)

@@ -13,14 +13,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard.format import format_value, gibibytes, signed_percent
-from dashboard.nearest_fit import enough_processors, remedies
-from dashboard.plainest import best_of
-from dashboard.server import runner
-from dashboard.whatif_answer import _plainly, answer
-from dashboard.whatif_changes import in_words, options, text_of
-from dashboard.whatif_studies import studies
-from dashboard.wording import differences, title
+from dashboard.jobs.server import runner
+from dashboard.jobs.studies import studies
+from dashboard.pages.whatif.answer import _plainly, answer
+from dashboard.queries.nearest_fit import enough_processors, remedies
+from dashboard.queries.tie_breaking import best_of
+from dashboard.widgets.hardware_changes import in_words, options, text_of
+from dashboard.words.executions import differences, title
+from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import whatif
 from engine.exploration.memory_requirements import least_memory
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
@@ -168,7 +168,7 @@ def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
     found = engine.explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
                            limits=limits)  # fmt: skip
     app = run("whatif", found)
-    with patch("dashboard.state.set_scenario", Mock()) as changed:
+    with patch("dashboard.link.state.set_scenario", Mock()) as changed:
         app.button(key="whatif_help_limits").click()
         again(app, found)
     (scenario,) = changed.call_args.args

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from dashboard.charts.elements.palette import palette
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
-from dashboard.format import signed_percent
-from dashboard.palette import palette
+from dashboard.words.numbers import signed_percent
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

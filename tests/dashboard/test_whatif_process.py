@@ -18,11 +18,12 @@ import pytest
 
 import engine.whatif.prepared_spaces as spaces
 import engine.whatif.search as searching
-from dashboard import whatif_answer, whatif_cards
-from dashboard.format import format_value
+from dashboard.jobs.searches import Apart, Here, Kind
+from dashboard.jobs.studies import studies
+from dashboard.pages.whatif import answer as whatif_answer
+from dashboard.pages.whatif import studies as whatif_cards
 from dashboard.settings import settings_from
-from dashboard.whatif_process import Apart, Here, Kind
-from dashboard.whatif_studies import studies
+from dashboard.words.numbers import format_value
 from engine import Scenario, whatif
 from engine.exploration.workers import WorkerError
 from tests.dashboard.pages import again, exploration, html, plainly, run
@@ -132,7 +133,7 @@ def test_a_question_that_takes_long_holds_up_neither_others_nor_studies_and_a_de
 
 _SERVER = """
 import threading
-from dashboard.whatif_process import Apart
+from dashboard.jobs.searches import Apart
 made = Apart()
 from tests.dashboard.test_whatif_process import endless, scenario
 threading.Thread(target=made.answer, args=(endless(), {}), daemon=True).start()

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.size_sweep import Size, fall_off, size_chart, slower
-from dashboard.untrusted import scenario_of
-from dashboard.whatif_studies import studies
+from dashboard.charts.scaling_study import Size, fall_off, size_chart, slower
+from dashboard.jobs.studies import studies
+from dashboard.link.document_validation import scenario_of
 from engine import best_of, whatif
 from tests.dashboard.pages import again, exploration, figure, plainly, run
 from tests.dashboard.test_whatif import settled
@@ -173,7 +173,7 @@ def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
     link = {"whatif_range": "8..24:8", "whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif",
             "whatif_one": "hbm_capacity"}  # fmt: skip
     page(**link)
-    with patch("dashboard.whatif_cards.st.download_button") as button:
+    with patch("dashboard.pages.whatif.studies.st.download_button") as button:
         run("whatif", exploration(), link)
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:

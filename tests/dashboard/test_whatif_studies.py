@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.whatif_progress import account, searching, span
-from dashboard.whatif_studies import Studies
+from dashboard.jobs.studies import Studies
+from dashboard.pages.whatif.progress import account, searching, span
 from engine import Scenario
 from engine.whatif import Study
 from tests.dashboard.pages import exploration, plainly
@@ -106,7 +106,7 @@ def test_stopping_while_the_last_point_is_looked_for_leaves_a_finished_study() -
 
 
 def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.whatif_studies.UNWATCHED", 0.1)
+    monkeypatch.setattr("dashboard.jobs.studies.UNWATCHED", 0.1)
     runner = Studies()
     try:
         run = runner.request("study", study(100, 0.01))

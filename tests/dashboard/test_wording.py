@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboard.filters import FILTERABLE, Filter
-from dashboard.wording import recomputed
+from dashboard.queries.filters import FILTERABLE, Filter
+from dashboard.words.executions import recomputed
 
 KIND = FILTERABLE["activation_recompute"]
 

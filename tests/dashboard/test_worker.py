@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-import dashboard.worker as under_test
-from dashboard.runner import Runner
+import dashboard.jobs.worker_process as under_test
+from dashboard.jobs.explorations import Runner
+from dashboard.jobs.worker_process import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
 from dashboard.settings import Settings, settings_from
-from dashboard.worker import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
 from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreWriteError

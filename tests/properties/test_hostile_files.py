@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import engine
-from dashboard.untrusted import Refused
-from dashboard.validation_data import read_upload
+from dashboard.link.document_validation import Refused
+from dashboard.pages.validation.queries import read_upload
 from engine import serving
 from engine.calibrate import CalibrateError, read_paths
 from engine.columns import FIELDS

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dashboard.charts.template import TICK_SIZE, finite, nice_steps, tick_texts
-from dashboard.format import Scale, plain
-from dashboard.palette import Palette
+from dashboard.charts.elements.palette import Palette
+from dashboard.charts.elements.template import TICK_SIZE, finite, nice_steps, tick_texts
+from dashboard.words.numbers import Scale, plain
 
 Domain = Literal["near best", "from zero", "logarithmic"]
 """near best: 40 to 100 % of the best (or up to 2.5 times the best where lower is better); from zero: the whole range

@@ -111,5 +111,5 @@ class Room:
 
 
 def annotation(place: Place) -> dict[str, Any]:
-    """Return a place as arguments of `dashboard.charts.template.noted`."""
+    """Return a place as arguments of `dashboard.charts.elements.template.noted`."""
     return place._asdict()

@@ -9,14 +9,14 @@ from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dashboard.format import UNLIMITED, format_value, gibibytes, percent
-from dashboard.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.charts.elements.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.words.numbers import UNLIMITED, format_value, gibibytes, percent
 from engine.columns import by_name
 
 NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks, HBM + host'
 """What a hatched cell of a map and its number stand for, as an item of a legend."""
 
-_CSS = Path(__file__).parent.parent / "style.css"
+_CSS = Path(__file__).parent / "style.css"
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from dashboard.palette import Palette
+from dashboard.charts.elements.palette import Palette
 
 CONFIG: Final[dict[str, Any]] = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
 """Plotly options for every chart: no tool bar; exports are in the page's own menu."""

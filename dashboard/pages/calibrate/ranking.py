@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
-from dashboard import calibrate_tables as tables
-from dashboard import state
-from dashboard.charts import markup
-from dashboard.controls import switch
-from dashboard.format import percent
-from dashboard.text import literal
-from dashboard.untrusted import PROBLEMS, sentence
+from dashboard.charts.elements import markup
+from dashboard.link import state
+from dashboard.link.document_validation import PROBLEMS, sentence
+from dashboard.pages.calibrate import tables
+from dashboard.widgets.controls import switch
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import percent
 from engine import CostModelError, Scenario, calibrate
 from engine.calibrate import CalibrateError, Outcome, Reranked
 from hardware import Calibration, System

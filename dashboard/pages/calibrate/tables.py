@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts import markup
 from dashboard.charts.calibration import Moved
-from dashboard.format import format_value, percent, plain, signed_percent
-from dashboard.run_words import assumed
-from dashboard.tables import ROW, height_of, signed
-from dashboard.wording import title
+from dashboard.charts.elements import markup
+from dashboard.widgets.tables import ROW, height_of, signed
+from dashboard.words.executions import title
+from dashboard.words.measured_runs import assumed
+from dashboard.words.numbers import format_value, percent, plain, signed_percent
 from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
 from engine.columns import by_name
 from engine.cost_models.calibrated import Parameters

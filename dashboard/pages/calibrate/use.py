@@ -8,12 +8,13 @@ import re
 import streamlit as st
 
 import hardware
-from dashboard import frame, state
-from dashboard.calibrate_rank import same_accelerator
-from dashboard.server import user_files
-from dashboard.text import literal
-from dashboard.untrusted import PROBLEMS, Refused, checked, sentence
-from dashboard.user_files import LONGEST_TITLE
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.link.document_validation import PROBLEMS, Refused, checked, sentence
+from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.pages.calibrate.ranking import same_accelerator
+from dashboard.shell import frame
+from dashboard.words.markdown import literal
 from engine import CostModelError, calibrate
 from engine.calibrate import CalibrateError, Outcome
 from hardware import Calibration

@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import calibrate_data as data
-from dashboard import calibrate_tables as tables
-from dashboard import state
-from dashboard.calibrate_rank import ranking
-from dashboard.calibrate_use import offer
-from dashboard.charts import markup
 from dashboard.charts.calibration import before_and_after, parameters_moved
-from dashboard.controls import choose, given, key_for, show
-from dashboard.format import percent, signed_percent
-from dashboard.text import literal
-from dashboard.untrusted import Refused, sentence
+from dashboard.charts.elements import markup
+from dashboard.link import state
+from dashboard.link.document_validation import Refused, sentence
+from dashboard.pages.calibrate import queries as data
+from dashboard.pages.calibrate import tables
+from dashboard.pages.calibrate.ranking import ranking
+from dashboard.pages.calibrate.use import offer
+from dashboard.widgets.controls import choose, given, key_for, show
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import percent, signed_percent
 from engine import calibrate
 from engine.calibrate import CalibrateError, Outcome
 from engine.cost_models.calibrated import parameters_of

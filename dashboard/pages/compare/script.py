@@ -1,5 +1,5 @@
 """Compare: two to four scenarios side by side."""
 
-from dashboard.compare_view import render
+from dashboard.pages.compare.view import render
 
 render()

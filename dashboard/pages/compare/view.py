@@ -8,28 +8,30 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, compare_tables, state
-from dashboard.charts import markup
 from dashboard.charts.cell_map import cell_map
 from dashboard.charts.difference import aligned_steps, difference_map
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.colour_scale import ramp_for
+from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
 from dashboard.charts.memory_bars import aligned_memory
-from dashboard.charts.ramp import ramp_for
-from dashboard.compare_add import opener, suggestions
-from dashboard.compare_scenarios import Member, explored, members, put, remove, told
-from dashboard.compare_tables import Side, best_table, differing, sides_of
-from dashboard.controls import choose, segments, show
-from dashboard.derived import Metric, common_metrics, days_for, metrics, utilisation
-from dashboard.explore_data import cells_of
-from dashboard.format import ABSENT, days, format_value, percent, relative, scale_for
-from dashboard.nearest_fit import short_of
-from dashboard.palette import MEMORY_KINDS, kinds_of
-from dashboard.share import file_name
-from dashboard.tables import ROW, height_of
-from dashboard.text import literal
-from dashboard.whatif_changes import reset
-from dashboard.window import is_narrow
-from dashboard.wording import differences as choices_that_differ
-from dashboard.wording import title
+from dashboard.files import comparison_tables as compare_tables
+from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
+from dashboard.link import state
+from dashboard.queries import accuracy
+from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, utilisation
+from dashboard.queries.explorations import cells_of
+from dashboard.queries.nearest_fit import short_of
+from dashboard.widgets.compared_scenarios import Member, explored, members, put, remove, told
+from dashboard.widgets.controls import choose, segments, show
+from dashboard.widgets.hardware_changes import reset
+from dashboard.widgets.scenario_adder import opener, suggestions
+from dashboard.widgets.share import file_name
+from dashboard.widgets.tables import ROW, height_of
+from dashboard.widgets.window import is_narrow
+from dashboard.words.executions import differences as choices_that_differ
+from dashboard.words.executions import title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import ABSENT, days, format_value, percent, relative, scale_for
 from hardware import GIB
 
 __all__ = ["render"]

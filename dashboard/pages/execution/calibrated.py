@@ -10,22 +10,22 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula, explained
-from dashboard.calibrated_layers import case_of_row
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
 from dashboard.charts.networks import LOOK, Group, Traffic, innermost_first
-from dashboard.controls import choose
-from dashboard.derived_formulas import derived_metrics
-from dashboard.execution_detail import (
+from dashboard.pages.execution.calibrated_layers import case_of_row
+from dashboard.pages.execution.detail import (  # fmt: skip
     derived_written,
     figure_names,
     made_of,
     network_boxes,
     parts_explained,
     written_out,
-)  # fmt: skip
-from dashboard.format import format_value, percent, plain
-from dashboard.text import literal
+)
+from dashboard.pages.execution.economics_formulas import derived_metrics
+from dashboard.widgets.controls import choose
+from dashboard.words.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula, explained
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import format_value, percent, plain
 from engine import Exploration, Scenario
 from engine.columns import by_name, statistics_of
 from engine.cost_models.calibrated import StepTimes, effective_rates, parameters_of, step_times

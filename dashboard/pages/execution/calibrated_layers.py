@@ -7,11 +7,11 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
 from dashboard.charts.roofline import Roofs, roofline
-from dashboard.controls import segments, show
-from dashboard.format import ABSENT, counted, format_value
-from dashboard.wording import microbatches
+from dashboard.widgets.controls import segments, show
+from dashboard.words.executions import microbatches
+from dashboard.words.numbers import ABSENT, counted, format_value
 from engine import Exploration, Scenario
 from engine.columns import fields_of
 from engine.cost_models.calibrated import Case, model_shapes, parameters_of

@@ -10,19 +10,19 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import state
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
 from dashboard.charts.networks import Group, Traffic, partners, placement, traffic
-from dashboard.controls import choose, show
-from dashboard.derived import Metric
-from dashboard.derived_formulas import derived_formula, derived_metrics
-from dashboard.format import ABSENT, counted, format_value, percent
-from dashboard.formula_table import EXPRESSIONS
-from dashboard.formulas import Formula, formula, layer_sum
-from dashboard.palette import TIME_KINDS
-from dashboard.text import literal
-from dashboard.wording import blocks_of, network_name
+from dashboard.link import state
+from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
+from dashboard.queries.economics import Metric
+from dashboard.widgets.controls import choose, show
+from dashboard.words.executions import blocks_of, network_name
+from dashboard.words.formula_table import EXPRESSIONS
+from dashboard.words.formulas import Formula, formula, layer_sum
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import ABSENT, counted, format_value, percent
 from engine import Exploration, Scenario
 from engine.columns import STATISTICS, Column, by_name, value_of
 from engine.simulate.schedule import Schedule, schedule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboard.derived import BILLION, Metric, metrics, token_flops
-from dashboard.formulas import Formula, Symbol, evaluate_text, symbols_in, written
+from dashboard.queries.economics import BILLION, Metric, metrics, token_flops
+from dashboard.words.formulas import Formula, Symbol, evaluate_text, symbols_in, written
 from engine import Scenario
 from engine.columns import SHARES, by_name, parts_of
 from engine.economics import RunInputs

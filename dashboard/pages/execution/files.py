@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 import engine
-from dashboard.format import format_value
+from dashboard.words.numbers import format_value
 from engine import Scenario
 from engine.columns import by_name, choice_label, fields_of
 from models.represent import obstacles

@@ -7,11 +7,11 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
 from dashboard.charts.roofline import Roofs, roofline
-from dashboard.controls import show
-from dashboard.format import counted, format_value
-from dashboard.wording import microbatches
+from dashboard.widgets.controls import show
+from dashboard.words.executions import microbatches
+from dashboard.words.numbers import counted, format_value
 from engine import Exploration, LayerError, operations
 from engine.columns import FIELDS
 from engine.cost_models.calculon.rates import rates

@@ -10,12 +10,12 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
-from dashboard.charts import markup
-from dashboard.controls import given, key_for
-from dashboard.derived import MFU_FORMULA, token_flops, utilisation
-from dashboard.format import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
-from dashboard.text import literal
+from dashboard.charts.elements import markup
+from dashboard.link import state
+from dashboard.queries.economics import MFU_FORMULA, token_flops, utilisation
+from dashboard.widgets.controls import given, key_for
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
 from engine import Scenario, economics
 from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, Input, RunInputs, TrainingRun
 from hardware import System

@@ -10,24 +10,27 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, calibrated_layers, execution_calibrated, state, training_run
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.palette import TIME_KINDS
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.memory_bars import memory_bars
-from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces, waterfall
-from dashboard.controls import given, key_for, menu_key, show, shut, whole, whole_field
-from dashboard.derived import days_for, utilisation
-from dashboard.evaluated import evaluated
-from dashboard.execution_detail import bandwidths, formula_panel, networks, pipeline
-from dashboard.execution_files import execution_json, for_calculon
-from dashboard.format import count, counted, days, format_value, gibibytes, percent, relative, share_of
-from dashboard.layer_view import layers
-from dashboard.memory_view import capacities, memory_legends, offload_sentence
-from dashboard.nothing_runs import nothing_runs
-from dashboard.palette import TIME_KINDS
-from dashboard.subject import Subject, refusal, subject
-from dashboard.text import literal
-from dashboard.wording import choices, differences, title
+from dashboard.link import state
+from dashboard.pages.execution import calibrated as execution_calibrated
+from dashboard.pages.execution import calibrated_layers, training_run
+from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, pipeline
+from dashboard.pages.execution.files import execution_json, for_calculon
+from dashboard.pages.execution.layers import layers
+from dashboard.pages.memory.view import capacities, memory_legends, offload_sentence
+from dashboard.queries import accuracy
+from dashboard.queries.economics import days_for, utilisation
+from dashboard.queries.executions import evaluated
+from dashboard.widgets.controls import given, key_for, menu_key, show, shut, whole, whole_field
+from dashboard.widgets.nothing_runs import nothing_runs
+from dashboard.widgets.subject import Subject, refusal, subject
+from dashboard.words.executions import choices, differences, title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from engine import Exploration, Scenario
 from engine.columns import EXTENSIONS, by_name
 from engine.store import Condition

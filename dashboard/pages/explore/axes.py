@@ -9,20 +9,20 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from dashboard import explore_data as data
-from dashboard import state
-from dashboard.altered import altered
 from dashboard.charts.cell_map import shortfall_label
-from dashboard.charts.markup import NOT_FITTING, in_unit
+from dashboard.charts.elements.markup import NOT_FITTING, in_unit
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.pair_map import numbered
-from dashboard.charts.template import in_sentence
-from dashboard.controls import given, key_for
-from dashboard.cost_model import datatypes_of
-from dashboard.derived import QUICK, Metric, further, metrics
-from dashboard.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
-from dashboard.format import ABSENT, count, scale_for
-from dashboard.plainest import plainest
-from dashboard.waiting import explorations_of
+from dashboard.link import state
+from dashboard.queries import explorations as data
+from dashboard.queries.economics import QUICK, Metric, further, metrics
+from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
+from dashboard.queries.scenario_edits import altered
+from dashboard.queries.tie_breaking import plainest
+from dashboard.shell.scenario.cost_model import datatypes_of
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.exploration_progress import explorations_of
+from dashboard.words.numbers import ABSENT, count, scale_for
 from engine import Exploration
 from engine.columns import Column, choice_label
 

@@ -8,18 +8,19 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import explore_data as data
-from dashboard import frame, state
 from dashboard.charts import Chart
 from dashboard.charts.choices import choices
-from dashboard.charts.markup import head
+from dashboard.charts.elements.markup import head
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.reasons import reasons
-from dashboard.charts.template import in_sentence
-from dashboard.controls import show
-from dashboard.derived import Metric, metrics
-from dashboard.format import count, counted, percent
-from dashboard.nearest_fit import lacking
-from dashboard.window import is_narrow
+from dashboard.link import state
+from dashboard.queries import explorations as data
+from dashboard.queries.economics import Metric, metrics
+from dashboard.queries.nearest_fit import lacking
+from dashboard.shell import frame
+from dashboard.widgets.controls import show
+from dashboard.widgets.window import is_narrow
+from dashboard.words.numbers import count, counted, percent
 from engine import Exploration
 from engine.columns import by_name
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard import downloads, export, state
-from dashboard.controls import segments
-from dashboard.filters import Filter, conditions
-from dashboard.format import counted
+from dashboard.files import downloads
+from dashboard.files import exports as export
+from dashboard.link import state
+from dashboard.queries.filters import Filter, conditions
+from dashboard.widgets.controls import segments
+from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import stored_of
 from engine.store import Condition

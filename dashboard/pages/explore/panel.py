@@ -9,28 +9,30 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, frame, state
-from dashboard import explore_ahead as ahead
-from dashboard import explore_data as data
-from dashboard.altered import altered
+from dashboard.charts.elements.markup import chips, facts, head, legend, memory_bar, time_bar
+from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.charts.elements.template import degrees, in_sentence
 from dashboard.charts.histogram import histogram
-from dashboard.charts.markup import chips, facts, head, legend, memory_bar, time_bar
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.reasons import label_of
-from dashboard.charts.template import degrees, in_sentence
 from dashboard.charts.time_bar import time_pieces
-from dashboard.controls import show
-from dashboard.derived import Metric, utilisation
-from dashboard.evaluated import evaluated
-from dashboard.explore_filter import add_filters
-from dashboard.filters import Filter
-from dashboard.format import count, decimals_for, format_value, percent, scale_for
-from dashboard.palette import MEMORY_KINDS, TIME_KINDS, Kind
-from dashboard.plainest import plainest
-from dashboard.tables import width_of_words
-from dashboard.text import literal
-from dashboard.time_words import losses, slower_than
-from dashboard.wording import choices, recomputed
+from dashboard.link import state
+from dashboard.pages.explore import prefetch as ahead
+from dashboard.queries import accuracy
+from dashboard.queries import explorations as data
+from dashboard.queries.economics import Metric, utilisation
+from dashboard.queries.executions import evaluated
+from dashboard.queries.filters import Filter
+from dashboard.queries.scenario_edits import altered
+from dashboard.queries.step_times import losses, slower_than
+from dashboard.queries.tie_breaking import plainest
+from dashboard.shell import frame
+from dashboard.widgets.controls import show
+from dashboard.widgets.filters.popover import add_filters
+from dashboard.widgets.tables import width_of_words
+from dashboard.words.executions import choices, recomputed
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
 from hardware import GIB

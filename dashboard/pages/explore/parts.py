@@ -9,25 +9,25 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
 from dashboard.charts.cell_map import cell_map
-from dashboard.charts.markup import head, map_legend
+from dashboard.charts.elements.colour_scale import Domain
+from dashboard.charts.elements.markup import head, map_legend
+from dashboard.charts.elements.static_preview import is_drawable, still
+from dashboard.charts.elements.template import degrees
 from dashboard.charts.pair_map import pair_map
-from dashboard.charts.ramp import Domain
-from dashboard.charts.still import is_drawable, still
-from dashboard.charts.template import degrees
-from dashboard.controls import show
-from dashboard.derived import Metric
-from dashboard.explore_axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
-from dashboard.explore_data import Where, cells_of, in_cell
-from dashboard.explore_download import download
-from dashboard.explore_filter import relaxations, where_of
-from dashboard.explore_panel import group_panel, panel, read_ahead
-from dashboard.explore_tables import cells_table, pairs_table
-from dashboard.filters import Filter
-from dashboard.format import scale_for
-from dashboard.later import Stage
-from dashboard.text import literal
+from dashboard.link import state
+from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
+from dashboard.pages.explore.download import download
+from dashboard.pages.explore.panel import group_panel, panel, read_ahead
+from dashboard.pages.explore.tables import cells_table, pairs_table
+from dashboard.queries.economics import Metric
+from dashboard.queries.explorations import Where, cells_of, in_cell
+from dashboard.queries.filters import Filter
+from dashboard.widgets.controls import show
+from dashboard.widgets.filters.popover import relaxations, where_of
+from dashboard.widgets.staged_rendering import Stage
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import scale_for
 from engine import Exploration
 from engine.exploration.recomputed import is_stored
 

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dashboard import evaluated
-from dashboard import explore_data as data
-from dashboard.plainest import plainest_of_cells
+from dashboard.queries import executions as evaluated
+from dashboard.queries import explorations as data
+from dashboard.queries.tie_breaking import plainest_of_cells
 from engine import Exploration
 from engine.columns import by_name
 from engine.store import StoreError

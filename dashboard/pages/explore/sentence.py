@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.charts.template import in_sentence
-from dashboard.derived import Metric
-from dashboard.explore_axes import Axes, without_facet
-from dashboard.explore_filter import clear, drop
-from dashboard.filters import FILTERABLE, Filter
-from dashboard.results_filter import words_of
-from dashboard.text import literal
+from dashboard.charts.elements.template import in_sentence
+from dashboard.pages.explore.axes import Axes, without_facet
+from dashboard.queries.economics import Metric
+from dashboard.queries.filters import FILTERABLE, Filter
+from dashboard.widgets.filters.chips import words_of
+from dashboard.widgets.filters.popover import clear, drop
+from dashboard.words.markdown import literal
 from engine import Exploration
 
 __all__ = ["sentence"]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
-from dashboard.derived import Metric
-from dashboard.explore_axes import Axes
-from dashboard.format import decimals_for, scale_for
+from dashboard.link import state
+from dashboard.pages.explore.axes import Axes
+from dashboard.queries.economics import Metric
+from dashboard.words.numbers import decimals_for, scale_for
 from engine.columns import by_name, choice_label
 
 __all__ = ["cells_table", "pairs_table"]

@@ -6,8 +6,8 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.derived import MFU_FORMULA, Metric, flops_formula
-from dashboard.text import literal
+from dashboard.queries.economics import MFU_FORMULA, Metric, flops_formula
+from dashboard.words.markdown import literal
 from engine import Scenario
 from engine.columns import by_name
 from engine.cost_models.calibrated import model_shapes

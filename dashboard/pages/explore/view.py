@@ -8,31 +8,41 @@ from typing import Any, Final
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import accuracy, state
-from dashboard.altered import altered
-from dashboard.charts.markup import Tile, figure_strip
-from dashboard.charts.ramp import Domain
-from dashboard.controls import choose, given, key_for, segments, switch
-from dashboard.derived import MFU_FORMULA, QUICK, Metric, days_for, flops_formula, further, metrics, utilisation
-from dashboard.evaluated import evaluated
-from dashboard.explore_axes import Axes, axes_in_link, best_rates
-from dashboard.explore_axes import pick as pick_axes
-from dashboard.explore_data import Where, near_best
-from dashboard.explore_filter import bar as filter_bar
-from dashboard.explore_filter import relaxations, where_of
-from dashboard.explore_lower import costs, infeasible
-from dashboard.explore_parts import download_part, map_part, panel_part, view_of
-from dashboard.explore_sentence import sentence
-from dashboard.explore_terms import terms
-from dashboard.filters import Filter, asked_of
-from dashboard.format import count, counted, days, format_value, percent, plain, share_of
-from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
-from dashboard.later import Stage, stage
-from dashboard.nearest_fit import ways
-from dashboard.plainest import best_of, plainest, ties_of_best
-from dashboard.results_filter import in_link
-from dashboard.text import literal
-from dashboard.window import is_narrow
+from dashboard.charts.elements.colour_scale import Domain
+from dashboard.charts.elements.markup import Tile, figure_strip
+from dashboard.link import state
+from dashboard.pages.explore.axes import Axes, axes_in_link, best_rates
+from dashboard.pages.explore.axes import pick as pick_axes
+from dashboard.pages.explore.choice_costs import costs, infeasible
+from dashboard.pages.explore.parts import download_part, map_part, panel_part, view_of
+from dashboard.pages.explore.sentence import sentence
+from dashboard.pages.explore.terms import terms
+from dashboard.queries import accuracy
+from dashboard.queries.economics import (
+    MFU_FORMULA,
+    QUICK,
+    Metric,
+    days_for,
+    flops_formula,
+    further,
+    metrics,
+    utilisation,
+)
+from dashboard.queries.executions import evaluated
+from dashboard.queries.explorations import Where, near_best
+from dashboard.queries.filters import Filter, asked_of
+from dashboard.queries.nearest_fit import ways
+from dashboard.queries.scenario_edits import altered
+from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
+from dashboard.widgets.controls import choose, given, key_for, segments, switch
+from dashboard.widgets.filters.chips import in_link
+from dashboard.widgets.filters.popover import bar as filter_bar
+from dashboard.widgets.filters.popover import relaxations, where_of
+from dashboard.widgets.staged_rendering import Stage, stage
+from dashboard.widgets.statistics_progress import ABOUT, names_of, there, whole_or_waiting
+from dashboard.widgets.window import is_narrow
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, days, format_value, percent, plain, share_of
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from hardware import GIB

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import state
 from dashboard.charts.efficiency_curve import efficiency_curve
-from dashboard.charts.markup import head
-from dashboard.controls import show
+from dashboard.charts.elements.markup import head
+from dashboard.link import state
+from dashboard.widgets.controls import show
 from engine.columns import choice_label
 from hardware import System
 

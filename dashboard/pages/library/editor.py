@@ -11,17 +11,18 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard import frame, state
-from dashboard.charts.markup import head
-from dashboard.controls import whole, whole_field
-from dashboard.library_curves import curves
-from dashboard.library_fields import MIRRORED, Field, fields_of, value_at
-from dashboard.library_sheet import shown_value
-from dashboard.library_use import scenario_with
-from dashboard.server import user_files
-from dashboard.text import literal
-from dashboard.untrusted import PROBLEMS, Refused, sentence
-from dashboard.user_files import LONGEST_TITLE
+from dashboard.charts.elements.markup import head
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.link.document_validation import PROBLEMS, Refused, sentence
+from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.pages.library.curves import curves
+from dashboard.pages.library.use import scenario_with
+from dashboard.queries.document_fields import MIRRORED, Field, fields_of, value_at
+from dashboard.queries.document_sheets import shown_value
+from dashboard.shell import frame
+from dashboard.widgets.controls import whole, whole_field
+from dashboard.words.markdown import literal
 from hardware import System
 from models import Model
 

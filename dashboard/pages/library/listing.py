@@ -12,9 +12,9 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard import state
-from dashboard.format import UNLIMITED
-from dashboard.server import user_files
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.words.numbers import UNLIMITED
 from hardware import GIB, System
 from models import Model
 

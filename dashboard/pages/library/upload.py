@@ -7,16 +7,17 @@ from html import escape
 import streamlit as st
 
 import models
-from dashboard import frame, state
-from dashboard.charts.markup import facts, head
-from dashboard.comparison import Comparison
-from dashboard.controls import whole, whole_field
-from dashboard.library_sheet import MORE_THAN_CALCULON, key_facts, representation
-from dashboard.library_use import scenario_with
-from dashboard.server import user_files
-from dashboard.text import literal
-from dashboard.untrusted import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
-from dashboard.user_files import LONGEST_TITLE
+from dashboard.charts.elements.markup import facts, head
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.link.comparison import Comparison
+from dashboard.link.document_validation import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
+from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.pages.library.use import scenario_with
+from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, representation
+from dashboard.shell import frame
+from dashboard.widgets.controls import whole, whole_field
+from dashboard.words.markdown import literal
 from engine import Scenario
 from hardware import System
 from models import Model

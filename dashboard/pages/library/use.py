@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashboard.altered import altered
-from dashboard.untrusted import PROBLEMS, Refused, checked, sentence
+from dashboard.link.document_validation import PROBLEMS, Refused, checked, sentence
+from dashboard.queries.scenario_edits import altered
 from engine import Scenario
 from hardware import System
 from models import Model

@@ -12,18 +12,27 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard import frame, library_list, state
-from dashboard.charts.markup import facts, head
-from dashboard.controls import segments
-from dashboard.library_curves import curves
-from dashboard.library_edit import editor
-from dashboard.library_list import Item
-from dashboard.library_sheet import MORE_THAN_CALCULON, changes_in_words, key_facts, lineage, representation, sheet
-from dashboard.library_upload import uploader
-from dashboard.library_use import scenario_with
-from dashboard.server import user_files
-from dashboard.text import literal
-from dashboard.untrusted import Refused
+from dashboard.charts.elements.markup import facts, head
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.link.document_validation import Refused
+from dashboard.pages.library import listing as library_list
+from dashboard.pages.library.curves import curves
+from dashboard.pages.library.editor import editor
+from dashboard.pages.library.listing import Item
+from dashboard.pages.library.upload import uploader
+from dashboard.pages.library.use import scenario_with
+from dashboard.queries.document_sheets import (
+    MORE_THAN_CALCULON,
+    changes_in_words,
+    key_facts,
+    lineage,
+    representation,
+    sheet,
+)
+from dashboard.shell import frame
+from dashboard.widgets.controls import segments
+from dashboard.words.markdown import literal
 from hardware import System
 from models import Model
 from models.documents import DocumentError, did_you_mean

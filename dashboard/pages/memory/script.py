@@ -1,6 +1,6 @@
 """Memory: where it goes against the capacity of each tier, and what would fit if."""
 
-from dashboard import state
-from dashboard.memory_view import render
+from dashboard.link import state
+from dashboard.pages.memory.view import render
 
 render(state.require_exploration(), state.theme_mode())

@@ -9,20 +9,22 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, state
-from dashboard.charts import Chart, markup
+from dashboard.charts import Chart
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
+from dashboard.charts.elements.template import degrees
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
-from dashboard.charts.memory_needs import memory_needs
-from dashboard.charts.template import degrees
-from dashboard.controls import given, key_for, segments, shared, show, whole_number
-from dashboard.evaluated import evaluated
-from dashboard.format import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
-from dashboard.memory_needs import needs_of, with_hbm
-from dashboard.nothing_runs import nothing_runs
-from dashboard.palette import MEMORY_KINDS, kinds_of
-from dashboard.plainest import best_of, plainest
-from dashboard.subject import Subject, refusal, subject
-from dashboard.wording import choices, title
+from dashboard.charts.memory_requirements import memory_needs
+from dashboard.link import state
+from dashboard.queries import accuracy
+from dashboard.queries.executions import evaluated
+from dashboard.queries.memory_requirements import needs_of, with_hbm
+from dashboard.queries.tie_breaking import best_of, plainest
+from dashboard.widgets.controls import given, key_for, segments, shared, show, whole_number
+from dashboard.widgets.nothing_runs import nothing_runs
+from dashboard.widgets.subject import Subject, refusal, subject
+from dashboard.words.executions import choices, title
+from dashboard.words.numbers import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
 from engine import Exploration
 from engine.columns import by_name
 from engine.store import Condition

@@ -8,21 +8,21 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import compare_scenarios
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.pareto import Named
-from dashboard.charts.template import in_sentence
-from dashboard.compare_add import adder
-from dashboard.compare_scenarios import Member, explored, members, remove, told
-from dashboard.derived import Metric
-from dashboard.explore_filter import where_of
-from dashboard.filters import Filter, asked_of, derived_of, parse, text
-from dashboard.format import ABSENT, format_value, relative
-from dashboard.further_waiting import there
-from dashboard.pareto_data import axes_of, frontier
-from dashboard.tables import ROW, height_of
-from dashboard.text import literal
-from dashboard.wording import title
+from dashboard.pages.pareto.queries import axes_of, frontier
+from dashboard.queries.economics import Metric
+from dashboard.queries.filters import Filter, asked_of, derived_of, parse, text
+from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.widgets.compared_scenarios import Member, explored, members, remove, told
+from dashboard.widgets.filters.popover import where_of
+from dashboard.widgets.scenario_adder import adder
+from dashboard.widgets.statistics_progress import there
+from dashboard.widgets.tables import ROW, height_of
+from dashboard.words.executions import title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import ABSENT, format_value, relative
 from engine import Exploration, Scenario
 
 __all__ = ["chooser", "frontiers", "side_by_side"]

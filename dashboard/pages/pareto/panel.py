@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.template import in_sentence
 from dashboard.charts.time_bar import time_pieces
-from dashboard.derived import Metric
-from dashboard.format import SPACE, format_delta, format_value, percent
-from dashboard.pareto_data import prices, rate_words, steps
-from dashboard.text import literal
-from dashboard.wording import choices, differences, title
+from dashboard.link import state
+from dashboard.pages.pareto.queries import prices, rate_words, steps
+from dashboard.queries.economics import Metric
+from dashboard.words.executions import choices, differences, title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import SPACE, format_delta, format_value, percent
 from engine import Exploration
 from hardware import GIB
 

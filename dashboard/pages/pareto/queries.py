@@ -12,9 +12,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.pareto import Density, edges
-from dashboard.derived import Metric, metrics
-from dashboard.explore_data import Where
-from dashboard.format import plain, scale_for, with_unit
+from dashboard.queries.economics import Metric, metrics
+from dashboard.queries.explorations import Where
+from dashboard.words.numbers import plain, scale_for, with_unit
 from engine import Exploration
 from engine.columns import FIELDS, Column, by_name, defined_of, value_of
 from engine.executions.arrays import Floats

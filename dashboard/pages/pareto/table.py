@@ -9,17 +9,18 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import export, state
-from dashboard.charts import markup
-from dashboard.charts.template import in_sentence
-from dashboard.controls import switch
-from dashboard.derived import Metric
-from dashboard.filters import Filter
-from dashboard.format import Scale, counted, decimals_for, plain, scale_for
-from dashboard.pareto_data import prices, undirected
-from dashboard.tables import ROW, arranged, fitting, height_of, signed, width_of_words
-from dashboard.text import literal
-from dashboard.wording import recomputed
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import in_sentence
+from dashboard.files import exports as export
+from dashboard.link import state
+from dashboard.pages.pareto.queries import prices, undirected
+from dashboard.queries.economics import Metric
+from dashboard.queries.filters import Filter
+from dashboard.widgets.controls import switch
+from dashboard.widgets.tables import ROW, arranged, fitting, height_of, signed, width_of_words
+from dashboard.words.executions import recomputed
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import Scale, counted, decimals_for, plain, scale_for
 from engine import Exploration
 from engine.columns import fields_of, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ

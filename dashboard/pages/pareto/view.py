@@ -9,26 +9,27 @@ from typing import Final, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from dashboard import accuracy, state
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.pareto import Density, Named, pareto
-from dashboard.charts.template import in_sentence
-from dashboard.controls import choose, segments, show, switch
-from dashboard.derived import Metric
-from dashboard.evaluated import evaluated
-from dashboard.explore_filter import bar, clear, drop, matching, relaxations, where_of
-from dashboard.filters import Filter, asked_of
-from dashboard.format import counted, format_value
-from dashboard.further_waiting import ABOUT, names_of, there, whole_or_waiting
-from dashboard.nothing_runs import nothing_runs
-from dashboard.pareto_data import axes_of, density, frontier, near, on_log_axis, undirected
-from dashboard.pareto_others import chooser, frontiers, side_by_side
-from dashboard.pareto_panel import panel
-from dashboard.pareto_table import table_of
-from dashboard.results_filter import in_link, words_of
-from dashboard.scenarios_data import name_of
-from dashboard.text import literal
-from dashboard.window import is_narrow
+from dashboard.jobs.explored_scenarios import name_of
+from dashboard.link import state
+from dashboard.pages.pareto.other_scenarios import chooser, frontiers, side_by_side
+from dashboard.pages.pareto.panel import panel
+from dashboard.pages.pareto.queries import axes_of, density, frontier, near, on_log_axis, undirected
+from dashboard.pages.pareto.table import table_of
+from dashboard.queries import accuracy
+from dashboard.queries.economics import Metric
+from dashboard.queries.executions import evaluated
+from dashboard.queries.filters import Filter, asked_of
+from dashboard.widgets.controls import choose, segments, show, switch
+from dashboard.widgets.filters.chips import in_link, words_of
+from dashboard.widgets.filters.popover import bar, clear, drop, matching, relaxations, where_of
+from dashboard.widgets.nothing_runs import nothing_runs
+from dashboard.widgets.statistics_progress import ABOUT, names_of, there, whole_or_waiting
+from dashboard.widgets.window import is_narrow
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value
 from engine import Exploration
 
 __all__ = ["render"]

@@ -11,19 +11,22 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import downloads, export, frame, state
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.histogram import histogram
-from dashboard.charts.template import in_sentence
-from dashboard.controls import choose, given, key_for, segments, show
-from dashboard.derived import further
-from dashboard.filters import Filter, asked_of, conditions
-from dashboard.format import count, counted, format_value, percent
-from dashboard.further_waiting import names_of, there, whole_or_waiting
-from dashboard.nothing_runs import nothing_runs
-from dashboard.results_filter import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
-from dashboard.tables import height_of, table
-from dashboard.text import literal
+from dashboard.files import downloads
+from dashboard.files import exports as export
+from dashboard.link import state
+from dashboard.queries.economics import further
+from dashboard.queries.filters import Filter, asked_of, conditions
+from dashboard.shell import frame
+from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
+from dashboard.widgets.nothing_runs import nothing_runs
+from dashboard.widgets.statistics_progress import names_of, there, whole_or_waiting
+from dashboard.widgets.tables import height_of, table
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.calibrated import model_shapes

@@ -1,5 +1,5 @@
 """Scenarios: what was saved and explored on this server; reopen, share, compare, rename, delete."""
 
-from dashboard.scenarios_view import render
+from dashboard.pages.scenarios.view import render
 
 render()

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard import compare_scenarios, frame, links
-from dashboard.comparison import Comparison
-from dashboard.format import counted
-from dashboard.scenarios_data import name_of, sentence_of
-from dashboard.text import literal
-from dashboard.untrusted import MOST_MEGABYTES, Refused, read
+from dashboard.jobs.explored_scenarios import name_of, sentence_of
+from dashboard.link import scenario_parameters as links
+from dashboard.link.comparison import Comparison
+from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
+from dashboard.shell import frame
+from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted
 from engine import Scenario
 
 __all__ = ["opener"]

@@ -10,22 +10,27 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import compare_scenarios, frame, report, scenarios_data, share, state
-from dashboard.charts.markup import chips, facts, head
-from dashboard.charts.template import degrees
-from dashboard.controls import menu_key, segments, shut
-from dashboard.derived import utilisation
-from dashboard.format import counted, format_value, percent, plain
-from dashboard.library_sheet import changes_in_words
-from dashboard.limits_editor import describe
-from dashboard.scenarios_data import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
-from dashboard.scenarios_open import opener
-from dashboard.server import runner, user_files
-from dashboard.tables import ROW
-from dashboard.text import literal
-from dashboard.untrusted import Refused
-from dashboard.user_files import LONGEST_TITLE
-from dashboard.waiting import seen_with
+from dashboard.charts.elements.markup import chips, facts, head
+from dashboard.charts.elements.template import degrees
+from dashboard.files import report
+from dashboard.jobs import explored_scenarios as scenarios_data
+from dashboard.jobs.explored_scenarios import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
+from dashboard.jobs.server import runner, user_files
+from dashboard.link import state
+from dashboard.link.document_validation import Refused
+from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.pages.scenarios.upload import opener
+from dashboard.queries.document_sheets import changes_in_words
+from dashboard.queries.economics import utilisation
+from dashboard.shell import frame
+from dashboard.shell.scenario.limits import describe
+from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.widgets import share
+from dashboard.widgets.controls import menu_key, segments, shut
+from dashboard.widgets.exploration_progress import seen_with
+from dashboard.widgets.tables import ROW
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value, percent, plain
 from engine import Scenario
 from engine.store import StoreError
 

@@ -10,10 +10,11 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard import link_words, state
-from dashboard.controls import given, key_for, whole, whole_field
-from dashboard.library import model_of, system_name, system_of, systems
-from dashboard.server import user_files
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.link import vocabulary as link_words
+from dashboard.link.catalogue import model_of, system_name, system_of, systems
+from dashboard.widgets.controls import given, key_for, whole, whole_field
 from engine.serving.space import CHOICES, DEFAULTS
 from hardware import System
 from models import Model

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.format import format_value
-from dashboard.serving_inputs import WORDS, Inputs
+from dashboard.pages.serving.inputs import WORDS, Inputs
+from dashboard.words.numbers import format_value
 from engine import serving
 from engine.exploration.frontier import frontier
 from engine.serving import Found, by_name

@@ -15,13 +15,13 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard import export
-from dashboard.charts import markup
-from dashboard.controls import choose, switch
-from dashboard.format import count, decimals_for, header, scale_for
-from dashboard.serving_data import title
-from dashboard.serving_inputs import WORDS, Inputs, put
-from dashboard.tables import ROW, fitting, grouped, height_of
+from dashboard.charts.elements import markup
+from dashboard.files import exports as export
+from dashboard.pages.serving.inputs import WORDS, Inputs, put
+from dashboard.pages.serving.queries import title
+from dashboard.widgets.controls import choose, switch
+from dashboard.widgets.tables import ROW, fitting, grouped, height_of
+from dashboard.words.numbers import count, decimals_for, header, scale_for
 from engine.cost_models.calibrated import library_calibration
 from engine.serving import HEADLINE, Assumptions, Found, by_name
 from engine.serving.reasons import by_code

@@ -9,17 +9,17 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import Chart
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
-from dashboard.charts.template import Chart
-from dashboard.controls import shared, show
-from dashboard.format import count, format_value, gibibytes, percent
-from dashboard.serving_data import changes, chips, curves, explored, per_degree, title
-from dashboard.serving_inputs import LAUNCHED, Inputs, inputs, put
-from dashboard.serving_table import deployments, rejected
-from dashboard.text import literal
-from dashboard.window import is_narrow
+from dashboard.link import state
+from dashboard.pages.serving.inputs import LAUNCHED, Inputs, inputs, put
+from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, title
+from dashboard.pages.serving.tables import deployments, rejected
+from dashboard.widgets.controls import shared, show
+from dashboard.widgets.window import is_narrow
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, format_value, gibibytes, percent
 from engine.serving import Found, by_name, not_represented
 
 __all__ = ["render"]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.untrusted import Refused, sentence
+from dashboard.link.document_validation import Refused, sentence
 from engine import validation
 from engine.cost_models.calibrated.systems import generation_of, system_named
 from engine.validation import Runs, RunsFileError

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import Chart
 from dashboard.charts.measured import step_parts
-from dashboard.charts.template import Chart
-from dashboard.controls import shared, show
-from dashboard.format import format_value, gibibytes, percent, signed_percent
-from dashboard.run_words import assumed, noted
-from dashboard.text import literal
-from dashboard.validation_data import Checked, interval_of
+from dashboard.pages.validation.queries import Checked, interval_of
+from dashboard.widgets.controls import shared, show
+from dashboard.words.markdown import literal
+from dashboard.words.measured_runs import assumed, noted
+from dashboard.words.numbers import format_value, gibibytes, percent, signed_percent
 from hardware import GIB
 
 __all__ = ["layout", "panel"]

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts import markup
-from dashboard.controls import segments, switch
-from dashboard.format import count
-from dashboard.tables import ROW, height_of, signed
-from dashboard.validation_data import EVERY, Checked, Filters, error_rows, memory_rows
-from dashboard.validation_run import layout
+from dashboard.charts.elements import markup
+from dashboard.pages.validation.queries import EVERY, Checked, Filters, error_rows, memory_rows
+from dashboard.pages.validation.run import layout
+from dashboard.widgets.controls import segments, switch
+from dashboard.widgets.tables import ROW, height_of, signed
+from dashboard.words.numbers import count
 from engine.validation import REASONS
 
 __all__ = ["errors", "not_supported", "worst"]

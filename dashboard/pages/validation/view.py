@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard import state
-from dashboard import validation_data as data
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import Chart
 from dashboard.charts.measured import MAX_MARKS, measured
 from dashboard.charts.residuals import residuals
-from dashboard.charts.template import Chart
-from dashboard.controls import choose, shared, show
-from dashboard.format import count, percent, signed_percent
-from dashboard.text import literal
-from dashboard.untrusted import Refused
-from dashboard.validation_run import panel
-from dashboard.validation_tables import errors, not_supported, worst
+from dashboard.link import state
+from dashboard.link.document_validation import Refused
+from dashboard.pages.validation import queries as data
+from dashboard.pages.validation.run import panel
+from dashboard.pages.validation.tables import errors, not_supported, worst
+from dashboard.widgets.controls import choose, shared, show
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, percent, signed_percent
 from engine.cost_models.calibrated.physics.parameters import library_calibration
 
 __all__ = ["render"]

@@ -9,13 +9,23 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import accuracy, frame, state
-from dashboard.altered import altered
-from dashboard.charts import markup
+from dashboard.charts.elements import markup
 from dashboard.charts.time_bar import waterfall
-from dashboard.controls import show
-from dashboard.derived import MFU_FORMULA, days_for, utilisation
-from dashboard.format import (
+from dashboard.jobs.server import searches
+from dashboard.jobs.studies import studies
+from dashboard.jobs.turns import turns
+from dashboard.link import state
+from dashboard.queries import accuracy
+from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
+from dashboard.queries.nearest_fit import least_hbm, remedies, ways
+from dashboard.queries.scenario_edits import altered
+from dashboard.queries.step_times import differences_in_time
+from dashboard.shell import frame
+from dashboard.widgets.controls import show
+from dashboard.widgets.hardware_changes import current, described, put, text_of
+from dashboard.words.executions import choices, differences, title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import (
     ABSENT,
     MINUS,
     count,
@@ -28,14 +38,6 @@ from dashboard.format import (
     plain,
     signed_percent,
 )
-from dashboard.nearest_fit import least_hbm, remedies, ways
-from dashboard.server import searches
-from dashboard.text import literal
-from dashboard.time_words import differences_in_time
-from dashboard.turns import turns
-from dashboard.whatif_changes import current, described, put, text_of
-from dashboard.whatif_studies import studies
-from dashboard.wording import choices, differences, title
 from engine import Scenario, whatif
 from engine.whatif import Answer
 from hardware import GIB

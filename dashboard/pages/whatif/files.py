@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from dashboard import export
+from dashboard.files import exports as export
 from engine.columns import by_name, fields_of
 from engine.whatif import Point
 
 if TYPE_CHECKING:
-    from dashboard.whatif_cards import Board
+    from dashboard.pages.whatif.studies import Board
 
 __all__ = ["file", "tables"]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.format import counted, plain, with_unit
-from dashboard.text import literal
-from dashboard.whatif_studies import Run, studies
+from dashboard.jobs.studies import Run, studies
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, plain, with_unit
 from engine import Scenario
 from engine.whatif import Answer
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import streamlit as st
 
-from dashboard import state
-from dashboard.charts.markup import head
-from dashboard.charts.size_sweep import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
-from dashboard.controls import given, key_for, segments, show, whole, whole_field
-from dashboard.format import count, counted, percent
-from dashboard.text import literal
-from dashboard.whatif_changes import put
-from dashboard.whatif_progress import progress
+from dashboard.charts.elements.markup import head
+from dashboard.charts.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
+from dashboard.link import state
+from dashboard.pages.whatif.progress import progress
+from dashboard.widgets.controls import given, key_for, segments, show, whole, whole_field
+from dashboard.widgets.hardware_changes import put
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, percent
 from engine import Scenario, SpaceError, whatif
 
 if TYPE_CHECKING:
-    from dashboard.whatif_cards import Board
-    from dashboard.whatif_studies import Run
+    from dashboard.jobs.studies import Run
+    from dashboard.pages.whatif.studies import Board
 
 __all__ = ["Asked", "asked", "card"]
 

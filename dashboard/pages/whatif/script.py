@@ -1,5 +1,5 @@
 """What-if: change the hardware, the model or the machine, and see which execution is best then."""
 
-from dashboard.whatif_view import render
+from dashboard.pages.whatif.view import render
 
 render()

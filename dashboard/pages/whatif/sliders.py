@@ -10,15 +10,15 @@ from typing import Final
 import streamlit as st
 
 import hardware
-from dashboard import state
-from dashboard.charts.markup import head
-from dashboard.controls import given, key_for, segments, whole, whole_field
-from dashboard.library import called
-from dashboard.server import user_files
-from dashboard.text import literal
-from dashboard.untrusted import Refused
-from dashboard.user_files import LONGEST_TITLE
-from dashboard.whatif_changes import current, in_words, options, put, reset, slider_label
+from dashboard.charts.elements.markup import head
+from dashboard.jobs.server import user_files
+from dashboard.link import state
+from dashboard.link.catalogue import called
+from dashboard.link.document_validation import Refused
+from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.widgets.controls import given, key_for, segments, whole, whole_field
+from dashboard.widgets.hardware_changes import current, in_words, options, put, reset, slider_label
+from dashboard.words.markdown import literal
 from engine import Scenario, whatif
 from engine.whatif import Parameter
 from hardware import System

@@ -9,23 +9,26 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import export, state, whatif_files, whatif_sizes
-from dashboard.charts.markup import head
+from dashboard.charts.elements.markup import head
+from dashboard.charts.elements.template import Chart
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
-from dashboard.charts.template import Chart
 from dashboard.charts.tornado import Swing, tornado
-from dashboard.controls import given, key_for, segments, show
-from dashboard.derived import token_flops
-from dashboard.format import MINUS
-from dashboard.nearest_fit import remedies
-from dashboard.server import runner, searches
-from dashboard.whatif_answer import answer
-from dashboard.whatif_changes import current, options, put
-from dashboard.whatif_progress import progress
-from dashboard.whatif_studies import Run, studies
-from dashboard.window import is_narrow
-from dashboard.wording import choices, title
+from dashboard.files import exports as export
+from dashboard.jobs.server import runner, searches
+from dashboard.jobs.studies import Run, studies
+from dashboard.link import state
+from dashboard.pages.whatif import files as whatif_files
+from dashboard.pages.whatif import scaling_study as whatif_sizes
+from dashboard.pages.whatif.answer import answer
+from dashboard.pages.whatif.progress import progress
+from dashboard.queries.economics import token_flops
+from dashboard.queries.nearest_fit import remedies
+from dashboard.widgets.controls import given, key_for, segments, show
+from dashboard.widgets.hardware_changes import current, options, put
+from dashboard.widgets.window import is_narrow
+from dashboard.words.executions import choices, title
+from dashboard.words.numbers import MINUS
 from engine import Scenario, whatif
 from engine.whatif import Parameter, Point, Study
 

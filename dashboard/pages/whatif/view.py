@@ -6,10 +6,14 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard import state, whatif_answer, whatif_cards, whatif_hardware, whatif_progress
-from dashboard.server import runner
-from dashboard.text import literal
-from dashboard.whatif_changes import current
+from dashboard.jobs.server import runner
+from dashboard.link import state
+from dashboard.pages.whatif import answer as whatif_answer
+from dashboard.pages.whatif import progress as whatif_progress
+from dashboard.pages.whatif import sliders as whatif_hardware
+from dashboard.pages.whatif import studies as whatif_cards
+from dashboard.widgets.hardware_changes import current
+from dashboard.words.markdown import literal
 from engine.exploration.workers import WorkerError
 
 __all__ = ["render"]

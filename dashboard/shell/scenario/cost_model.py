@@ -8,13 +8,14 @@ from typing import Final
 import streamlit as st
 
 import hardware
-from dashboard import links, state
-from dashboard.altered import altered, on_same_accelerator
-from dashboard.controls import given, key_for
-from dashboard.format import percent
-from dashboard.library import system_of
-from dashboard.server import user_files
-from dashboard.text import literal
+from dashboard.jobs.server import user_files
+from dashboard.link import scenario_parameters as links
+from dashboard.link import state
+from dashboard.link.catalogue import system_of
+from dashboard.queries.scenario_edits import altered, on_same_accelerator
+from dashboard.widgets.controls import given, key_for
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import percent
 from engine import Scenario
 from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.fields import DATATYPES

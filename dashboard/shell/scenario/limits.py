@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import state
-from dashboard.altered import altered
-from dashboard.charts.template import in_sentence
-from dashboard.format import counted
-from dashboard.text import literal
+from dashboard.charts.elements.template import in_sentence
+from dashboard.link import state
+from dashboard.queries.scenario_edits import altered
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted
 from engine import Scenario
 from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, Column, by_name, choice_label
 from engine.cost_models.calibrated import model_shapes

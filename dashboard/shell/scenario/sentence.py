@@ -10,13 +10,16 @@ from streamlit.delta_generator import DeltaGenerator
 
 import hardware
 import models
-from dashboard import cost_model, limits_editor, share, state
-from dashboard.altered import altered
-from dashboard.controls import given, key_for, whole, whole_field
-from dashboard.format import capacity_words, counted, plain, with_unit
-from dashboard.library import model_of, system_name, system_of, systems, usable_models
-from dashboard.server import runner
-from dashboard.text import literal
+from dashboard.jobs.server import runner
+from dashboard.link import state
+from dashboard.link.catalogue import model_of, system_name, system_of, systems, usable_models
+from dashboard.queries.scenario_edits import altered
+from dashboard.shell.scenario import cost_model
+from dashboard.shell.scenario import limits as limits_editor
+from dashboard.widgets import share
+from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import capacity_words, counted, plain, with_unit
 from engine.columns import by_name, choice_label
 from engine.cost_models.calibrated import model_shapes
 from engine.executions.table import LARGEST

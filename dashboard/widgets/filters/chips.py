@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import state
-from dashboard.derived import further
-from dashboard.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
-from dashboard.format import count, format_value, scale_for
-from dashboard.further_waiting import names_of, offer
-from dashboard.text import literal
+from dashboard.link import state
+from dashboard.queries.economics import further
+from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
+from dashboard.widgets.statistics_progress import names_of, offer
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, format_value, scale_for
 from engine import Exploration
 from engine.columns import choice_label, stored_of
 

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import state
-from dashboard.charts.template import in_sentence
-from dashboard.controls import given, key_for
-from dashboard.explore_data import CHOICES, Where, frozen, options_of
-from dashboard.explore_ranges import ranges
-from dashboard.filters import FILTERABLE, Filter, conditions, text
-from dashboard.format import counted
-from dashboard.results_filter import NAME, PAGE, ignore_cell, in_link
-from dashboard.text import literal
+from dashboard.charts.elements.template import in_sentence
+from dashboard.link import state
+from dashboard.queries.explorations import CHOICES, Where, frozen, options_of
+from dashboard.queries.filters import FILTERABLE, Filter, conditions, text
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.filters.chips import NAME, PAGE, ignore_cell, in_link
+from dashboard.widgets.filters.ranges import ranges
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import choice_label
 

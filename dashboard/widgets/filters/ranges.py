@@ -9,13 +9,13 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.controls import given, key_for
-from dashboard.explore_data import options_of, span_of
-from dashboard.filters import FILTERABLE, Filter, derived_of
-from dashboard.format import plain, scale_for
-from dashboard.further_waiting import ABOUT, names_of, offer
-from dashboard.results_filter import in_link
-from dashboard.text import literal
+from dashboard.queries.explorations import options_of, span_of
+from dashboard.queries.filters import FILTERABLE, Filter, derived_of
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.filters.chips import in_link
+from dashboard.widgets.statistics_progress import ABOUT, names_of, offer
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import plain, scale_for
 from engine import Exploration
 from engine.columns import SHARES, headline_of
 

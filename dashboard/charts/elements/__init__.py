@@ -1,0 +1,1 @@
+"""What charts are made of: colours, the empty figure, labels, HTML pieces, static previews."""

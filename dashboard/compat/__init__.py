@@ -1,0 +1,1 @@
+"""Everything that leans on a library's internals."""

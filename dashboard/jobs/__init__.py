@@ -1,0 +1,1 @@
+"""All work off the page, shared by all sessions of a server."""

@@ -1,0 +1,1 @@
+"""What surrounds every page: frame, navigation, login, and where the command begins."""

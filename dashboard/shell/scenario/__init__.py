@@ -1,0 +1,1 @@
+"""The scenario above every page as one sentence, and the widgets that change it."""

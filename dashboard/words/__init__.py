@@ -1,0 +1,1 @@
+"""Numbers, units, formulas and sentences as text."""
