@@ -16,28 +16,26 @@ if get_script_run_ctx(suppress_warning=True) is None:
 
     from dashboard.compat.memory_allocator import few_arenas
     from dashboard.files import downloads
-    from dashboard.shell import middleware as gate
-    from dashboard.shell import root_address as addresses
+    from dashboard.shell import middleware, root_address
 
     few_arenas()
-    gate.ask_nobody()
+    middleware.ask_nobody()
     app = st.App(
         __file__,
-        routes=[*downloads.routes(), *addresses.routes()],
-        middleware=[Middleware(gate.Framed)],
-        lifespan=gate.greeting,
+        routes=[*downloads.routes(), *root_address.routes()],
+        middleware=[Middleware(middleware.Framed)],
+        lifespan=middleware.greeting,
     )
 else:
     from dashboard.jobs.turns import turns
     from dashboard.link import state
-    from dashboard.shell import frame, login
-    from dashboard.shell import reconnection as reconnect
+    from dashboard.shell import frame, login, reconnection
 
     st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
     login.require()
     page = st.navigation(frame.pages(), position="top")
     state.begin(page.url_path)
-    reconnect.known_again()
+    reconnection.known_again()
     with turns.turn():
         above = frame.open_page(ROOT / "static", page)
         page.run()

@@ -12,7 +12,8 @@ import pandas as pd
 
 from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, degrees, empty, noted, unfading, wrapped, written
+from dashboard.charts.elements.template import TICK_SIZE, Chart, empty, noted, unfading, wrapped, written
+from dashboard.words.names import degrees
 from dashboard.words.numbers import ABSENT, Scale, column_of, count, format_value, percent, scale_for
 from engine.columns import Column
 from hardware import GIB

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, empty, in_sentence, noted, written
+from dashboard.charts.elements.template import Chart, empty, noted, written
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import column_of, format_value, percent
 from engine.columns import Column, by_name, choice_label
 

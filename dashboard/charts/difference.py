@@ -8,9 +8,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.elements.template import Chart, axis_style, base, degrees, empty, noted, unfading
+from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, unfading
 from dashboard.charts.surface import MOST_LABELS
 from dashboard.charts.time_bar import time_kinds, time_pieces
+from dashboard.words.names import degrees
 from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
 from engine.columns import Column
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.elements.template import Chart, empty, in_sentence, written
+from dashboard.charts.elements.template import Chart, empty, written
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
 

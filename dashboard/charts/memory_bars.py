@@ -10,7 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, degrees, empty, in_sentence, noted, style_axes, unfading
+from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes, unfading
+from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 
 _UNIT: Final = "proc_mem_tier1_cap_req"

@@ -7,7 +7,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, degrees, empty, note, unfading
+from dashboard.charts.elements.template import Chart, base, empty, note, unfading
+from dashboard.words.names import degrees
 from dashboard.words.numbers import UNLIMITED, gibibytes, scale_for
 
 _NEED: Final = "proc_mem_tier1_cap_req"

@@ -15,7 +15,8 @@ import pandas as pd
 from dashboard.charts.cell_map import HEIGHT
 from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, axis_style, empty, in_sentence, noted, unfading, wrapped, written
+from dashboard.charts.elements.template import Chart, axis_style, empty, noted, unfading, wrapped, written
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, Scale, counted, format_value, percent, scale_for
 from engine.columns import Column, choice_label
 

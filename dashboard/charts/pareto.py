@@ -14,16 +14,8 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.colour_scale import colour_bar, ramp_for
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import (
-    Chart,
-    base,
-    empty,
-    execution_name,
-    in_sentence,
-    log_ticks,
-    note,
-    unfading,
-)
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, unfading
+from dashboard.words.names import execution_name, in_sentence
 from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
 

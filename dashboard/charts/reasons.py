@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.elements.template import Chart, empty, in_sentence, noted, written
+from dashboard.charts.elements.template import Chart, empty, noted, written
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, percent
 from engine.executions import reasons as known_reasons
 

@@ -12,8 +12,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, in_sentence, log_ticks, noted, unfading
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, unfading
 from dashboard.charts.measured import BAND, shown_marks
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, signed_percent
 
 __all__ = ["residuals"]

@@ -6,7 +6,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, Kind, Palette, kinds_of, palette
-from dashboard.charts.elements.template import Chart, base, in_sentence, noted
+from dashboard.charts.elements.template import Chart, base, noted
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, Scale, format_delta, format_value, percent, scale_for
 
 _TOTAL: Final = "total_time"

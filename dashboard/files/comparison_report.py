@@ -17,13 +17,13 @@ from dashboard.charts.memory_bars import aligned_memory
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
 from dashboard.files.report import assumptions, drawn, page, sentence, subjects, whole
 from dashboard.files.report_parts import Figure, key_figures
-from dashboard.jobs.explored_scenarios import name_of
 from dashboard.link.comparison import LETTERS, Comparison
+from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import metrics
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import how_far
-from dashboard.widgets.compared_scenarios import Member, told
 from dashboard.words.numbers import scale_for
+from dashboard.words.scenarios import name_of
 from engine import Exploration
 from engine.columns import Column
 from hardware import GIB

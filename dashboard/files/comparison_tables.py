@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from dashboard.files import exports as export
-from dashboard.jobs.explored_scenarios import name_of
+from dashboard.files import exports
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.scenario_differences import differences
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.executions import field_in_words
 from dashboard.words.numbers import ABSENT, column_of, count, format_value
+from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
 from engine.columns import ALL_FIELDS, by_name, fields_of, headline_of
 
@@ -76,20 +76,21 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
     every = list(dict.fromkeys(name for of_side in names.values() for name in of_side))
     account = {
         "format": "shardscape-compared-tables/1",
-        "software": f"shardscape {export.version()}",
-        "scenarios": {side.letter: {"title": name_of(side.scenario), **export.of_scenario(side.scenario)}
+        "software": f"shardscape {exports.version()}",
+        "scenarios": {side.letter: {"title": name_of(side.scenario), **exports.of_scenario(side.scenario)}
                       for side in sides},
         "files": {
             "differences.csv": "Fields in which the scenarios differ, in words.",
             "best.csv": "The best execution of each scenario; of those that tie, the plainest.",
             "cells.csv": f"The best of every cell by {metric.column.label.lower()}, and what nothing-fits cells lack.",
         },
-        "columns": [export.described(by_name(name)) for name in every],
+        "columns": [exports.described(by_name(name)) for name in every],
     }  # fmt: skip
-    best = [{"scenario": side.letter, **{export.heading(by_name(name)): side.best[name] for name in names[side.letter]}}
+    best = [{"scenario": side.letter,
+             **{exports.heading(by_name(name)): side.best[name] for name in names[side.letter]}}
             for side in sides if side.best is not None]  # fmt: skip
-    headings = ["scenario", *(export.heading(by_name(name)) for name in every)]
-    return export.archive(account, {
+    headings = ["scenario", *(exports.heading(by_name(name)) for name in every)]
+    return exports.archive(account, {
         "differences": differing(sides), "best": pd.DataFrame(best, columns=headings),
         "cells": pd.concat([_cells(side, metric) for side in sides], ignore_index=True),
     })  # fmt: skip
@@ -98,7 +99,7 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
 def _cells(side: Side, metric: Metric) -> pd.DataFrame:
     """The cells of a scenario with the best of a metric."""
     cells = cells_of(side.exploration, metrics(side.scenario)[metric.key])
-    heads = {"value": export.heading(metric.column)}
+    heads = {"value": exports.heading(metric.column)}
     heads |= {name: name.replace("_bytes", " [bytes]") for name in map(str, cells) if name.endswith("_bytes")}
     cells.insert(0, "scenario", side.letter)
     return cells.rename(columns=heads)

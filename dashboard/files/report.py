@@ -21,13 +21,13 @@ from dashboard.charts.elements.markup import figure_strip, head, stylesheet
 from dashboard.charts.elements.template import CONFIG
 from dashboard.files.exports import version
 from dashboard.files.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
-from dashboard.jobs.explored_scenarios import name_of
-from dashboard.pages.explore.terms import words
 from dashboard.queries.accuracy import EXPLAINED, label_of
 from dashboard.queries.document_sheets import changes_in_words, lineage, not_represented, sheet
 from dashboard.queries.nearest_fit import how_far, ways
 from dashboard.queries.tie_breaking import best_of
-from dashboard.shell.scenario.limits import in_words
+from dashboard.words.glossary import words
+from dashboard.words.limits import in_words
+from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
 from engine.columns import choice_label
 from engine.cost_models.calibrated import effective_rates

@@ -19,8 +19,7 @@ from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.pareto import pareto
 from dashboard.charts.reasons import reasons
 from dashboard.charts.time_bar import waterfall
-from dashboard.queries import accuracy
-from dashboard.queries import explorations as explore_data
+from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
 from dashboard.words.executions import choices, recomputed, title
 from dashboard.words.numbers import (
@@ -90,7 +89,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     """The figures of a report, the answer first."""
     scenario, key = exploration.scenario, exploration.key
     metric = metrics(scenario)["sample_rate"]
-    cells = explore_data.cells_of(exploration, metric)
+    cells = explorations.cells_of(exploration, metric)
     unit = scale_for(metric.column, cells["value"]).unit
     found = [
         Figure("map", "The whole space", "best throughput of every pair of degrees",
@@ -100,7 +99,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
-        costs = inspect.unwrap(explore_data.bests_of_choices)(exploration, key, metric.statistic, ())
+        costs = inspect.unwrap(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
         tiers = tuple(f"tier {number}" for number in range(len(scenario.system.networks)))
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())

@@ -12,17 +12,15 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.jobs.explorations import Job, Runner
-from dashboard.link.catalogue import system_name
 from dashboard.link.document_validation import Refused, scenario_of
 from dashboard.link.user_files import Saved, UserFiles
-from dashboard.shell.scenario.cost_model import in_words
 from dashboard.words.numbers import plain
+from dashboard.words.scenarios import name_of, sentence_of
 from engine import Exploration, Scenario
-from engine.columns import choice_label
 from engine.exploration.run import from_store
 from engine.store import Record, Store, StoreError
 
-__all__ = ["OUTDATED", "Best", "Entry", "age", "best_of", "entries", "name_of", "searched", "sentence_of", "size"]
+__all__ = ["OUTDATED", "Best", "Entry", "age", "best_of", "entries", "searched", "size"]
 
 
 OUTDATED: Final = (
@@ -111,21 +109,6 @@ def _records(store: Store | None) -> list[Record]:
 @lru_cache(maxsize=1_024)
 def _scenario(text: str) -> Scenario:
     return scenario_of(json.loads(text), "The stored scenario")
-
-
-def name_of(scenario: Scenario) -> str:
-    """A title for a scenario that nobody gave one: "GPT-3 175B on 512 × H100 80 GB"."""
-    model = scenario.model.title or scenario.model.name
-    return f"{model} on {scenario.num_procs:,} × {system_name(scenario.system)}"
-
-
-def sentence_of(scenario: Scenario) -> str:
-    """The rest of a scenario in a few words: "FP16 · batch 512 · 3 limits · calibrated"."""
-    words = [choice_label("datatype", scenario.datatype), f"batch {scenario.max_batch_size:,}"]
-    if scenario.limits:
-        words.append(f"{len(scenario.limits)} limit{'s' if len(scenario.limits) != 1 else ''}")
-    words.append("exact" if scenario.cost_model == "calculon" else in_words(scenario))
-    return " · ".join(words)
 
 
 def searched(found: Iterable[Entry], text: str) -> list[Entry]:

@@ -12,11 +12,10 @@ import streamlit as st
 
 from dashboard.jobs.explorations import Runner
 from dashboard.jobs.searches import Apart, Here
-from dashboard.link.user_files import UserFiles
 from dashboard.settings import settings_from
 from engine.exploration.workers import WorkerError
 
-__all__ = ["runner", "searches", "user_files"]
+__all__ = ["runner", "searches"]
 
 LOG: Final = logging.getLogger("shardscape.server")
 
@@ -32,13 +31,6 @@ def runner() -> Runner:
     made = Runner(settings_from(os.environ))
     atexit.register(made.close)  # a server that is stopped does not release its caches
     return made
-
-
-@st.cache_resource(show_spinner=False, max_entries=1)
-def user_files() -> UserFiles:
-    """Own models and systems, and saved scenarios: files beside the store."""
-    store = settings_from(os.environ).store
-    return UserFiles(None if store is None else store.with_suffix(".user"))
 
 
 @st.cache_resource(show_spinner=False, on_release=lambda made: made.close(), max_entries=1)

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import hardware
 import models
-from dashboard.jobs.server import user_files
+from dashboard.link.user_files import user_files
 from hardware import System
 from models import Model
 
-__all__ = ["called", "model_of", "system_name", "system_of", "systems", "usable_models"]
+__all__ = ["called", "model_of", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
@@ -55,8 +55,3 @@ def called(name: str, kind: type[Model] | type[System]) -> str:
         return (model_of(name).title if known else "") or name
     known = name in hardware.names(with_variants=True) or name in user_files().systems()
     return (system_of(name).title if known else "") or name
-
-
-def system_name(system: System) -> str:
-    """The title of a system without the remark in brackets."""
-    return (system.title or system.name).partition(" (")[0]

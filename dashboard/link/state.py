@@ -22,21 +22,16 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard.jobs.explorations import QueueFull
-from dashboard.jobs.server import runner
-from dashboard.link import scenario_parameters as links
-from dashboard.link import vocabulary as link_words
-from dashboard.widgets import exploration_progress as waiting
-from engine import Exploration, Scenario
+from dashboard.link import scenario_parameters, vocabulary
+from engine import Scenario
 
 __all__ = [
-    "before_switching", "begin", "complain", "current_exploration", "current_scenario", "link_parameters", "one_step",
-    "open_scenario", "page", "problems", "require_exploration", "rerun", "reset_selection", "select", "select_cell",
-    "selected_cell", "selected_id", "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode",
-    "url_value", "watcher",
+    "before_switching", "begin", "complain", "current_scenario", "link_parameters", "one_step", "open_scenario", "page",
+    "problems", "rerun", "reset_selection", "select", "select_cell", "selected_cell", "selected_id", "set_scenario",
+    "set_url_value", "set_url_values", "settle", "theme_mode", "url_value", "watcher",
 ]  # fmt: skip
 
-_SHARED: Final = (*links.NAMES, "cell", "id")
+_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id")
 """Parameters that every page carries on."""
 _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"
@@ -83,7 +78,7 @@ def current_scenario() -> Scenario:
 
 def problems() -> tuple[str, ...]:
     """A sentence per part of the link that could not be taken as it stands, as far as pages have asked for it."""
-    strange = link_words.unknown(list(st.query_params))
+    strange = vocabulary.unknown(list(st.query_params))
     return (*_reading().problems, *strange.values(), *st.session_state.get(_PROBLEMS, {}).values())
 
 
@@ -102,10 +97,14 @@ def set_scenario(scenario: Scenario) -> None:
     Call it in a widget's callback, or follow it with `st.rerun()`.
     """
     copy = st.session_state[_COPY]
-    gone = (*links.NAMES, "id", *(() if _cell_of(copy.get("cell", "")) in _cells(scenario) else ("cell",)))
+    gone = (
+        *scenario_parameters.NAMES,
+        "id",
+        *(() if _cell_of(copy.get("cell", "")) in _cells(scenario) else ("cell",)),
+    )
     for name in gone:
         copy.pop(name, None)
-    copy.update(links.parameters_of(scenario))
+    copy.update(scenario_parameters.parameters_of(scenario))
     st.session_state.pop(_PROBLEMS, None)
     _write({name: copy[name] for name in _SHARED if name in copy}, gone=gone)
 
@@ -125,19 +124,6 @@ def rerun() -> NoReturn:
     if written is not None and written != {name: str(st.query_params[name]) for name in st.query_params}:
         st.query_params.from_dict(written)  # of two quick clicks the run may know the URL of the first, see `begin`
     st.rerun()
-
-
-def current_exploration() -> Exploration | None:
-    """The exploration of the current scenario if it is ready; asks for it if nobody has."""
-    try:
-        return runner().request(current_scenario(), watcher()).exploration
-    except QueueFull:  # `require_exploration` tells about it
-        return None
-
-
-def require_exploration() -> Exploration:
-    """The exploration of the current scenario. Shows its progress, failure or emptiness and stops the page without."""
-    return waiting.exploration_of(current_scenario(), watcher())
 
 
 def selected_cell() -> tuple[int, int] | None:
@@ -203,9 +189,9 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
         return default
     good = accepted.fullmatch(text) is not None if isinstance(accepted, re.Pattern) else text in accepted
     if not good:
-        sentence = link_words.refused(name, text, default, accepted)
+        sentence = vocabulary.refused(name, text, default, accepted)
         # A second widget for the same parameter may offer less.
-        if link_words.about(name, text) not in st.session_state.get(_PROBLEMS, {}).get(name, ""):
+        if vocabulary.about(name, text) not in st.session_state.get(_PROBLEMS, {}).get(name, ""):
             complain(name, sentence)
         return default
     _content(name)
@@ -259,7 +245,7 @@ def before_switching(change: Callable[[], None], names: Collection[str] = ()) ->
 def link_parameters() -> dict[str, str]:
     """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
-    return {**shown, **links.parameters_of(current_scenario())}
+    return {**shown, **scenario_parameters.parameters_of(current_scenario())}
 
 
 def page() -> str:
@@ -277,9 +263,9 @@ def open_scenario(scenario: Scenario, view: Mapping[str, str] | None = None) -> 
         if view is None:
             return
         copy = _copy()
-        for name in [name for name in copy if name not in links.NAMES]:
+        for name in [name for name in copy if name not in scenario_parameters.NAMES]:
             del copy[name]
-        copy.update({name: value for name, value in view.items() if name not in links.NAMES})
+        copy.update({name: value for name, value in view.items() if name not in scenario_parameters.NAMES})
         shared = {name: copy[name] for name in _SHARED if name in copy}
         _write(shared, gone=[name for name in st.session_state[_WRITTEN] if name not in shared])
 
@@ -303,8 +289,8 @@ def _went_back() -> bool:
     return context is not None and context.is_history_navigation
 
 
-def _reading() -> links.Reading:
-    return links.read_scenario(_copy())
+def _reading() -> scenario_parameters.Reading:
+    return scenario_parameters.read_scenario(_copy())
 
 
 def _cell_of(text: str) -> tuple[int, int] | None:

@@ -23,16 +23,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+import streamlit as st
+
 import hardware
 import models
 from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
 from dashboard.link.packing import LONGEST
+from dashboard.settings import settings_from
 from engine import Scenario
 from hardware import Calibration, System
 from models import Model
 from models.documents import shown
 
-__all__ = ["LONGEST_TITLE", "MOST_FILES", "Saved", "UserFiles"]
+__all__ = ["LONGEST_TITLE", "MOST_FILES", "Saved", "UserFiles", "user_files"]
 
 MOST_FILES: Final = 1_000
 """Files of one kind that are kept and read."""
@@ -301,3 +304,10 @@ def _saved(document: Any, where: str) -> Saved:
     }
     scenario = scenario_of(document.get("scenario"), where)
     return Saved(checked_title(title), scenario, float(saved_at), page[:40], good)
+
+
+@st.cache_resource(show_spinner=False, max_entries=1)
+def user_files() -> UserFiles:
+    """Own models and systems, and saved scenarios: files beside the store."""
+    store = settings_from(os.environ).store
+    return UserFiles(None if store is None else store.with_suffix(".user"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from dashboard.link import scenario_parameters as links
+from dashboard.link import scenario_parameters
 from engine.columns import UnknownColumn, by_name
 from models.documents import near_matches
 
@@ -18,7 +18,7 @@ _MOST_TOLD: Final = 3
 _SHOWN: Final = 40
 
 WORDS: Final[Mapping[str, str]] = {
-    **{name: name for name in links.NAMES},
+    **{name: name for name in scenario_parameters.NAMES},
     "cell": "cell", "id": "execution", "metric": "metric", "download": "choice of executions to download",
     "map_x": "axis across", "map_y": "axis up", "map_facet": "field with a map per value", "map_at": "cell",
     "map_domain": "colours", "map_table": "switch to a table",

@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-import streamlit as st
-
 from dashboard.charts.elements.markup import Tile
 from dashboard.queries.explorations import Where, near_best
-from dashboard.words.markdown import literal
-from dashboard.words.numbers import SPACE, count, percent, signed_percent
+from dashboard.words.numbers import SPACE, percent, signed_percent
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.calibrated.measured import OFFLOADS
-from engine.cost_models.contract import told_not_measured
 from engine.validation.uncertainty import SHARE, Interval, interval_of, is_modelled
 
 __all__ = [
-    "EXPLAINED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of", "marked", "origin_of", "popover",
-    "span", "ties", "within",
+    "EXPLAINED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of", "marked", "origin_of", "span",
+    "ties", "within",
 ]  # fmt: skip
 
 _TIMES: Final = ("Step time", "1 T tokens take")
@@ -129,46 +125,3 @@ def is_tied(scenario: Scenario, one: Mapping[Any, Any], other: Mapping[Any, Any]
     """Whether the throughputs of two executions differ by less than the error."""
     rates = sorted(float(each["sample_rate"]) for each in (one, other))
     return rates[0] >= rates[1] * within(scenario, one) and rates[0] != rates[1]
-
-
-def popover(
-    scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None, scope: str = ""
-) -> None:
-    """Draw the words that open an account of labels and intervals.
-
-    others: executions within the error, of those that `scope` names, such as " of this cell".
-    """
-    label, error = label_of(scenario, execution), error_of(scenario, execution)
-    told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
-    with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
-                    help="How sure these figures are"):  # fmt: skip
-        unknown = told_not_measured(scenario.not_measured(execution))
-        st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
-        if error is None:
-            if label == "calibrated":
-                st.markdown("Too few runs of this kind of model were measured to say how far the time may be off.")
-            return
-        st.markdown(
-            f"Of **{error.most.rests_on}**, {percent(SHARE, 0)} took {_times(error.most)} the time predicted by a fit "
-            f"without their source, half of them {_times(error.half)}. Throughput, tokens per second and MFU follow "
-            "from the time."
-        )
-        if scenario.calibration is not None:
-            st.markdown(
-                f"These runs were predicted with the library's values; the scenario uses "
-                f"**{literal(scenario.calibration.name)}**."
-            )
-        st.markdown("Memory is **modelled**: tensors are counted, not fitted. Validation lists its errors by source.")
-        if others is not None:
-            several = f"{count(others)} other executions{scope} lie"
-            many = f"{'One' if others else 'No'} other execution{scope} lies" if others < 2 else several
-            st.markdown(
-                f"**{many} within the error**: a throughput that differs by less than {percent(error.width)}, half "
-                "the width of the interval, is tied. Runs on one system err alike, so their order is better known than "
-                "their times."
-            )
-
-
-def _times(found: Interval) -> str:
-    """An interval as factors: "0.93 to 1.14 times"."""
-    return f"{found.low:.2f} to {found.high:.2f} times"

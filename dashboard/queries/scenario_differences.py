@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import hardware
 import models
-from dashboard.link.catalogue import system_name
 from dashboard.words.numbers import ABSENT, plain
+from dashboard.words.scenarios import system_name
 from engine import Scenario
 from engine.columns import by_name, choice_label
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from engine import Scenario
 from engine.columns import fields_of
+from engine.cost_models.calibrated.fields import DATATYPES
 from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
 
-__all__ = ["altered", "on_same_accelerator"]
+__all__ = ["altered", "datatypes_of", "on_same_accelerator", "switch"]
 
 _KEPT: Final = "kept"
 
@@ -66,3 +67,17 @@ def on_same_accelerator(one: System, other: System) -> bool:
     if one.accelerator is None or other.accelerator is None:
         return one.name == other.name
     return one.accelerator.name == other.accelerator.name
+
+
+def datatypes_of(scenario: Scenario) -> list[str]:
+    """The datatypes that the system has rates for and the cost model takes."""
+    names = list(scenario.system.matrix)
+    return names if scenario.cost_model == "calculon" else [name for name in names if name in DATATYPES]
+
+
+def switch(scenario: Scenario, cost_model: str) -> Scenario:
+    """The scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
+    datatype = scenario.datatype
+    if cost_model == "calibrated" and datatype not in DATATYPES:
+        datatype = next((name for name in scenario.system.matrix if name in DATATYPES), datatype)
+    return altered(scenario, cost_model=cost_model, datatype=datatype)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dashboard.charts.elements.palette import TIME_KINDS
-from dashboard.charts.elements.template import degrees, in_sentence
 from dashboard.charts.time_bar import time_pieces
+from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import format_delta, percent
 
 __all__ = ["differences_in_time", "losses", "slower_than"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -13,42 +13,13 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.charts.elements.markup import page_head, stylesheet
 from dashboard.jobs.server import runner
 from dashboard.link import state
-from dashboard.shell.root_address import START
+from dashboard.link.page_paths import _FOLDER, exists
+from dashboard.pages.registry import _BY_PATH, PAGES
 from dashboard.shell.scenario import sentence
 from dashboard.widgets import window
 from dashboard.words.markdown import literal
 
-__all__ = ["PAGES", "Entry", "close_page", "exists", "open_page", "pages", "path"]
-
-
-class Entry(NamedTuple):
-    """A page of the navigation; its script is `dashboard/pages/<name>/script.py`, its address `/<name>`."""
-
-    name: str
-    title: str
-    help: str
-    about_scenario: bool = True
-    """Whether the scenario sentence stands above it."""
-
-
-PAGES: Final = (
-    Entry(START, "Explore", "Every execution of one model on one system, as a map of tensor by pipeline parallel."),
-    Entry("execution", "Execution", "Everything about one execution: time, memory, schedule, layers, networks."),
-    Entry("whatif", "What-if", "Change the hardware or the model and see which execution is best then."),
-    Entry("memory", "Memory", "Where the memory goes, tier by tier, and what would fit if."),
-    Entry("pareto", "Pareto", "The executions that no other beats in two or three figures at once."),
-    Entry("serving", "Serving", "The best way to serve a model: latency, throughput, memory and cost.", False),
-    Entry("compare", "Compare", "Scenarios side by side: what differs and what it changes."),
-    Entry("results", "Results", "All executions as a table: filter, sort, export."),
-    Entry("validation", "Validation", "Predicted against measured training runs: how accurate, and where not.", False),
-    Entry("calibrate", "Calibrate", "Fit the calibrated model to measured runs of your own cluster.", False),
-    Entry("library", "Library", "Models and systems with the source of every number; edit copies.", False),
-    Entry("scenarios", "Scenarios", "What was explored before: reopen, share, delete.", False),
-)
-"""The pages there may be, in order; one appears in the navigation once its script exists. The first is the default."""
-
-_FOLDER: Final = Path(__file__).parent.parent / "pages"
-_BY_PATH: Final[dict[str, Entry]] = {"" if entry is PAGES[0] else entry.name: entry for entry in PAGES}
+__all__ = ["close_page", "open_page", "pages"]
 
 
 def pages() -> Sequence[Any]:
@@ -117,14 +88,3 @@ def _tell(place: DeltaGenerator, told: tuple[str, ...]) -> tuple[str, ...]:
 def _behaviour() -> str:
     """The script of the pages as an element."""
     return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8')}</script>"
-
-
-@cache
-def exists(name: str) -> bool:
-    """Whether a page of `PAGES` is there, so that others may link to it."""
-    return (_FOLDER / f"{name}/script.py").is_file()
-
-
-def path(name: str) -> str:
-    """The script of a page, as `st.page_link` and `st.switch_page` want it."""
-    return str(_FOLDER / f"{name}/script.py")

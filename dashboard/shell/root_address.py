@@ -6,17 +6,14 @@ before there is a page: the navigation marks the right entry, and Back leads to 
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from streamlit import config
 
-__all__ = ["START", "routes"]
+from dashboard.link.page_paths import START
 
-START: Final = "explore"
-"""Name of the page that is served at the root."""
+__all__ = ["routes"]
 
 
 def routes() -> list[Route]:

@@ -8,25 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
-from textwrap import shorten
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
-from dashboard.charts.elements.template import in_sentence
-from dashboard.jobs.explored_scenarios import name_of, sentence_of
-from dashboard.link import scenario_parameters as links
-from dashboard.link import state
+from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import LETTERS, VIEW, Comparison
 from dashboard.link.packing import LONGEST
-from dashboard.queries.document_sheets import changes_in_words
-from dashboard.widgets import exploration_progress as waiting
-from dashboard.widgets.hardware_changes import described, text_of
-from dashboard.words.numbers import counted
+from dashboard.queries.compared_scenarios import Member
+from dashboard.widgets import exploration_progress
+from dashboard.words.changes import text_of
 from engine import Exploration, Scenario, whatif
 
 __all__ = [
-    "SLOTS", "Member", "Slots", "add", "add_changes", "copy", "explored", "forget", "free", "members",
-    "members_of", "parameters_of", "put", "remove", "told", "whole",
+    "SLOTS", "Slots", "add", "add_changes", "copy", "explored", "forget", "free", "members", "members_of",
+    "parameters_of", "put", "remove", "whole",
 ]  # fmt: skip
 
 Slots = tuple[str, ...]
@@ -35,22 +30,6 @@ Slots = tuple[str, ...]
 SLOTS: Final[Slots] = ("compare_b", "compare_c", "compare_d")
 _TEXT: Final = re.compile(rf"[^\x00-\x1f]{{1,{LONGEST + 100}}}")
 """A packed scenario, with what it is called."""
-
-_EDITS: Final = 2
-"""Edits that are told beside the name of a scenario."""
-_LONGEST_EDIT: Final = 80
-"""Characters of one: those of a table are many."""
-
-
-class Member(NamedTuple):
-    """One of the scenarios compared."""
-
-    letter: str
-    slot: str
-    """Parameter of the link; empty for A."""
-    scenario: Scenario
-    changes: Mapping[str, float]
-    """What makes it differ from A, where that is how it is described."""
 
 
 def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
@@ -90,10 +69,12 @@ def _read(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple
         scenario = whatif.changed(first, changes)
         _ = scenario.space
         return scenario, changes, ()
-    parameters = {name: value for name, value in parse_qsl(text, max_num_fields=20) if name in links.NAMES}
+    parameters = {
+        name: value for name, value in parse_qsl(text, max_num_fields=20) if name in scenario_parameters.NAMES
+    }
     if not parameters:
         raise whatif.ChangeError(f"{text[:40]!r} names no scenario.")
-    reading = links.read_scenario(parameters)
+    reading = scenario_parameters.read_scenario(parameters)
     return reading.scenario, {}, reading.problems
 
 
@@ -113,14 +94,14 @@ def whole(first: Scenario, parameters: Mapping[str, str]) -> Comparison | None:
 def members_of(comparison: Comparison) -> list[Member]:
     """The scenarios of a comparison. Raises `Refused` for one that no link can carry, and so no page."""
     first = comparison.scenarios[0]
-    found = [Member(LETTERS[0], "", links.carried(first), {})]
+    found = [Member(LETTERS[0], "", scenario_parameters.carried(first), {})]
     for slot, letter, scenario in zip(SLOTS, LETTERS[1:], comparison.scenarios[1:], strict=False):
         changes = dict(comparison.changes.get(letter, {}))
         try:
             told_right = _read(first, f"~{text_of(changes)}")[0] == scenario
         except ValueError:  # every refusal of models, hardware and engine is one
             told_right = False
-        found.append(Member(letter, slot, links.carried(scenario), changes if told_right else {}))
+        found.append(Member(letter, slot, scenario_parameters.carried(scenario), changes if told_right else {}))
     return found
 
 
@@ -139,7 +120,7 @@ def forget() -> None:
 
 
 def _text(scenario: Scenario) -> str:
-    return urlencode(links.parameters_of(scenario))
+    return urlencode(scenario_parameters.parameters_of(scenario))
 
 
 def free(slots: Slots = SLOTS) -> str | None:
@@ -185,22 +166,4 @@ def remove(slot: str, gone: Collection[str] = ()) -> None:
 
 def explored(found: Sequence[Member]) -> list[Exploration]:
     """The explorations of scenarios."""
-    return waiting.explorations_of([member.scenario for member in found], state.watcher())
-
-
-def told(member: Member, first: Scenario) -> tuple[str, str]:
-    """(name, what more there is to say) of a scenario."""
-    if member.changes:
-        words = described(first, member.changes)
-        if len(words) == 1:
-            value, times, factor = in_sentence(words[0]).partition(" ×")
-            return f"A with {value}{f' ({times.strip()}{factor})' if times else ''}", sentence_of(member.scenario)
-        return "A with other numbers", ", ".join(words)
-    return name_of(member.scenario), " · ".join([sentence_of(member.scenario), *_edits(member.scenario)])
-
-
-def _edits(scenario: Scenario) -> list[str]:
-    """What its model and system differ in from those whose names they have: "HBM bandwidth 3,072 → 6,144 GB/s"."""
-    words = [*changes_in_words(scenario.model), *changes_in_words(scenario.system)]
-    short = [shorten(each, _LONGEST_EDIT, placeholder=" …") for each in words[:_EDITS]]
-    return [*short, counted(len(words) - _EDITS, "more edit")] if len(words) > _EDITS else short
+    return exploration_progress.explorations_of([member.scenario for member in found], state.watcher())

@@ -12,12 +12,15 @@ from dashboard.charts.elements.markup import head
 from dashboard.jobs.explorations import Job, QueueFull, Runner
 from dashboard.jobs.server import runner
 from dashboard.jobs.turns import turns
+from dashboard.link.state import current_scenario, watcher
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration, Progress, Scenario
 from engine.cost_models.calibrated import model_shapes
 
-__all__ = ["exploration_of", "explorations_of", "progress_words", "seen_with"]
+__all__ = [
+    "exploration_of", "explorations_of", "progress_words", "require_exploration", "seen_with",
+]  # fmt: skip
 
 PATIENCE = 1.0
 """How long a page waits before it shows progress [s]."""
@@ -159,3 +162,8 @@ def _nothing(scenario: Scenario) -> None:
         ),
         icon=":material/search_off:",
     )
+
+
+def require_exploration() -> Exploration:
+    """The exploration of the current scenario. Shows its progress, failure or emptiness and stops the page without."""
+    return exploration_of(current_scenario(), watcher())

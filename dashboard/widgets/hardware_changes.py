@@ -10,24 +10,16 @@ import streamlit as st
 
 from dashboard.jobs.server import runner
 from dashboard.link import state
+from dashboard.words.changes import text_of
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import plain, with_unit
 from engine import Scenario, whatif
-from engine.whatif import Parameter
 
-__all__ = [
-    "CHANGES", "FACTORS", "current", "described", "in_words", "options", "put", "reset", "slider_label", "text_of",
-    "told_value",
-]  # fmt: skip
+__all__ = ["CHANGES", "current", "put", "reset"]
 
 CHANGES: Final = "whatif_changes"
 """The link's parameter."""
 _PIECE: Final = r"[a-z][a-z0-9_]{0,30}:[0-9][0-9.e+-]{0,24}"
 _PATTERN: Final = re.compile(rf"{_PIECE}(?:;{_PIECE}){{0,39}}")
-
-FACTORS: Final = (0.25, 1 / 3, 0.4, 0.5, 0.6, 0.75, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
-"""Steps of a slider, as multiples of the base."""
-_DOUBLINGS: Final = (-4, 4)
 
 
 def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -46,11 +38,6 @@ def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
         changes[name] = value
     moved = {name: value for name, value in changes.items() if value != whatif.otherwise(scenario, changes, name)}
     return moved, tuple(problems)
-
-
-def text_of(changes: Mapping[str, float]) -> str:
-    """The changes as the link carries them."""
-    return ";".join(f"{name}:{value:.10g}" for name, value in changes.items())
 
 
 def put(scenario: Scenario, name: str, value: float) -> None:
@@ -77,57 +64,3 @@ def _possible(scenario: Scenario, changes: Mapping[str, float], name: str) -> No
 def reset() -> None:
     """Takes all changes back."""
     state.set_url_value(CHANGES, None)
-
-
-def options(which: Parameter, value: float) -> list[float]:
-    """The values of a slider, `value` among them."""
-    if which.discrete:
-        low, high = _DOUBLINGS
-        steps = [which.value * 2.0**step for step in range(low, high + 1)]
-        found = [step for step in steps if step == int(step) and step >= 1]
-    else:
-        found = [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in FACTORS]
-    if which.can_be_off:
-        found.append(0.0)
-    return sorted({*found, value})
-
-
-def told_value(which: Parameter, value: float) -> str:
-    """A value with its unit: "100 GiB", "3.07 TB/s", "off"."""
-    if value == 0 and which.can_be_off:
-        return "off"
-    if which.unit == "GB/s" and value >= 1000:
-        return with_unit(plain(value / 1000), "TB/s")
-    if which.unit == "GiB" and value >= 1024:
-        return with_unit(plain(value / 1024), "TiB")
-    if which.unit == "TFLOP/s" and value >= 10_000:
-        return with_unit(plain(value / 1000), "PFLOP/s")
-    unit = which.unit.removesuffix("s") if value == 1 and which.unit == "GPUs" else which.unit
-    return with_unit(f"{value:,.0f}" if which.discrete and value == round(value) else plain(value), unit)
-
-
-def in_words(which: Parameter, value: float) -> str:
-    """A value with what multiple of the base it is: "100 GiB ×1.25"."""
-    told = told_value(which, value)
-    if value in (which.value, 0) or which.value == 0:
-        return told
-    return f"{told} ×{value / which.value:.3g}"
-
-
-def described(scenario: Scenario, changes: Mapping[str, float]) -> list[str]:
-    """Each change in words: "HBM capacity 100 GiB ×1.25", "256 GPUs ×0.5"."""
-    words = []
-    for name, value in changes.items():
-        which = whatif.parameter(scenario, name)
-        told = in_words(which, value)
-        words.append(told if which.label == which.unit else f"{which.label} {told}")
-    return words
-
-
-def slider_label(which: Parameter, value: float) -> str:
-    """The label of a slider: the name, stressed when changed, and the base.
-
-    What reads pages aloud gets it as it is written here, so colours are the style sheet's matter.
-    """
-    name = f"**{which.label}**" if value != which.value else which.label
-    return f"{name} · base {told_value(which, which.value)}"

@@ -7,15 +7,18 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.jobs.explored_scenarios import entries, name_of, sentence_of
-from dashboard.jobs.server import runner, user_files
-from dashboard.link.catalogue import model_of, system_name, system_of, systems, usable_models
+from dashboard.jobs.explored_scenarios import entries
+from dashboard.jobs.server import runner
+from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.link.user_files import user_files
 from dashboard.queries.nearest_fit import fits, remedies, runs
 from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.compared_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.widgets.controls import menu_key, shut, whole, whole_field
-from dashboard.widgets.hardware_changes import current, described
+from dashboard.widgets.hardware_changes import current
+from dashboard.words.changes import described
 from dashboard.words.markdown import literal
+from dashboard.words.scenarios import name_of, sentence_of, system_name
 from engine import Scenario, whatif
 from engine.columns import choice_label
 from engine.cost_models.registry import COST_MODELS

@@ -10,19 +10,17 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from dashboard.files import comparison_report as report_compare
-from dashboard.files import report
-from dashboard.jobs.explored_scenarios import name_of
-from dashboard.jobs.server import runner, user_files
-from dashboard.link import scenario_parameters as links
-from dashboard.link import state
+from dashboard.files import comparison_report, report
+from dashboard.jobs.server import runner
+from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import Refused
-from dashboard.link.user_files import LONGEST_TITLE
-from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.link.user_files import LONGEST_TITLE, user_files
+from dashboard.widgets import compared_scenarios
 from dashboard.widgets.controls import menu_key, shut
 from dashboard.widgets.exploration_progress import seen_with
 from dashboard.words.markdown import literal
+from dashboard.words.scenarios import name_of
 from engine import Scenario
 
 __all__ = [
@@ -76,7 +74,7 @@ def _on_this_page() -> Comparison | None:
 
 def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> Comparison | None:
     """What a page compares with a scenario; None for other pages, and where it is alone."""
-    return compare_scenarios.whole(scenario, view or {}) if page == "compare" else None
+    return compared_scenarios.whole(scenario, view or {}) if page == "compare" else None
 
 
 def offer_link(text: str, beside: int = 0, whole: Comparison | None = None) -> None:
@@ -114,7 +112,7 @@ def link() -> str:
 
 def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
     """The address of a scenario on a page, with parameters of that page's own."""
-    return _address(page, {**(view or {}), **links.parameters_of(scenario)})
+    return _address(page, {**(view or {}), **scenario_parameters.parameters_of(scenario)})
 
 
 def _address(page: str | None, parameters: Mapping[str, str]) -> str:
@@ -174,7 +172,7 @@ def _report(scenario: Scenario, found: Comparison | None) -> None:
     def build() -> bytes:
         if found is None:
             return report.build(explorations[0], address)
-        return report_compare.build(found, explorations, address)
+        return comparison_report.build(found, explorations, address)
 
     what = "the scenario" if found is None else f"all {len(found.scenarios)} scenarios"
     st.download_button(
@@ -186,7 +184,7 @@ def _report(scenario: Scenario, found: Comparison | None) -> None:
 
 def _save(key: str) -> None:
     title = str(st.session_state[key])
-    view = {name: value for name, value in state.link_parameters().items() if name not in links.NAMES}
+    view = {name: value for name, value in state.link_parameters().items() if name not in scenario_parameters.NAMES}
     try:
         user_files().keep(title, state.current_scenario(), state.page(), view)
     except Refused as problem:

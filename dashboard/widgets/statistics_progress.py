@@ -9,13 +9,13 @@ from typing import Concatenate, Final, ParamSpec
 import streamlit as st
 
 from dashboard.charts.elements.markup import head
-from dashboard.charts.elements.template import in_sentence
 from dashboard.jobs.turns import turns
 from dashboard.jobs.unstored_statistics import Job, further, seconds_for
 from dashboard.link import state
 from dashboard.queries.economics import Metric
 from dashboard.widgets.exploration_progress import progress_words
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration
 from engine.columns import by_name

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboard.charts.elements.template import degrees
+from dashboard.words.names import degrees
 from dashboard.words.numbers import ABSENT, counted, format_value, plain
 from engine import Scenario
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from dashboard.shell.frame import PAGES, Entry
+from dashboard.pages.registry import PAGES, Entry
 from tests.browser.conftest import SMALL, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import hardware
-from dashboard.link import scenario_parameters as links
+from dashboard.link import scenario_parameters
 from engine import Scenario
 from tests.browser.conftest import SMALL, free_port, new_context, serving, settled
 from tests.browser.identity import CLIENT, EMAIL, provider
@@ -102,7 +102,7 @@ def test_a_link_of_7000_characters_survives_the_login(visitor: Page, guarded: st
         system = hardware.load("h100_80g_nvl8").model_copy(update={"name": name, "notes": notes})
         own = Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16",
                           limits={"tensor_par": 2, "pipeline_par": 1})  # fmt: skip
-        parameters[f"compare_{slot}"] = urlencode(links.parameters_of(own))
+        parameters[f"compare_{slot}"] = urlencode(scenario_parameters.parameters_of(own))
     address = f"{guarded}/compare?{urlencode(parameters)}"
     assert 7_000 < len(address) < 10_000
     ask(visitor, address)

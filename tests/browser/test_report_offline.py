@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from dashboard.files import comparison_report as report_compare
-from dashboard.files import report
+from dashboard.files import comparison_report, report
 from dashboard.link.comparison import Comparison
 from tests.dashboard.pages import exploration
 from tests.dashboard.test_report import EVIL, evil_exploration
@@ -18,7 +17,7 @@ from tests.dashboard.test_report import EVIL, evil_exploration
 
 def of_comparison() -> bytes:
     found = [evil_exploration(), exploration("hopeless")]
-    return report_compare.build(Comparison(tuple(each.scenario for each in found)), found, f"http://x/?{EVIL}")
+    return comparison_report.build(Comparison(tuple(each.scenario for each in found)), found, f"http://x/?{EVIL}")
 
 
 @pytest.mark.parametrize(("build", "last", "figures"), [

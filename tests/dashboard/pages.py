@@ -31,7 +31,7 @@ def exploration(limits: str = "") -> Exploration:
 
 def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) -> AppTest:
     """A page, run on an exploration that is ready. link: parameters of the page's own and the selection."""
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / f"{page}.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / page / "script.py"), default_timeout=60)
     app.session_state["_url"] = dict(link or {})
     return again(app, found)
 
@@ -39,9 +39,9 @@ def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) ->
 def again(app: AppTest, found: Exploration) -> AppTest:
     """The page run once more after a widget was changed."""
     with (
-        patch("dashboard.link.state.require_exploration", return_value=found),
+        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda *_: found),
         patch("dashboard.link.state.current_scenario", return_value=found.scenario),
-        patch("dashboard.shell.frame.exists", return_value=False),  # links need the navigation of app.py
+        patch("dashboard.link.page_paths.exists", return_value=False),  # links need the navigation of app.py
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

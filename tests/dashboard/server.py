@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
+import dashboard
 from dashboard.jobs import server
 from dashboard.jobs.explorations import Runner
-from dashboard.link.user_files import UserFiles
+from dashboard.link.user_files import UserFiles, user_files
 from dashboard.settings import Settings
 
 __all__ = ["Place", "own_server"]
@@ -23,20 +28,26 @@ class Place:
         self.files = UserFiles(None if folder is None else folder / "results.user")
 
 
+@cache
+def _modules() -> list[ModuleType]:
+    """Every module of the dashboard but those that run when they are imported."""
+    return [
+        importlib.import_module(each.name)
+        for each in pkgutil.walk_packages(dashboard.__path__, "dashboard.")
+        if each.name.rpartition(".")[2] not in ("__main__", "script")
+    ]
+
+
 @contextmanager
 def own_server(folder: Path | None) -> Iterator[Place]:
     """A runner and kept files in a folder, in place of the server's; None for a server that keeps nothing."""
     place = Place(folder)
-    names = ("frame", "library", "library_edit", "library_list", "library_upload", "library_view", "scenarios_view",
-             "sentence", "share", "state", "waiting")  # fmt: skip
-    import importlib
-
-    patches = []
-    for name in names:
-        module = importlib.import_module(f"dashboard.{name}")
-        for what, value in (("runner", place.runner), ("user_files", place.files)):
-            if getattr(module, what, None) is getattr(server, what):
-                patches.append(patch.object(module, what, lambda value=value: value))
+    patches = [
+        patch.object(module, name, lambda value=value: value)
+        for module in _modules()
+        for name, real, value in (("runner", server.runner, place.runner), ("user_files", user_files, place.files))
+        if getattr(module, name, None) is real
+    ]
     for each in patches:
         each.start()
     try:

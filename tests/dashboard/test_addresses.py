@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from dashboard.shell import frame
-from dashboard.shell import root_address as addresses
+from dashboard.link import page_paths
+from dashboard.pages import registry
+from dashboard.shell import root_address
 
 
 def answer(path: str, query: str = "", base: str = "") -> Response | None:
@@ -18,7 +19,7 @@ def answer(path: str, query: str = "", base: str = "") -> Response | None:
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": [],
              "server": ("127.0.0.1", 80), "scheme": "http", "root_path": ""}  # fmt: skip
     with patch("dashboard.shell.root_address.config.get_option", return_value=base):
-        found = addresses.routes()
+        found = root_address.routes()
     for route in found:
         if route.matches(scope)[0] is Match.FULL:
             response = route.endpoint(Request(scope))
@@ -51,5 +52,5 @@ def test_every_other_address_is_left_to_streamlit(path: str, base: str) -> None:
 
 
 def test_it_is_the_page_at_the_root() -> None:
-    assert frame.PAGES[0].name == addresses.START
-    assert frame.exists(addresses.START)
+    assert registry.PAGES[0].name == page_paths.START
+    assert page_paths.exists(page_paths.START)

@@ -16,12 +16,13 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 from dashboard.charts.calibration import Moved, before_and_after, parameters_moved
+from dashboard.link import page_paths
 from dashboard.link.document_validation import Refused
 from dashboard.link.scenario_parameters import parameters_of as parameters_of_link
 from dashboard.link.scenario_parameters import read_scenario
 from dashboard.link.user_files import UserFiles
+from dashboard.pages import registry
 from dashboard.pages.calibrate import queries as calibrate_data
-from dashboard.shell import frame
 from engine import Scenario, best_of, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
@@ -55,7 +56,7 @@ def own_files(tmp_path: Path) -> Iterator[UserFiles]:
 
 
 def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), given: str = "") -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "calibrate.py"), default_timeout=90)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "calibrate" / "script.py"), default_timeout=90)
     app.session_state["_url"] = dict(link or {})
     return again(app, files, given)
 
@@ -63,7 +64,7 @@ def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), giv
 def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTest:
     with (
         patch("dashboard.pages.calibrate.view._upload", return_value=(list(files), given)),
-        patch("dashboard.shell.frame.exists", return_value=False),
+        patch("dashboard.link.page_paths.exists", return_value=False),
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]
@@ -86,11 +87,11 @@ def content(table: pd.DataFrame) -> bytes:
 
 
 def test_the_page_is_in_the_navigation_between_validation_and_library() -> None:
-    names = [entry.name for entry in frame.PAGES]
+    names = [entry.name for entry in registry.PAGES]
     assert names[names.index("calibrate") - 1] == "validation"
     assert names[names.index("calibrate") + 1] == "library"
-    (entry,) = [entry for entry in frame.PAGES if entry.name == "calibrate"]
-    assert frame.exists("calibrate")
+    (entry,) = [entry for entry in registry.PAGES if entry.name == "calibrate"]
+    assert page_paths.exists("calibrate")
     assert not entry.about_scenario
 
 

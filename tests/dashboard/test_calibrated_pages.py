@@ -20,8 +20,8 @@ from dashboard.pages.execution.calibrated import parts_table, step_parts, traffi
 from dashboard.pages.execution.calibrated_layers import case_of_row
 from dashboard.pages.execution.files import execution_json
 from dashboard.queries.memory_requirements import needs_of
-from dashboard.widgets.hardware_changes import text_of
 from dashboard.words.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
+from dashboard.words.changes import text_of
 from dashboard.words.executions import choices, differences, title
 from dashboard.words.numbers import format_value
 from engine import Exploration, whatif

@@ -14,14 +14,15 @@ from plotly.basedatatypes import BasePlotlyType
 from dashboard.charts.choices import choices
 from dashboard.charts.elements import markup, template
 from dashboard.charts.elements.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of
-from dashboard.charts.elements.template import in_sentence, log_ticks, nice_steps, wrapped
+from dashboard.charts.elements.template import log_ticks, nice_steps, wrapped
 from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.pareto import MAX_MARKS, Density, edges, pareto, thinned
 from dashboard.charts.reasons import reasons
 from dashboard.charts.residuals import _lines
 from dashboard.charts.time_bar import time_pieces, waterfall
-from dashboard.words import numbers as text
+from dashboard.words import numbers
+from dashboard.words.names import in_sentence
 from engine.columns import HEADLINE, by_name
 from tests import reference
 from tests.dashboard.pages import exploration, plainly, run
@@ -71,8 +72,8 @@ def test_memory_bars_show_every_byte_against_the_capacity() -> None:
     sums = {"x": 0.0, "x2": 0.0}
     for trace in chart.figure.data:
         sums[trace.xaxis] += sum(trace.x)
-    scales = [text.scale_for("act_space", [0.5 * row["proc_mem_tier1_cap_req"]]),
-              text.scale_for("act_space", [row["proc_mem_tier2_cap_req"]])]  # fmt: skip
+    scales = [numbers.scale_for("act_space", [0.5 * row["proc_mem_tier1_cap_req"]]),
+              numbers.scale_for("act_space", [row["proc_mem_tier2_cap_req"]])]  # fmt: skip
     assert sums["x"] * scales[0].factor == pytest.approx(row["proc_mem_tier1_cap_req"])
     assert sums["x2"] * scales[1].factor == pytest.approx(row["proc_mem_tier2_cap_req"])
     (line,) = chart.figure.layout.shapes
@@ -96,7 +97,7 @@ def test_memory_rows_keep_the_order_of_the_table() -> None:
     assert [custom[2] for custom in figure.data[0].customdata] == [100, 101, 102, 103, 104]
     totals = [note.text for note in figure.layout.annotations if "<b>" in note.text]
     assert totals == [
-        f"<b>{text.format_value('act_space', value)}</b>" for value in table["proc_mem_tier1_cap_req"]
+        f"<b>{numbers.format_value('act_space', value)}</b>" for value in table["proc_mem_tier1_cap_req"]
     ]
     assert "No execution" in memory_rows(table.iloc[:0], GIB).alt
 
@@ -116,7 +117,7 @@ def test_waterfall_compares_with_a_second_execution() -> None:
     first, second = RUNS.iloc[0].to_dict(), RUNS.iloc[1].to_dict()
     chart = waterfall(first, "dark", other=second, names=("here", "there"))
     texts = [note.text for note in chart.figure.layout.annotations]
-    change = text.format_delta("total_time", first["total_time"] - second["total_time"])
+    change = numbers.format_delta("total_time", first["total_time"] - second["total_time"])
     assert f"<b>{change}</b>" in texts
     assert "here − there" in texts
     assert len(texts) == 3 + 3 * (1 + len(kinds_of(TIME_KINDS, "calculon")))

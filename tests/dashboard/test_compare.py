@@ -13,11 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.charts.difference import aligned_steps, difference_map
-from dashboard.link import scenario_parameters as links
-from dashboard.link import state
+from dashboard.link import scenario_parameters, state
+from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.scenario_differences import differences
 from dashboard.queries.tie_breaking import best_of
-from dashboard.widgets.compared_scenarios import Member, told
 from dashboard.words.executions import differences as choices_that_differ
 from dashboard.words.numbers import format_value, gibibytes, relative
 from engine import Exploration, Scenario, whatif
@@ -104,7 +103,7 @@ def test_equal_values_have_equal_colours() -> None:
 
 def test_a_whole_scenario_travels_in_the_link() -> None:
     scenario = Scenario.of("gpt3-13B", "a100_80g", num_procs=32, max_batch_size=32, datatype="float16")
-    app = page({"compare_b": urlencode(links.parameters_of(scenario))})
+    app = page({"compare_b": urlencode(scenario_parameters.parameters_of(scenario))})
     best = explored(scenario).best
     assert best is not None
     assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(app)
@@ -114,7 +113,7 @@ def test_a_whole_scenario_travels_in_the_link() -> None:
 
 def test_an_edited_system_travels_too() -> None:
     scenario = whatif.changed(exploration().scenario, {"net0_latency": 3})
-    app = page({"compare_b": urlencode(links.parameters_of(scenario))})
+    app = page({"compare_b": urlencode(scenario_parameters.parameters_of(scenario))})
     table = app.dataframe[0].value
     assert table["Field"].tolist().count("Tier 0 latency, µs") == 1
     assert table.loc[table["Field"] == "Tier 0 latency, µs", "B"].item() == "3"
@@ -147,9 +146,9 @@ def test_another_becomes_a_and_none_is_lost() -> None:
     app.button(key="compare_open_compare_b").click()
     app = again(app, explored(other().scenario))
     held = [dict(parse_qsl(app.session_state["_url"][slot])) for slot in ("compare_b", "compare_c")]
-    assert links.read_scenario(app.session_state["_url"]).scenario.key == other().scenario.key
-    assert links.read_scenario(held[0]).scenario.key == base.key
-    assert links.read_scenario(held[1]).scenario.key == whatif.changed(base, {"procs": 8}).key
+    assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.key == other().scenario.key
+    assert scenario_parameters.read_scenario(held[0]).scenario.key == base.key
+    assert scenario_parameters.read_scenario(held[1]).scenario.key == whatif.changed(base, {"procs": 8}).key
 
 
 def test_a_variant_is_added() -> None:
@@ -264,7 +263,7 @@ def test_cost_models_are_compared_and_named() -> None:
     app = again(app, exploration())
     app.button(key="compare_add_variant").click()
     app = again(app, exploration())
-    sent = links.read_scenario(dict(parse_qsl(app.session_state["_url"]["compare_b"]))).scenario
+    sent = scenario_parameters.read_scenario(dict(parse_qsl(app.session_state["_url"]["compare_b"]))).scenario
     assert sent.cost_model == "calibrated"
     assert ("Run", "Cost model", ["Calculon", "Calibrated"]) in differences([exploration().scenario, sent])
     best = best_of(explored(sent))

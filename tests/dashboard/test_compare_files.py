@@ -10,7 +10,7 @@ from html import unescape
 import pandas as pd
 
 import engine
-from dashboard.files import comparison_report as report_compare
+from dashboard.files import comparison_report
 from dashboard.files.comparison_tables import file, sides_of
 from dashboard.link.comparison import Comparison
 from dashboard.queries.economics import metrics
@@ -34,7 +34,7 @@ def compared() -> tuple[Comparison, list[Exploration]]:
 
 def test_the_report_of_a_comparison_holds_every_scenario() -> None:
     comparison, found = compared()
-    content = without_library(report_compare.build(comparison, found, "https://example.org/compare?<x>"))
+    content = without_library(comparison_report.build(comparison, found, "https://example.org/compare?<x>"))
     text, page = plainly(unescape(content)), Page(content)
     for letter, each in zip("ABCD", found, strict=True):
         assert f"{letter}: {each.scenario.model.title}" in text

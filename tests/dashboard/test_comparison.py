@@ -17,14 +17,14 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard.link import document_validation as untrusted
-from dashboard.link import scenario_parameters as links
-from dashboard.link import vocabulary as link_words
+from dashboard.link import document_validation, scenario_parameters, vocabulary
 from dashboard.link.comparison import VIEW, Comparison
 from dashboard.link.document_validation import MOST_BYTES, Refused
+from dashboard.queries import compared_scenarios
+from dashboard.queries.compared_scenarios import Member
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.widgets import share
-from dashboard.widgets.compared_scenarios import SLOTS, Member
+from dashboard.widgets.compared_scenarios import SLOTS
 from engine import Scenario, whatif
 from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, plainly
@@ -46,7 +46,7 @@ def own(name: str = EVIL) -> Scenario:
 def link() -> dict[str, str]:
     """What a link to the page has beside A."""
     return {
-        **SEEN, "compare_b": "~hbm_bandwidth:6144", "compare_c": urlencode(links.parameters_of(own())),
+        **SEEN, "compare_b": "~hbm_bandwidth:6144", "compare_c": urlencode(scenario_parameters.parameters_of(own())),
         "map_x": "another page's",
     }  # fmt: skip
 
@@ -63,7 +63,7 @@ def document() -> dict[str, Any]:
 
 def read(content: Any) -> Comparison:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    found = untrusted.read(data, "sent.json")
+    found = document_validation.read(data, "sent.json")
     assert isinstance(found, Comparison)
     return found
 
@@ -76,7 +76,7 @@ def test_a_file_says_what_the_link_said() -> None:
     assert there == {name: text for name, text in link().items() if name != "map_x"}
     members = compare_scenarios.members_of(found)
     assert [member.letter for member in members] == ["A", "B", "C"]
-    assert [compare_scenarios.told(member, first())[0].partition(" ")[0] for member in members[1:]] == ["A", "Llama"]
+    assert [compared_scenarios.told(member, first())[0].partition(" ")[0] for member in members[1:]] == ["A", "Llama"]
 
 
 @given(
@@ -95,8 +95,8 @@ def test_any_comparison_survives_the_way_into_a_file_and_back(
     assert found == sent
     # ... and on through the link that the page is opened with.
     parameters = compare_scenarios.parameters_of(found)
-    assert share.compared(links.read_scenario(links.parameters_of(found.scenarios[0])).scenario, "compare",
-                          parameters) == sent  # fmt: skip
+    first_again = scenario_parameters.read_scenario(scenario_parameters.parameters_of(found.scenarios[0])).scenario
+    assert share.compared(first_again, "compare", parameters) == sent
 
 
 def test_only_the_page_that_compares_has_such_a_file() -> None:
@@ -106,13 +106,13 @@ def test_only_the_page_that_compares_has_such_a_file() -> None:
 
 
 def test_the_view_is_what_the_page_reads_and_no_other() -> None:
-    own_names = {name for name in link_words.WORDS if name.startswith("compare_")} - set(SLOTS)
+    own_names = {name for name in vocabulary.WORDS if name.startswith("compare_")} - set(SLOTS)
     assert set(VIEW) == own_names | {"cell", "id"}
 
 
 def test_scenarios_of_one_name_are_told_apart_by_their_edits() -> None:
     def told(scenario: Scenario) -> tuple[str, str]:
-        return compare_scenarios.told(Member("B", "compare_b", scenario, {}), first())
+        return compared_scenarios.told(Member("B", "compare_b", scenario, {}), first())
 
     plain = told(first())
     name, more = told(whatif.changed(first(), {"hbm_bandwidth": 6144.0}))
@@ -127,7 +127,7 @@ def test_a_changed_scenario_holds_where_its_description_does_not() -> None:
     wrong = document()
     wrong["changes"] = {"B": {"hbm_bandwidth": 9999.0}, "C": {"nothing": 1.0}}
     there = compare_scenarios.parameters_of(read(wrong))
-    b = links.read_scenario(dict([pair.split("=") for pair in there["compare_b"].split("&")]))
+    b = scenario_parameters.read_scenario(dict([pair.split("=") for pair in there["compare_b"].split("&")]))
     assert b.scenario == whatif.changed(first(), {"hbm_bandwidth": 6144})
     assert there["compare_c"] == link()["compare_c"]
 
@@ -224,7 +224,7 @@ def test_what_no_page_can_carry_is_refused_instead_of_replaced() -> None:
     whole = Comparison((first(), too_full()))
     with pytest.raises(Refused, match="more than an address carries"):
         compare_scenarios.parameters_of(read(whole.to_document()))
-    assert links.carried(first()) == first()
+    assert scenario_parameters.carried(first()) == first()
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios" / "script.py"), default_timeout=60)
     app.session_state["_url"] = dict(link or {})
     return app.run()
 
@@ -258,7 +258,7 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
     assert not app.exception
     assert switched.call_args.args[0].endswith("compare.py")
     assert switched.call_args.kwargs["query_params"] == {
-        **{name: text for name, text in link().items() if name != "map_x"}, **links.parameters_of(first())
+        **{name: text for name, text in link().items() if name != "map_x"}, **scenario_parameters.parameters_of(first())
     }  # fmt: skip
     assert not {"compare_d", "compare_pair"} & set(app.session_state["_url"])  # of what was compared before
 
@@ -294,7 +294,7 @@ def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> N
     raw = hardware.to_document(hardware.load("h100_80g_nvl8"))
     raw["mem1"]["mb_efficiency"] = [*too_full_curve()[:300], [0, 0.05]]
     large = Scenario.of("gpt3-13B", hardware.load_document({**raw, "name": "large"}, "large"), **SMALL)
-    text = urlencode(links.parameters_of(large))
+    text = urlencode(scenario_parameters.parameters_of(large))
     assert len(text) > 4_000
     place.files.keep("Both", first(), "compare", {"compare_b": text})
     saved = place.files.saved()[0]
@@ -306,7 +306,6 @@ def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> N
 def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     def script() -> None:
         from dashboard.widgets.share import offer_link
-        from tests.dashboard.test_comparison import compared
 
         offer_link("x" * 9_000, 2, compared())
 
@@ -317,6 +316,6 @@ def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
 
 
 def test_the_library_says_which_page_opens_it(place: Place) -> None:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "library.py"), default_timeout=60).run()
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "library" / "script.py"), default_timeout=60).run()
     opened(app, document())
     assert any("comparison of scenarios; the Scenarios page opens it" in element.value for element in app.info)

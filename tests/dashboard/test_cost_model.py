@@ -8,10 +8,10 @@ from unittest.mock import patch
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.link import scenario_parameters as links
+from dashboard.link import scenario_parameters
 from dashboard.link.catalogue import usable_models
+from dashboard.queries import scenario_edits
 from dashboard.queries.scenario_edits import altered
-from dashboard.shell.scenario import cost_model
 from engine import Scenario
 from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.space import COVERED
@@ -48,8 +48,8 @@ def scenario(model: str = "llama-3.1-70B", system: str = "h100_80g_sxm", **more:
     ids=["plain", "limits", "experts", "calibrated", "calculon", "exact", "library", "own"],
 )
 def test_links_and_documents_keep_cost_model_and_calibration(made: Scenario) -> None:
-    parameters = links.parameters_of(made)
-    reading = links.read_scenario(parameters)
+    parameters = scenario_parameters.parameters_of(made)
+    reading = scenario_parameters.read_scenario(parameters)
     assert not reading.problems
     assert reading.scenario == made
     assert (reading.scenario.key, reading.scenario.physics) == (made.key, made.physics)
@@ -58,9 +58,9 @@ def test_links_and_documents_keep_cost_model_and_calibration(made: Scenario) -> 
 
 
 def test_a_link_without_cost_model_takes_the_systems() -> None:
-    assert links.read_scenario({"system": "h100_80g_sxm"}).scenario.cost_model == "calibrated"
-    assert links.read_scenario({}).scenario.cost_model == "calculon"
-    assert links.read_scenario({"model": "deepseek-v3"}).scenario.cost_model == "calibrated"
+    assert scenario_parameters.read_scenario({"system": "h100_80g_sxm"}).scenario.cost_model == "calibrated"
+    assert scenario_parameters.read_scenario({}).scenario.cost_model == "calculon"
+    assert scenario_parameters.read_scenario({"model": "deepseek-v3"}).scenario.cost_model == "calibrated"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_link_without_cost_model_takes_the_systems() -> None:
     ],
 )
 def test_a_link_that_cannot_be_meant_is_told(link: dict[str, str], said: str) -> None:
-    reading = links.read_scenario(link)
+    reading = scenario_parameters.read_scenario(link)
     assert len(reading.problems) == 1
     assert said in reading.problems[0]
     assert reading.scenario.space.total > 0
@@ -100,10 +100,10 @@ def test_what_goes_along_when_something_changes() -> None:
 
 def test_switching_finds_a_datatype_that_the_cost_model_takes() -> None:
     made = scenario("gpt3-13B", datatype="float32", cost_model="calculon")
-    changed = cost_model.switch(made, "calibrated")
+    changed = scenario_edits.switch(made, "calibrated")
     assert changed.cost_model == "calibrated"
-    assert changed.datatype in cost_model.datatypes_of(changed)
-    assert "float32" not in cost_model.datatypes_of(changed)
+    assert changed.datatype in scenario_edits.datatypes_of(changed)
+    assert "float32" not in scenario_edits.datatypes_of(changed)
     assert changed.space.total > 0
 
 
@@ -120,7 +120,7 @@ def shown(made: Scenario) -> AppTest:
         sentence.show()
 
     app = AppTest.from_function(script, default_timeout=60)
-    app.session_state["_url"] = links.parameters_of(made)
+    app.session_state["_url"] = scenario_parameters.parameters_of(made)
     app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
@@ -131,7 +131,7 @@ def test_the_sentence_names_the_cost_model_and_changes_it() -> None:
     assert app.radio(key="sentence_cost").value == "calculon"
     app.radio(key="sentence_cost").set_value("calibrated").run()
     assert not app.exception
-    assert links.read_scenario(app.session_state["_url"]).scenario.cost_model == "calibrated"
+    assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.cost_model == "calibrated"
     assert "sentence_calibration" in {box.key for box in app.selectbox}
 
 
@@ -139,7 +139,7 @@ def test_the_sentence_takes_experts_and_says_that_the_cost_model_follows() -> No
     app = shown(scenario("gpt3-13B", cost_model="calculon"))
     app.selectbox(key="sentence_model").set_value("deepseek-v3").run()
     assert not app.exception
-    now = links.read_scenario(app.session_state["_url"]).scenario
+    now = scenario_parameters.read_scenario(app.session_state["_url"]).scenario
     assert (now.model.name, now.cost_model) == ("deepseek-v3", "calibrated")
     assert any("Cost model" in toast.value for toast in app.toast)
 
@@ -152,15 +152,15 @@ def test_a_kept_calibration_can_be_set() -> None:
         assert not any("elsewhere" in option for option in box.options)
         box.set_value("mine").run()
     assert not app.exception
-    assert links.read_scenario(app.session_state["_url"]).scenario.calibration == own()
+    assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.calibration == own()
 
 
 def test_the_first_scenario_says_what_it_is_and_offers_the_other() -> None:
-    app = shown(links.read_scenario({}).scenario)
+    app = shown(scenario_parameters.read_scenario({}).scenario)
     assert any("Calculon 0.1.0" in caption.value for caption in app.caption)
     app.button(key="cost_switch").click().run()
     assert not app.exception
-    now = links.read_scenario(app.session_state["_url"]).scenario
+    now = scenario_parameters.read_scenario(app.session_state["_url"]).scenario
     assert (now.system.name, now.cost_model) == ("h100_80g_sxm", "calibrated")
     assert "cost_switch" not in {button.key for button in app.button}
 
@@ -174,7 +174,7 @@ def limits_dialog(made: Scenario) -> AppTest:
         limits_editor._dialog()
 
     app = AppTest.from_function(script, default_timeout=60)
-    app.session_state["_url"] = links.parameters_of(made)
+    app.session_state["_url"] = scenario_parameters.parameters_of(made)
     app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
@@ -202,6 +202,6 @@ def test_a_limit_on_an_extension_narrows_the_scenario() -> None:
     group.set_value([8]).run()
     app.button(key="limits_apply").click().run()
     assert not app.exception
-    now = links.read_scenario(app.session_state["_url"]).scenario
+    now = scenario_parameters.read_scenario(app.session_state["_url"]).scenario
     assert now.limits == {"expert_par": [8]}
     assert 0 < now.space.total < made.space.total

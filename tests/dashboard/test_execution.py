@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import engine
-from dashboard.charts.elements.template import degrees
 from dashboard.charts.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
 from dashboard.charts.networks import partners, placement, traffic
 from dashboard.charts.roofline import STAGES, Roofs, points, roofline
@@ -19,6 +18,7 @@ from dashboard.pages.execution.files import execution_json
 from dashboard.pages.execution.layers import _WORDS, named
 from dashboard.pages.execution.view import _insight
 from dashboard.queries.tie_breaking import best_of
+from dashboard.words.names import degrees
 from dashboard.words.numbers import format_value
 from engine.columns import FIELDS, STATISTICS
 from engine.cost_models.calibrated.physics.operations import bound

@@ -13,9 +13,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.jobs.server import runner
-from dashboard.queries import explorations as explore_data
+from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, token_flops, utilisation
-from dashboard.widgets import exploration_progress as waiting
+from dashboard.widgets import exploration_progress
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
@@ -240,13 +240,14 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
 
 
 def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    explored, said = waiting.exploration_of, "The result could not be stored and is kept in memory. No space left."
+    explored = exploration_progress.exploration_of
+    said = "The result could not be stored and is kept in memory. No space left."
 
     def full(scenario: Scenario, watcher: str) -> Exploration:
         runner().warnings[:] = [said]
         return explored(scenario, watcher)
 
-    monkeypatch.setattr(waiting, "exploration_of", full)
+    monkeypatch.setattr(exploration_progress, "exploration_of", full)
     try:
         app = opened(**SMALL)
         assert [toast.value for toast in app.toast] == [literal(said)]
@@ -294,7 +295,7 @@ def test_what_a_link_gets_wrong_is_told_in_one_sentence(parameters: dict[str, st
 
 def test_several_batch_sizes_share_a_cell() -> None:
     both = expected(16, 32)
-    cells = explore_data.cells_of(both, metrics(both.scenario)["sample_rate"])
+    cells = explorations.cells_of(both, metrics(both.scenario)["sample_rate"])
     parts = [expected(size).by_cell() for size in (16, 32)]
     assert not cells.duplicated(["tensor_par", "pipeline_par"]).any()
     assert int(cells["total"].sum()) == both.total
@@ -307,7 +308,7 @@ def test_several_batch_sizes_share_a_cell() -> None:
 
 def test_what_each_choice_costs_is_the_best_with_that_choice_fixed() -> None:
     whole = expected()
-    costs = explore_data.choice_costs(whole, metrics(whole.scenario)["sample_rate"])
+    costs = explorations.choice_costs(whole, metrics(whole.scenario)["sample_rate"])
     rows = whole.rows.table(["activation_recompute", "microbatch_size", "weight_offload", "sample_rate"]).to_pandas()
     for field in ("activation_recompute", "microbatch_size", "weight_offload"):
         best = rows.groupby(field, observed=True)["sample_rate"].max()
@@ -329,14 +330,14 @@ def test_choices_without_a_cost_exist_in_the_space_and_none_of_them_runs(
 ) -> None:
     found = explore("gpt3-13B", system, num_procs=16, max_batch_size=16, datatype=datatype, limits=limits)
     rows = found.scenario.evaluate(found.scenario.space.table(range(found.total)))
-    costs = explore_data.choice_costs(found, metrics(found.scenario)["sample_rate"])
+    costs = explorations.choice_costs(found, metrics(found.scenario)["sample_rate"])
     assert len(costs)
     for row in costs.to_dict("records"):
         alike = rows[rows[row["field"]] == row["choice"]]
         assert len(alike)
         assert pd.isna(row["value"]) == (alike["status"] != "ok").all()
-    for field in (name for name in explore_data.CHOICES if name in rows):
-        assert set(explore_data.options_of(found, field)) == set(rows[field])
+    for field in (name for name in explorations.CHOICES if name in rows):
+        assert set(explorations.options_of(found, field)) == set(rows[field])
 
 
 def test_model_flops_follow_the_published_formula() -> None:

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from dashboard.pages.explore import prefetch as ahead
-from dashboard.queries import explorations as data
+from dashboard.pages.explore import prefetch
+from dashboard.queries import explorations
 from dashboard.queries.tie_breaking import plainest
 from engine import Exploration, explore
 from engine.store import Condition, StoreError
@@ -21,12 +21,12 @@ NAMES = ("total_time", "activation_recompute", "batch_size", "weight_offload", "
 
 @pytest.fixture(autouse=True)
 def _nothing_read() -> Iterator[None]:
-    with patch.object(ahead, "_kept", OrderedDict()):
+    with patch.object(prefetch, "_kept", OrderedDict()):
         yield
 
 
 def read(found: Exploration, rank: str, names: tuple[str, ...]) -> None:
-    reading = ahead.read(found, rank, names)
+    reading = prefetch.read(found, rank, names)
     assert reading is not None
     reading.result()
 
@@ -40,24 +40,24 @@ def found(request: pytest.FixtureRequest) -> Exploration:
                    cost_model="calculon" if limits else "calibrated")  # fmt: skip
 
 
-def group(found: Exploration, cell: tuple[int, int], *more: Condition) -> data.Group:
-    return data.Group("", (*data.in_cell(cell), *more), -1, 0, 0.0, cell)
+def group(found: Exploration, cell: tuple[int, int], *more: Condition) -> explorations.Group:
+    return explorations.Group("", (*explorations.in_cell(cell), *more), -1, 0, 0.0, cell)
 
 
 @pytest.mark.parametrize("rank", ["sample_rate", "proc_mem_tier1_cap_req", "bubble_time"])
 def test_every_panel_shows_what_it_shows_alone(found: Exploration, rank: str) -> None:
     rows = found.rows.table().to_pandas()
-    with patch.object(data, "top_of") as top, patch.object(data, "spread_of") as spread:
+    with patch.object(explorations, "top_of") as top, patch.object(explorations, "spread_of") as spread:
         read(found, rank, (*NAMES, rank))
-        shown = {cell: (ahead.top(found, group(found, cell), rank, (*NAMES, rank)),
-                        ahead.spread(found, group(found, cell)))
+        shown = {cell: (prefetch.top(found, group(found, cell), rank, (*NAMES, rank)),
+                        prefetch.spread(found, group(found, cell)))
                  for cell in rows.groupby(["tensor_par", "pipeline_par"]).groups}  # fmt: skip
     assert not top.called
     assert not spread.called
     lower = rank != "sample_rate"
     for cell, here in rows.groupby(["tensor_par", "pipeline_par"]):
         best, spread_out = shown[cell]
-        ranked = here.sort_values([rank, "id"], ascending=[lower, True], kind="stable").head(data.TABLE_ROWS)
+        ranked = here.sort_values([rank, "id"], ascending=[lower, True], kind="stable").head(explorations.TABLE_ROWS)
         assert [row["id"] for row in best] == ranked["id"].tolist()
         for name in (*NAMES, rank):
             if name in ranked:
@@ -67,16 +67,16 @@ def test_every_panel_shows_what_it_shows_alone(found: Exploration, rank: str) ->
         assert spread_out.edges[0] == times.min()
         assert sum(spread_out.counts) == len(inside) > 0
         np.testing.assert_array_equal(spread_out.counts, np.histogram(inside, bins=spread_out.edges)[0])
-        assert spread_out == data.spread_of(found, found.key, data.in_cell(cell))
+        assert spread_out == explorations.spread_of(found, found.key, explorations.in_cell(cell))
 
 
 def test_the_best_of_cells_have_the_figures_of_the_engine(found: Exploration) -> None:
     read(found, "sample_rate", NAMES)
     for cell in found.by_cell().dropna(subset="value").to_dict("records"):
-        where = data.in_cell((cell["tensor_par"], cell["pipeline_par"]))
+        where = explorations.in_cell((cell["tensor_par"], cell["pipeline_par"]))
         chosen = plainest(found, found.key, int(cell["id"]), "sample_rate", where).id
         with patch("dashboard.queries.executions.evaluated") as asked:
-            shown = ahead.execution(found, chosen)
+            shown = prefetch.execution(found, chosen)
         assert not asked.called
         alone = found.evaluate_ids([chosen]).iloc[0].to_dict()
         assert shown.keys() == alone.keys()
@@ -88,37 +88,42 @@ def test_other_questions_are_not_answered_by_it() -> None:
     cell = tuple(found.rows.table(["tensor_par", "pipeline_par"]).to_pandas().iloc[0].tolist())
     read(found, "sample_rate", NAMES)
     narrow = Condition("weight_offload", "=", False)
-    part, rows = group(found, cell, narrow), found.rows.table(where=[*data.in_cell(cell), narrow]).to_pandas()
-    assert sum(ahead.spread(found, part).counts) <= len(rows)
-    ids = rows.sort_values(["sample_rate", "id"], ascending=[False, True])["id"].head(data.TABLE_ROWS).tolist()
-    assert [row["id"] for row in ahead.top(found, part, "sample_rate", NAMES)] == ids
-    least = found.rows.top(data.TABLE_ROWS, "total_time", where=data.in_cell(cell), names=["id"])["id"].to_pylist()
-    assert [row["id"] for row in ahead.top(found, group(found, cell), "total_time", NAMES)] == least
+    part, rows = group(found, cell, narrow), found.rows.table(where=[*explorations.in_cell(cell), narrow]).to_pandas()
+    assert sum(prefetch.spread(found, part).counts) <= len(rows)
+    ids = rows.sort_values(["sample_rate", "id"], ascending=[False, True])["id"].head(explorations.TABLE_ROWS).tolist()
+    assert [row["id"] for row in prefetch.top(found, part, "sample_rate", NAMES)] == ids
+    least = found.rows.top(explorations.TABLE_ROWS, "total_time", where=explorations.in_cell(cell), names=["id"])[
+        "id"
+    ].to_pylist()
+    assert [row["id"] for row in prefetch.top(found, group(found, cell), "total_time", NAMES)] == least
     other = exploration("tight")
-    least = other.rows.top(data.TABLE_ROWS, "sample_rate", where=data.in_cell(cell), names=["id"])["id"].to_pylist()
-    assert [row["id"] for row in ahead.top(other, group(other, cell), "sample_rate", NAMES)] == least
+    least = other.rows.top(explorations.TABLE_ROWS, "sample_rate", where=explorations.in_cell(cell), names=["id"])[
+        "id"
+    ].to_pylist()
+    assert [row["id"] for row in prefetch.top(other, group(other, cell), "sample_rate", NAMES)] == least
 
 
 def test_spaces_with_very_many_that_run_are_asked_about_cell_by_cell() -> None:
-    with patch.object(ahead, "MOST", exploration().feasible - 1):
-        assert ahead.read(exploration(), "sample_rate", NAMES) is None
-    assert ahead.read(exploration("hopeless"), "sample_rate", NAMES) is None
+    with patch.object(prefetch, "MOST", exploration().feasible - 1):
+        assert prefetch.read(exploration(), "sample_rate", NAMES) is None
+    assert prefetch.read(exploration("hopeless"), "sample_rate", NAMES) is None
 
 
 def test_what_was_read_last_is_kept_and_what_fails_is_asked_about_alone() -> None:
     found = exploration()
     cell = tuple(found.rows.table(["tensor_par", "pipeline_par"]).to_pandas().iloc[0].tolist())
-    with patch.object(data, "columns_of", side_effect=StoreError("gone")):
-        reading = ahead.read(found, "sample_rate", NAMES)
+    with patch.object(explorations, "columns_of", side_effect=StoreError("gone")):
+        reading = prefetch.read(found, "sample_rate", NAMES)
         assert reading is not None
         assert isinstance(reading.exception(), StoreError)
-    assert ahead.spread(found, group(found, cell)) == data.spread_of(found, found.key, data.in_cell(cell))
+    told = explorations.spread_of(found, found.key, explorations.in_cell(cell))
+    assert prefetch.spread(found, group(found, cell)) == told
     read(found, "sample_rate", NAMES)  # is tried again
-    assert ahead._found(found)
-    ranks = [f"statistic {number}" for number in range(ahead.KEPT + 1)]
-    with patch.object(ahead, "_panels") as panels:
+    assert prefetch._found(found)
+    ranks = [f"statistic {number}" for number in range(prefetch.KEPT + 1)]
+    with patch.object(prefetch, "_panels") as panels:
         for rank in ranks:
             read(found, rank, NAMES)
-        assert len(ahead._kept) == ahead.KEPT < len(ranks) == panels.call_count
+        assert len(prefetch._kept) == prefetch.KEPT < len(ranks) == panels.call_count
         read(found, ranks[-1], NAMES)
         assert panels.call_count == len(ranks)

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.pair_map import numbered, pair_map
 from dashboard.pages.explore.axes import Axes, cells_for
-from dashboard.queries import explorations as explore_data
+from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, utilisation
 from dashboard.queries.filters import parse
 from dashboard.widgets.filters.popover import where_of
@@ -83,7 +83,7 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
 def test_costs_with_filters_are_those_of_the_rows_that_meet_them() -> None:
     found = exploration()
     metric = metrics(found.scenario)["total_time"]
-    costs = explore_data.choice_costs(found, metric, explore_data.frozen(LEAN_CONDITIONS))
+    costs = explorations.choice_costs(found, metric, explorations.frozen(LEAN_CONDITIONS))
     names = ["activation_recompute", "microbatch_size", "data_par_net", "optimizer_sharding", "total_time"]
     rows = found.rows.table(names, where=LEAN_CONDITIONS).to_pandas()
     for field in names[:-1]:
@@ -368,11 +368,11 @@ def test_the_calibrated_model_s_own_fields_can_be_filtered_by_and_are_weighed() 
     rows = found.rows.table(["zero_stage", "sample_rate"]).to_pandas()
     stages = sorted(int(stage) for stage in rows["zero_stage"].unique())
     assert len(stages) > 1
-    assert set(stages) <= set(explore_data.options_of(found, "zero_stage"))
+    assert set(stages) <= set(explorations.options_of(found, "zero_stage"))
     app = run("explore", found, {"results_where": f"zero_stage:{stages[-1]}"})
     left = int((rows["zero_stage"] == stages[-1]).sum())
     assert f'aria-label="Meet the filters {count(left)}' in html(app)
-    costs = explore_data.choice_costs(found, metrics(found.scenario)["sample_rate"])
+    costs = explorations.choice_costs(found, metrics(found.scenario)["sample_rate"])
     weighed = costs[costs["field"] == "zero_stage"].dropna().set_index("choice")["value"]
     assert weighed.to_dict() == rows.groupby("zero_stage")["sample_rate"].max().to_dict()
     for page in ("results", "pareto"):

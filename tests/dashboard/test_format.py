@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.words import numbers as text
+from dashboard.words import numbers
 from engine.columns import ALL, Column
 
 GIB = 2.0**30
@@ -16,7 +16,7 @@ GIB = 2.0**30
 
 def unbroken(expected: str) -> str:
     """The text with spaces at which no line ends: a number and its unit stay together."""
-    return expected.replace(" ", text.SPACE)
+    return expected.replace(" ", numbers.SPACE)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def unbroken(expected: str) -> str:
     ],
 )
 def test_value(column: str, value: object, expected: str) -> None:
-    assert text.format_value(column, value) == unbroken(expected)
+    assert numbers.format_value(column, value) == unbroken(expected)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_value(column: str, value: object, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_count(number: float, expected: str) -> None:
-    assert text.count(number) == unbroken(expected)
+    assert numbers.count(number) == unbroken(expected)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_count(number: float, expected: str) -> None:
      (0, "0.0 days"), (math.inf, "∞"), (math.nan, "–")],
 )  # fmt: skip
 def test_days(seconds: float, expected: str) -> None:
-    assert text.days(seconds) == unbroken(expected)
+    assert numbers.days(seconds) == unbroken(expected)
 
 
 def test_counted() -> None:
-    assert [text.counted(number, "sequence") for number in (0, 1, 3072)] == [
+    assert [numbers.counted(number, "sequence") for number in (0, 1, 3072)] == [
         "0 sequences", "1 sequence", "3,072 sequences",
     ]  # fmt: skip
-    assert text.counted(16, "microbatch") == "16 microbatches"
+    assert numbers.counted(16, "microbatch") == "16 microbatches"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_counted() -> None:
     ],
 )
 def test_delta(column: str, change: float, expected: str) -> None:
-    assert text.format_delta(column, change) == unbroken(expected)
+    assert numbers.format_delta(column, change) == unbroken(expected)
 
 
 @pytest.mark.parametrize(
@@ -120,24 +120,25 @@ def test_delta(column: str, change: float, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_relative(new: float, base: float, expected: str) -> None:
-    assert text.relative(new, base) == unbroken(expected)
+    assert numbers.relative(new, base) == unbroken(expected)
 
 
 def test_a_shared_scale_suits_the_largest_value() -> None:
-    scale = text.scale_for("total_time", [0.02, 1.9, math.nan, math.inf])
+    scale = numbers.scale_for("total_time", [0.02, 1.9, math.nan, math.inf])
     assert (scale.unit, scale.number(0.02), scale.number(1.9)) == ("s", "0.0200", "1.90")
-    assert text.scale_for("total_time", [0.002]).title("Step time") == "Step time, ms"
-    assert text.scale_for("num_procs", [8]).title("GPUs") == "GPUs"
-    assert text.scale_for("proc_mem_tier1_cap_req", []).unit == "GiB"
-    assert text.header("proc_mem_tier1_cap_req", text.scale_for("proc_mem_tier1_cap_req", [9 * GIB])) == "HBM, GiB"
+    assert numbers.scale_for("total_time", [0.002]).title("Step time") == "Step time, ms"
+    assert numbers.scale_for("num_procs", [8]).title("GPUs") == "GPUs"
+    assert numbers.scale_for("proc_mem_tier1_cap_req", []).unit == "GiB"
+    scale = numbers.scale_for("proc_mem_tier1_cap_req", [9 * GIB])
+    assert numbers.header("proc_mem_tier1_cap_req", scale) == "HBM, GiB"
 
 
 def test_table_decimals() -> None:
-    seconds = text.Scale(1.0, "s")
-    assert text.decimals_for([1.943, 2.2], seconds) == 2
-    assert text.decimals_for([54.1, 820], seconds) == 0
-    assert text.decimals_for([0.000012], seconds) == 3
-    assert text.decimals_for([], seconds) == 0
+    seconds = numbers.Scale(1.0, "s")
+    assert numbers.decimals_for([1.943, 2.2], seconds) == 2
+    assert numbers.decimals_for([54.1, 820], seconds) == 0
+    assert numbers.decimals_for([0.000012], seconds) == 3
+    assert numbers.decimals_for([], seconds) == 0
 
 
 NUMERIC = [column for column in ALL if column.dtype in ("int64", "float64")]
@@ -145,7 +146,7 @@ NUMERIC = [column for column in ALL if column.dtype in ("int64", "float64")]
 
 @given(st.sampled_from(NUMERIC), st.one_of(st.floats(), st.integers(), st.none()))
 def test_every_number_of_every_column_becomes_short_text(column: Column, value: float | int | None) -> None:
-    shown = text.format_value(column, value)
+    shown = numbers.format_value(column, value)
     assert shown
     assert "nan" not in shown.lower()
     assert "inf" not in shown.lower()
@@ -154,17 +155,17 @@ def test_every_number_of_every_column_becomes_short_text(column: Column, value: 
 
 @given(st.floats(min_value=1e-4, max_value=999_999))
 def test_plain_numbers_keep_three_digits(value: float) -> None:
-    shown = float(text.plain(value).replace(",", ""))
+    shown = float(numbers.plain(value).replace(",", ""))
     assert shown == pytest.approx(value, rel=5.01e-3)
-    assert len(text.plain(value)) <= 8
+    assert len(numbers.plain(value)) <= 8
 
 
 def test_a_memory_beyond_all_needs_is_called_unlimited() -> None:
     # The capacity that Calculon's a100_80e has, and the largest that a machine of the library has.
-    assert text.gibibytes(80e9 * GIB) == text.capacity_words(80e9) == "unlimited"
-    assert text.share_of(102 * GIB, 80e9 * GIB) == "of unlimited memory"
+    assert numbers.gibibytes(80e9 * GIB) == numbers.capacity_words(80e9) == "unlimited"
+    assert numbers.share_of(102 * GIB, 80e9 * GIB) == "of unlimited memory"
     for gib in (0.5, 79.6498, 1023.4, 1024, 2268, 4.5e6):
-        assert text.capacity_words(gib) == text.gibibytes(gib * GIB)
-    assert text.capacity_words(2268) == unbroken("2.21 TiB")
-    assert text.gibibytes(288 * GIB) == text.capacity_words(288) == unbroken("288 GiB")
-    assert text.share_of(33.2 * GIB, 80 * GIB) == f"{unbroken('42 %')} of {unbroken('80 GiB')}"
+        assert numbers.capacity_words(gib) == numbers.gibibytes(gib * GIB)
+    assert numbers.capacity_words(2268) == unbroken("2.21 TiB")
+    assert numbers.gibibytes(288 * GIB) == numbers.capacity_words(288) == unbroken("288 GiB")
+    assert numbers.share_of(33.2 * GIB, 80 * GIB) == f"{unbroken('42 %')} of {unbroken('80 GiB')}"

@@ -16,7 +16,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard.files import exports as export
+from dashboard.files import exports
 from dashboard.jobs import unstored_statistics as module
 from dashboard.jobs.unstored_statistics import Further
 from dashboard.queries.economics import further, metrics
@@ -38,7 +38,8 @@ def _server() -> Iterator[Further]:
     """A server of the test's own, which waits for every evaluation, however busy the machine."""
     made = Further()
     with (
-        patch("dashboard.widgets.statistics_progress.further", return_value=made), patch.object(module, "further", lambda: made),
+        patch("dashboard.widgets.statistics_progress.further", return_value=made),
+        patch.object(module, "further", lambda: made),
         patch.object(module, "PATIENCE", LONG),
     ):  # fmt: skip
         yield made
@@ -268,7 +269,7 @@ def test_an_export_is_of_what_the_filter_selects() -> None:
     filters, _ = parse(link_of("act_space", None, bound), derived_of(found.scenario))
     add_columns(found, ["act_space", "optimizer_space"])
     target = io.BytesIO()
-    export.of_rows(found, "csv", names=["id", "act_space", "useful_flops"], where=conditions(filters),
+    exports.of_rows(found, "csv", names=["id", "act_space", "useful_flops"], where=conditions(filters),
                    order_by=(("optimizer_space", "descending"),))(target)  # fmt: skip
     with zipfile.ZipFile(target) as archive:
         table = pd.read_csv(archive.open("executions.csv"))

@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard.link import scenario_parameters as links
-from dashboard.shell.frame import PAGES
+from dashboard.link import scenario_parameters
+from dashboard.pages.registry import PAGES
 from dashboard.words.markdown import literal
 from engine import Scenario
 from tests.dashboard.jobs.server import own_server
@@ -52,9 +52,9 @@ def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Pat
         assert place.runner.request(scenario).wait(60)
         place.files.keep(EVIL, scenario)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        app.query_params.update(links.parameters_of(scenario))
+        app.query_params.update(scenario_parameters.parameters_of(scenario))
         for entry in PAGES:
-            app.run() if entry is PAGES[0] else app.switch_page(f"dashboard/pages/{entry.name}.py").run()
+            app.run() if entry is PAGES[0] else app.switch_page(f"dashboard/pages/{entry.name}/script.py").run()
             assert not app.exception
             for element in app.main:
                 proto = getattr(element, "proto", None)

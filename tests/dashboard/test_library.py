@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "library.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "library" / "script.py"), default_timeout=60)
     app.session_state["_url"] = dict(link or {})
     return checked(app.run())
 

@@ -16,7 +16,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.colour_scale import Domain, ramp_for
 from dashboard.charts.elements.palette import DARK, LIGHT, contrast, palette
 from dashboard.charts.elements.static_preview import is_drawable, still
-from dashboard.words import numbers as text
+from dashboard.words import numbers
 from tests.dashboard.pages import plainly
 
 GIB = 2.0**30
@@ -70,7 +70,7 @@ def test_every_cell_shows_its_value_and_identity() -> None:
         row = round(base + y / 2)
         value = MAP[row][x]
         assert list(custom) == [2**row, 2**x, -1 if math.isnan(value) else 10 * row + x]
-        assert shown[x, row][0] == ("+94" if math.isnan(value) else text.plain(value))
+        assert shown[x, row][0] == ("+94" if math.isnan(value) else numbers.plain(value))
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
@@ -178,7 +178,7 @@ def test_the_caption_of_a_map_names_the_unit_of_its_cells() -> None:
 def test_one_legend_says_what_the_colours_of_several_maps_stand_for(
     values: list[float], lower: bool, domain: Domain, expected: tuple[str, str, str]
 ) -> None:
-    scale = text.scale_for(text.column_of("sample_rate"), values)
+    scale = numbers.scale_for(numbers.column_of("sample_rate"), values)
     ends = ramp_for(values, lower_is_better=lower, domain=domain).ends(scale)
     assert ends == expected
     said = markup.ramp(*ends)
@@ -268,7 +268,7 @@ def test_ramp_is_monotone_and_within_bounds(values: list[float], lower: bool, do
 )
 def test_a_logarithmic_colour_bar_has_ticks_over_any_range(low: float, high: float, expected: list[str]) -> None:
     ramp = ramp_for([low, high], lower_is_better=False, domain="logarithmic")
-    places, texts, unit = ramp.ticks(text.Scale(1.0, "samples/s"))
+    places, texts, unit = ramp.ticks(numbers.Scale(1.0, "samples/s"))
     assert [plainly(word) for word in texts] == expected
     assert unit == "samples/s"
     values = [float(word) for word in expected] if high < 1000 else np.geomspace(10, 1000, 3) if low == 5 else None
@@ -279,6 +279,6 @@ def test_a_logarithmic_colour_bar_has_ticks_over_any_range(low: float, high: flo
 @given(st.floats(1e-4, 1e9), st.floats(1e-5, 1e6))
 def test_a_logarithmic_colour_bar_has_at_least_three_ticks(low: float, wider: float) -> None:
     ramp = ramp_for([low, low * (1 + wider)], lower_is_better=True, domain="logarithmic")
-    places, texts, _ = ramp.ticks(text.Scale(1.0, ""))
+    places, texts, _ = ramp.ticks(numbers.Scale(1.0, ""))
     assert 3 <= len(texts) == len(set(texts)) <= 13
     assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)

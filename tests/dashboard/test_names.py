@@ -18,8 +18,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 import hardware
 import models
-from dashboard.files import comparison_report as report_compare
-from dashboard.files import report
+from dashboard.files import comparison_report, report
 from dashboard.pages.calibrate import view as calibrate_view
 from dashboard.pages.library import upload as library_upload
 from dashboard.pages.scenarios import upload as scenarios_open
@@ -93,7 +92,7 @@ def test_pages_show_titles(name: str) -> None:
 
 def test_reports_show_titles() -> None:
     comparison, explorations = compared()
-    for content in (*(report.build(each) for each in explorations), report_compare.build(comparison, explorations)):
+    for content in (*(report.build(each) for each in explorations), comparison_report.build(comparison, explorations)):
         text = re.sub(r"<pre.*?</pre>", "", unescape(without_library(content)), flags=re.DOTALL)
         assert not {match.group(1) for match in names().finditer(text)}
 

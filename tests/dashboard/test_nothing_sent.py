@@ -15,8 +15,8 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from dashboard.shell import middleware as gate
-from dashboard.shell.frame import PAGES, Entry
+from dashboard.pages.registry import PAGES, Entry
+from dashboard.shell import middleware
 from tests.benchmarks.browser_server import Server, running
 from tests.benchmarks.visitor import visiting
 
@@ -127,11 +127,11 @@ def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
 ) -> None:
     known = {"server.port": 8600, "server.headless": False, "server.baseUrlPath": "", **options}
     opened = Queue[str]()
-    monkeypatch.setattr(gate.config, "get_option", known.get)
-    monkeypatch.setattr(gate.webbrowser, "open", opened.put)
+    monkeypatch.setattr(middleware.config, "get_option", known.get)
+    monkeypatch.setattr(middleware.webbrowser, "open", opened.put)
 
     async def live() -> None:
-        async with gate.greeting(None):
+        async with middleware.greeting(None):
             pass
 
     asyncio.run(live())

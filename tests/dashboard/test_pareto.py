@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
-from dashboard.charts.elements.template import degrees
 from dashboard.charts.pareto import pareto
 from dashboard.pages.pareto.panel import _stretches
 from dashboard.pages.pareto.queries import BINS, axes_of, density, frontier, near, prices, rate_words, steps
+from dashboard.words.names import degrees
 from dashboard.words.numbers import format_value, plain, relative
 from engine import explore_scenario, whatif
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
@@ -125,11 +125,11 @@ def test_equal_axes_are_explained() -> None:
 
 
 def test_the_download_is_the_frontier() -> None:
-    from dashboard.files import exports as export
+    from dashboard.files import exports
 
     found = exploration()
     front = frontier(found, found.key, AXES)
-    data = export.of_frame(found, front[["id", *AXES]], "csv", "the frontier")()
+    data = exports.of_frame(found, front[["id", *AXES]], "csv", "the frontier")()
     with zipfile.ZipFile(BytesIO(data)) as archive:
         lines = archive.read("executions.csv").decode().splitlines()
         account = json.loads(archive.read("about.json"))

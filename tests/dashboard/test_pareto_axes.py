@@ -39,7 +39,8 @@ def _patient() -> Iterator[None]:
 def _server() -> Iterator[Further]:
     made = Further()
     with (
-        patch("dashboard.widgets.statistics_progress.further", return_value=made), patch.object(module, "further", lambda: made),
+        patch("dashboard.widgets.statistics_progress.further", return_value=made),
+        patch.object(module, "further", lambda: made),
     ):  # fmt: skip
         yield made
     made.close()
@@ -156,7 +157,7 @@ def test_the_density_counts_every_execution_by_a_statistic_that_is_not_stored() 
 
 
 def test_the_page_shows_prices_and_table_of_any_statistic() -> None:
-    from dashboard.files import exports as export
+    from dashboard.files import exports
 
     found = exploration()
     link = {"pareto_x": "act_space", "pareto_xscale": "log", "pareto_close": "on"}
@@ -174,7 +175,7 @@ def test_the_page_shows_prices_and_table_of_any_statistic() -> None:
     assert format_value("act_space", front["act_space"].iloc[0]) in html(page)
     page.button(key="pareto_go_act_space").click()
     assert f"execution {int(front['id'].iloc[1]):,}" in html(again(page, found))
-    data = export.of_frame(found, front[["id", "act_space"]], "csv", "the frontier")()
+    data = exports.of_frame(found, front[["id", "act_space"]], "csv", "the frontier")()
     with zipfile.ZipFile(BytesIO(data)) as archive:
         assert archive.read("executions.csv").decode().splitlines()[0] == "id,act_space [bytes]"
         assert json.loads(archive.read("about.json"))["columns"][1]["label"] == "Activations"

@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from dashboard.files import exports as export
+from dashboard.files import exports
 from dashboard.files.excel import write_excel
 from dashboard.files.growing_file import Abandoned, GrowingFile
 from dashboard.queries.economics import Metric, utilisation
@@ -186,7 +186,7 @@ def build(kind: str, names: list[str]) -> Any:
     found = exploration()
     order = (("sample_rate", "descending"),)
     selection = ["TP 4", "no recompute"]
-    write = export.of_rows(found, kind, names=names, where=WHERE, order_by=order, selection=selection)
+    write = exports.of_rows(found, kind, names=names, where=WHERE, order_by=order, selection=selection)
     return io.BytesIO(b"".join(GrowingFile(write).pieces()))
 
 
@@ -266,16 +266,16 @@ def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
             size = archive.getinfo(inside).file_size
         rows = found.rows.count(WHERE)
         most = zipfile.ZIP64_LIMIT * rows // size + 1  # so many rows like these pass the limit
-        assert export.is_large(kind, most, names)
-        assert not export.is_large(kind, most // 5, names)
-    assert not export.is_large("parquet", 10**12, names)
+        assert exports.is_large(kind, most, names)
+        assert not exports.is_large(kind, most // 5, names)
+    assert not exports.is_large("parquet", 10**12, names)
 
 
 def test_the_share_that_is_written_is_told() -> None:
     found = exploration()
     heard: list[float] = []
     with patch("dashboard.files.exports._BATCH", 1000):
-        export.of_rows(found, "parquet", names=NAMES, where=WHERE, tell=heard.append)(io.BytesIO())
+        exports.of_rows(found, "parquet", names=NAMES, where=WHERE, tell=heard.append)(io.BytesIO())
     number = found.rows.count(WHERE)
     assert len(heard) >= number / 1000 > 3
     assert all(0 < later - earlier <= 1000.5 / number for earlier, later in pairwise([0.0, *heard]))
@@ -283,7 +283,7 @@ def test_the_share_that_is_written_is_told() -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("kind", export.FORMATS)
+@pytest.mark.parametrize("kind", exports.FORMATS)
 def test_a_file_given_up_leaves_nothing_behind(
     kind: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +296,7 @@ def test_a_file_given_up_leaves_nothing_behind(
 
     def write(target: IO[bytes]) -> None:
         try:
-            export.of_rows(exploration(), kind, names=NAMES, where=WHERE, tell=told)(target)
+            exports.of_rows(exploration(), kind, names=NAMES, where=WHERE, tell=told)(target)
         except BaseException as problem:
             ended.append(problem)
             raise
@@ -320,7 +320,7 @@ def test_a_file_given_up_leaves_nothing_behind(
 
 
 def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
-    full = export.FORMATS["excel"]._replace(most=100)
+    full = exports.FORMATS["excel"]._replace(most=100)
     with patch.dict("dashboard.files.exports.FORMATS", {"excel": full}):
         page = run("results", exploration())
     assert any("An Excel sheet ends after 1,048,575 rows" in each.value for each in page.caption)

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import engine
 import hardware
 import models
-from dashboard.files import exports as export
+from dashboard.files import exports
 from dashboard.jobs.studies import studies
 from dashboard.pages.execution.files import execution_json, for_calculon
 from dashboard.pages.library.view import _downloads
@@ -106,19 +106,19 @@ def _sheet(content: bytes) -> list[list[Any]]:
 
 
 @BOTH
-@pytest.mark.parametrize("kind", export.FORMATS)
+@pytest.mark.parametrize("kind", exports.FORMATS)
 def test_tables_of_executions_come_back(cost_model: str, kind: str) -> None:
     found = explored(cost_model)
     wide = [*names_of(cost_model), "act_space", "weight_space"]
     for names in (names_of(cost_model), wide) if kind != "excel" else (wide,):
         target = io.BytesIO()
-        export.of_rows(found, kind, names=names)(target)
+        exports.of_rows(found, kind, names=names)(target)
         about, rows = opened(kind, target.getvalue())
         assert len(rows) == found.feasible > 50
         comes_back(Scenario.from_document(about["scenario"]), rows.head(200))
     front = found.frontier("proc_mem_tier1_cap_req", "sample_rate")
     frame = found.evaluate_ids(front["id"].to_numpy())[names_of(cost_model)]
-    about, rows = opened(kind, export.of_frame(found, frame, kind, "the frontier")())
+    about, rows = opened(kind, exports.of_frame(found, frame, kind, "the frontier")())
     comes_back(Scenario.from_document(about["scenario"]), rows)
 
 
@@ -191,13 +191,13 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
         tables = {name: pd.read_csv(packed.open(name)) for name in about["files"]}
     scenario, seen = Scenario.from_document(about["scenario"]), 0
     assert set(tables) >= {"parameters.csv", "sweep.csv", "sweep_two.csv"}
-    kept = f"same_execution_{export.heading(by_name('sample_rate'))}"
+    kept = f"same_execution_{exports.heading(by_name('sample_rate'))}"
     for name, table in tables.items():
         for row in table.dropna(subset=["tensor_par"]).to_dict("records"):
             if name == "parameters.csv":
                 changes = {row["parameter"]: row["value"]}
             else:
-                known = {which.name: export.heading(which) for which in whatif.parameters(scenario)}
+                known = {which.name: exports.heading(which) for which in whatif.parameters(scenario)}
                 changes = {which: row[head] for which, head in known.items() if head in row}
             other = whatif.changed(scenario, changes)
             back = comes_back(other, pd.DataFrame([row]))

@@ -15,13 +15,13 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard.jobs import explored_scenarios as scenarios_data
 from dashboard.jobs.explored_scenarios import age, best_of, entries, searched, size
-from dashboard.link import scenario_parameters as links
+from dashboard.link import scenario_parameters
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import MOST_FILES, UserFiles
 from dashboard.pages.scenarios import view as scenarios_view
 from dashboard.widgets import share
+from dashboard.words import scenarios
 from engine import Scenario
 from engine.cost_models.registry import COST_MODELS
 from tests.dashboard.jobs.server import Place, own_server
@@ -47,7 +47,7 @@ def explored(place: Place, scenario: Scenario) -> None:
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios" / "script.py"), default_timeout=60)
     app.session_state["_url"] = dict(link or {})
     app.run()
     assert not app.exception, [error.value for error in app.exception]
@@ -236,9 +236,11 @@ def test_compare_opens_the_picked_scenarios_and_forgets_those_before(place: Plac
     assert not app.exception
     assert switched.call_args[0][0].endswith("compare.py")
     link = dict(app.session_state["_url"])
-    assert links.read_scenario(link).scenario == picked[0]
+    assert scenario_parameters.read_scenario(link).scenario == picked[0]
     assert "compare_d" not in link
-    others = [links.read_scenario(dict(parse_qsl(link[slot]))).scenario for slot in ("compare_b", "compare_c")]
+    others = [
+        scenario_parameters.read_scenario(dict(parse_qsl(link[slot]))).scenario for slot in ("compare_b", "compare_c")
+    ]
     assert others == picked[1:]
     assert switched.call_args[1]["query_params"] == {name: link[name] for name in link if name != "scenarios_pick"}
 
@@ -254,7 +256,7 @@ def test_the_browser_learns_what_is_opened_with_the_page_that_shows_it(place: Pl
         app.button(key="scenarios_open").click().run()
     assert not app.exception
     assert switched.call_args[0][0].endswith("compare.py")
-    assert switched.call_args[1]["query_params"] == {**links.parameters_of(small()), **view}
+    assert switched.call_args[1]["query_params"] == {**scenario_parameters.parameters_of(small()), **view}
     assert dict(app.query_params) == before
     assert "pareto_x" not in app.session_state["_url"]
 
@@ -303,4 +305,4 @@ def test_ages_and_sizes() -> None:
     assert [size(number) for number in (None, 12, 1_500, 12_300_000, 4_200_000_000)] == [
         "–", "12 B", "1.50 kB", "12.3 MB", "4.20 GB",
     ]  # fmt: skip
-    assert scenarios_data.sentence_of(small()) == "FP16 · batch 32 · 2 limits · exact"
+    assert scenarios.sentence_of(small()) == "FP16 · batch 32 · 2 limits · exact"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.files import exports as export
+from dashboard.files import exports
 from dashboard.jobs.scratch_folders import PREFIX, SETTLED, scratch_folder
 from engine import Exploration, explore
 
@@ -73,7 +73,7 @@ def test_only_folders_of_this_kind_are_touched(place: Path) -> None:
 
 
 def test_an_export_waits_in_such_a_folder(place: Path, small: Exploration) -> None:
-    rows = export._rows(small, ["id", "total_time"], (), ())
+    rows = exports._rows(small, ["id", "total_time"], (), ())
     next(rows)
     (folder,) = place.iterdir()
     assert folder.name.startswith(PREFIX)

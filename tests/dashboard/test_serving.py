@@ -17,10 +17,11 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
+from dashboard.link import page_paths
+from dashboard.pages import registry
 from dashboard.pages.serving.inputs import Inputs, model_names
 from dashboard.pages.serving.queries import curves, per_degree, title
 from dashboard.pages.serving.tables import COLUMNS, _file
-from dashboard.shell import frame
 from dashboard.words.numbers import format_value
 from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
@@ -37,7 +38,7 @@ def found() -> Found:
 
 
 def run(link: Mapping[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "serving.py"), default_timeout=60)
+    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "serving" / "script.py"), default_timeout=60)
     app.session_state["_url"] = dict(link or {})
     return again(app)
 
@@ -63,8 +64,8 @@ def captions(app: AppTest) -> str:
 
 
 def test_the_page_is_in_the_navigation_and_about_no_scenario():
-    (entry,) = [entry for entry in frame.PAGES if entry.name == "serving"]
-    assert frame.exists("serving")
+    (entry,) = [entry for entry in registry.PAGES if entry.name == "serving"]
+    assert page_paths.exists("serving")
     assert not entry.about_scenario
 
 

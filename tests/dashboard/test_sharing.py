@@ -15,9 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard.link import document_validation as untrusted
-from dashboard.link import packing
-from dashboard.link import scenario_parameters as links
+from dashboard.link import document_validation, packing, scenario_parameters
 from dashboard.link.document_validation import Refused
 from dashboard.link.packing import packed, unpacked
 from engine import Scenario
@@ -69,9 +67,9 @@ limits = st.fixed_dictionaries({}, optional={
        limit=limits)  # fmt: skip
 def test_a_link_gives_the_scenario_again_to_a_server_that_never_saw_it(model: Any, system: Any, limit: Any) -> None:
     sent = scenario(model, system, limits=limit)
-    parameters = links.parameters_of(sent)
+    parameters = scenario_parameters.parameters_of(sent)
     assert all(len(value) < 2_000 for value in parameters.values())
-    received = links.read_scenario(parameters)
+    received = scenario_parameters.read_scenario(parameters)
     assert received.problems == ()
     assert received.scenario == sent
     assert received.scenario.key == sent.key
@@ -79,14 +77,15 @@ def test_a_link_gives_the_scenario_again_to_a_server_that_never_saw_it(model: An
 
 
 def test_library_names_make_short_links_and_everything_else_is_packed() -> None:
-    assert set(links.parameters_of(scenario())) == {"model", "system", "procs", "batch", "type"}
+    assert set(scenario_parameters.parameters_of(scenario())) == {"model", "system", "procs", "batch", "type"}
     own = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 120.0})
-    link = links.parameters_of(scenario(system=own))
+    link = scenario_parameters.parameters_of(scenario(system=own))
     assert set(link) == {"scenario"}
     assert len(link["scenario"]) < 200
     # A copy under the name of a library system is not taken for it.
     false = hardware.load("h100_80g_nvl8").model_copy(update={"mem1": own.mem1})
-    assert links.read_scenario(links.parameters_of(scenario(system=false))).scenario.system.mem1.capacity_gib == 120
+    read = scenario_parameters.read_scenario(scenario_parameters.parameters_of(scenario(system=false))).scenario
+    assert read.system.mem1.capacity_gib == 120
 
 
 def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
@@ -119,7 +118,7 @@ def test_a_file_says_which_scenarios_of_a_long_link_it_does_not_hold(beside: int
 def test_a_changed_library_is_noticed() -> None:
     document = {"format": "shardscape-scenario/1", "key": "00000000", "model": {"of": "gpt3-13B"},
                 "system": {"of": "h100_80g_nvl8"}, **SIZES, "limits": {}}  # fmt: skip
-    reading = links.read_scenario({"scenario": folded(document)})
+    reading = scenario_parameters.read_scenario({"scenario": folded(document)})
     assert reading.scenario == scenario()
     assert "another version" in reading.problems[0]
 
@@ -168,8 +167,8 @@ def test_a_bad_scenario_in_a_link_is_refused_in_a_sentence(name: str) -> None:
     assert word in text
     assert len(text) <= 400
     assert "\n" not in text
-    reading = links.read_scenario({"scenario": folded(document)})
-    assert reading.scenario.model.name == links.DEFAULT["model"]
+    reading = scenario_parameters.read_scenario({"scenario": folded(document)})
+    assert reading.scenario.model.name == scenario_parameters.DEFAULT["model"]
     assert text in reading.problems[0]
 
 
@@ -178,7 +177,7 @@ def test_a_bad_scenario_file_is_refused_in_a_sentence(name: str) -> None:
     document, _ = BAD_DOCUMENTS[name]
     content = document if isinstance(document, bytes) else json.dumps(document).encode()
     with pytest.raises(Refused) as refusal:
-        untrusted.read(content, "<script>alert(1)</script>.json")
+        document_validation.read(content, "<script>alert(1)</script>.json")
     assert len(str(refusal.value)) <= 400
 
 
@@ -203,7 +202,7 @@ def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> 
     system = hardware.load("h100_80g_nvl8")
     tiers = system.model_copy(update={"name": "tiers", "networks": system.networks * 4})
     sent = scenario(huge, tiers, num_procs=735134400, max_batch_size=735134400, limits={"uneven_pipelines": True})
-    reading = links.read_scenario(links.parameters_of(sent))
+    reading = scenario_parameters.read_scenario(scenario_parameters.parameters_of(sent))
     assert reading.scenario == sent
     assert sent.space.total > 1e12
     runner = Runner(Settings(store=None))
@@ -217,8 +216,8 @@ def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for name in links.NAMES:
-        reading = links.read_scenario({name: text})
+    for name in scenario_parameters.NAMES:
+        reading = scenario_parameters.read_scenario({name: text})
         assert isinstance(reading.scenario, Scenario)
         assert all(len(problem) < 600 for problem in reading.problems)
 
@@ -257,7 +256,7 @@ def test_any_edit_is_read_or_refused(path: str, value: Any) -> None:
 
 @given(st.binary(max_size=400) | json_values.map(lambda value: json.dumps(value).encode()))
 def test_any_file_is_read_or_refused(content: bytes) -> None:
-    read_or_refused(lambda: untrusted.read(content, "some file.json"))
+    read_or_refused(lambda: document_validation.read(content, "some file.json"))
 
 
 def test_files_of_every_kind_are_recognised() -> None:
@@ -271,14 +270,14 @@ def test_files_of_every_kind_are_recognised() -> None:
         (scenario().to_document(), scenario()),
     ]
     for document, expected in cases:
-        assert untrusted.read(json.dumps(document).encode(), "a.json") == expected
-    calculon = untrusted.read(json.dumps(hardware.to_calculon(system)).encode(), "mine.json")
+        assert document_validation.read(json.dumps(document).encode(), "a.json") == expected
+    calculon = document_validation.read(json.dumps(hardware.to_calculon(system)).encode(), "mine.json")
     assert isinstance(calculon, hardware.System)
     assert (calculon.name, calculon.mem1) == ("mine", system.mem1)
-    shape = untrusted.read(json.dumps(models.to_calculon(model)).encode(), "mine.json")
+    shape = document_validation.read(json.dumps(models.to_calculon(model)).encode(), "mine.json")
     assert isinstance(shape, models.Model)
     assert shape.hidden == model.hidden
-    imported = untrusted.read(json.dumps(config).encode(), "config.json")
+    imported = document_validation.read(json.dumps(config).encode(), "config.json")
     assert isinstance(imported, models.Model)
     assert imported.hidden == 4096
     assert imported.not_represented

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.link import scenario_parameters as links
-from dashboard.link import state
+from dashboard.link import scenario_parameters, state
 from dashboard.words.markdown import literal
 from engine import Scenario
 from engine.executions.limits import normalise
@@ -193,12 +192,12 @@ limits = st.fixed_dictionaries(
 @given(limits)
 def test_limits_read_as_they_were_written(given_limits: dict[str, Any]) -> None:
     normal = normalise(given_limits)
-    assert links.limits_from_text(links.limits_to_text(normal)) == normal
+    assert scenario_parameters.limits_from_text(scenario_parameters.limits_to_text(normal)) == normal
 
 
-@given(st.dictionaries(st.sampled_from([*links.NAMES, "cell", "id"]), st.text(max_size=80)))
+@given(st.dictionaries(st.sampled_from([*scenario_parameters.NAMES, "cell", "id"]), st.text(max_size=80)))
 def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
-    found = links.read_scenario(parameters)
+    found = scenario_parameters.read_scenario(parameters)
     assert found.scenario.space.total >= 0
     assert all(problem.endswith((".", "…")) and "\n" not in problem for problem in found.problems)
 
@@ -221,12 +220,13 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_link_is_told_in_the_words_of_the_pages(link: dict[str, str], said: str) -> None:
-    (problem,) = links.read_scenario(link).problems
+    (problem,) = scenario_parameters.read_scenario(link).problems
     assert problem.startswith(said)
 
 
 def test_of_several_limits_only_those_that_cannot_be_read_are_left_out() -> None:
-    found = links.read_scenario({"limits": "tensor_par:1,2;weight_offload:maybe;pipeline_par:..4;a:1;b:1;c:1"})
+    limits = "tensor_par:1,2;weight_offload:maybe;pipeline_par:..4;a:1;b:1;c:1"
+    found = scenario_parameters.read_scenario({"limits": limits})
     assert found.scenario.limits == {"pipeline_par": {"min": 0, "max": 4}, "tensor_par": [1, 2]}
     assert [problem.split()[0] for problem in found.problems] == ["Offload", "The", "The", "1"]
 
@@ -236,7 +236,7 @@ def test_a_link_leads_to_the_same_scenario(limits: dict[str, Any]) -> None:
     scenario = Scenario.of(
         "gpt3-13B", "a100_80g", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
     )
-    found = links.read_scenario(links.parameters_of(scenario))
+    found = scenario_parameters.read_scenario(scenario_parameters.parameters_of(scenario))
     assert found.problems == ()
     assert found.scenario.key == scenario.key
 

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 import hardware
 from dashboard.pages.execution.training_run import _large, _money, _span
-from dashboard.queries import explorations as explore_data
+from dashboard.queries import explorations
 from dashboard.queries.economics import common_metrics, flops_formula, metrics, token_flops, utilisation
 from dashboard.widgets.exploration_progress import seen_with
 from dashboard.words.numbers import days, percent
@@ -147,7 +147,7 @@ def test_cost_and_energy_of_tokens_by_hand() -> None:
 def test_the_map_of_cost_is_that_of_throughput_turned_round() -> None:
     found = exploration()
     known = metrics(found.scenario)
-    rates, costs = (explore_data.cells_of(found, known[key]) for key in ("sample_rate", "usd"))
+    rates, costs = (explorations.cells_of(found, known[key]) for key in ("sample_rate", "usd"))
     places = ["tensor_par", "pipeline_par"]
     both = rates[[*places, "value"]].merge(costs[[*places, "value"]], on=places, suffixes=("_rate", "_cost"))
     fits = both.dropna()
@@ -155,8 +155,8 @@ def test_the_map_of_cost_is_that_of_throughput_turned_round() -> None:
     assert (fits["value_rate"] * fits["value_cost"]).to_numpy() == pytest.approx(known["usd"].factor)
     assert both["value_rate"].isna().equals(both["value_cost"].isna())
     assert fits["value_cost"].idxmin() == fits["value_rate"].idxmax()
-    choices = explore_data.choice_costs(found, known["usd"])
-    plain = explore_data.choice_costs(found, known["sample_rate"])
+    choices = explorations.choice_costs(found, known["usd"])
+    plain = explorations.choice_costs(found, known["sample_rate"])
     assert (choices["value"] * plain["value"]).to_numpy() == pytest.approx(known["usd"].factor)
 
 

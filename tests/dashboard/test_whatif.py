@@ -18,7 +18,7 @@ from dashboard.jobs.studies import studies
 from dashboard.pages.whatif.answer import _plainly, answer
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
-from dashboard.widgets.hardware_changes import in_words, options, text_of
+from dashboard.words.changes import in_words, options, text_of
 from dashboard.words.executions import differences, title
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import whatif

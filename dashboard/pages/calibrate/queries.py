@@ -12,8 +12,8 @@ import numpy as np
 import streamlit as st
 
 import hardware
-from dashboard.jobs.server import user_files
 from dashboard.link.document_validation import Refused, sentence
+from dashboard.link.user_files import user_files
 from engine import calibrate
 from engine.calibrate import CalibrateError, Checked, Measured, Outcome
 from engine.cost_models.calibrated import parameters_of

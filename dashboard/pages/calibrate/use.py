@@ -8,12 +8,10 @@ import re
 import streamlit as st
 
 import hardware
-from dashboard.jobs.server import user_files
-from dashboard.link import state
+from dashboard.link import page_paths, state
 from dashboard.link.document_validation import PROBLEMS, Refused, checked, sentence
-from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.calibrate.ranking import same_accelerator
-from dashboard.shell import frame
 from dashboard.words.markdown import literal
 from engine import CostModelError, calibrate
 from engine.calibrate import CalibrateError, Outcome
@@ -54,8 +52,8 @@ def offer(outcome: Outcome, key: str) -> None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption(f"The scenario uses **{literal(now.name)}**, of {literal(now.system or 'all systems')}.")
             st.button("Give it up", on_click=_use, args=(None,), key="calibrate_drop", type="tertiary")
-            if frame.exists("explore"):
-                st.page_link(frame.path("explore"), label="Explore", icon=":material/arrow_forward:")
+            if page_paths.exists("explore"):
+                st.page_link(page_paths.path("explore"), label="Explore", icon=":material/arrow_forward:")
 
 
 def _keep(found: Calibration) -> None:

@@ -14,14 +14,15 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.colour_scale import ramp_for
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
 from dashboard.charts.memory_bars import aligned_memory
-from dashboard.files import comparison_tables as compare_tables
+from dashboard.files import comparison_tables
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
 from dashboard.link import state
 from dashboard.queries import accuracy
+from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
-from dashboard.widgets.compared_scenarios import Member, explored, members, put, remove, told
+from dashboard.widgets.compared_scenarios import explored, members, put, remove
 from dashboard.widgets.controls import choose, segments, show
 from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.scenario_adder import opener, suggestions
@@ -233,7 +234,7 @@ def _table(sides: list[Side]) -> None:
         offered = _offered(sides)
         metric = offered[state.url_value("compare_metric", "sample_rate", list(offered))]
         st.download_button(
-            "Tables", lambda: compare_tables.file(sides, metric), file_name(sides[0].scenario, "_compared.csv.zip"),
+            "Tables", lambda: comparison_tables.file(sides, metric), file_name(sides[0].scenario, "_compared.csv.zip"),
             "application/zip", key="compare_tables", on_click="ignore", type="tertiary", icon=":material/download:",
             help="What differs, the best executions and the best of every cell: CSV files in a zip archive, with every "
             "scenario whole.",

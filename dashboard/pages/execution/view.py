@@ -12,7 +12,6 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.link import state
@@ -21,15 +20,17 @@ from dashboard.pages.execution import calibrated_layers, training_run
 from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, pipeline
 from dashboard.pages.execution.files import execution_json, for_calculon
 from dashboard.pages.execution.layers import layers
-from dashboard.pages.memory.view import capacities, memory_legends, offload_sentence
 from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, utilisation
 from dashboard.queries.executions import evaluated
+from dashboard.widgets import uncertainty
 from dashboard.widgets.controls import given, key_for, menu_key, show, shut, whole, whole_field
+from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
 from dashboard.words.executions import choices, differences, title
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from engine import Exploration, Scenario
 from engine.columns import EXTENSIONS, by_name
@@ -107,7 +108,7 @@ def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
         st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
         if chosen.runs:
             others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
-            accuracy.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
+            uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
         other = _other(exploration, chosen)
         _json(exploration, chosen)
     return other

@@ -11,17 +11,16 @@ import streamlit as st
 
 from dashboard.charts.cell_map import shortfall_label
 from dashboard.charts.elements.markup import NOT_FITTING, in_unit
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.pair_map import numbered
 from dashboard.link import state
 from dashboard.queries import explorations as data
 from dashboard.queries.economics import QUICK, Metric, further, metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
-from dashboard.queries.scenario_edits import altered
+from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.queries.tie_breaking import plainest
-from dashboard.shell.scenario.cost_model import datatypes_of
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.exploration_progress import explorations_of
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, count, scale_for
 from engine import Exploration
 from engine.columns import Column, choice_label

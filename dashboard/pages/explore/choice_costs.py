@@ -11,15 +11,14 @@ import streamlit as st
 from dashboard.charts import Chart
 from dashboard.charts.choices import choices
 from dashboard.charts.elements.markup import head
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.reasons import reasons
-from dashboard.link import state
-from dashboard.queries import explorations as data
+from dashboard.link import page_paths, state
+from dashboard.queries import explorations
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.nearest_fit import lacking
-from dashboard.shell import frame
 from dashboard.widgets.controls import show
 from dashboard.widgets.window import is_narrow
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, percent
 from engine import Exploration
 from engine.columns import by_name
@@ -31,7 +30,7 @@ NEGLIGIBLE: Final = 0.01
 """A choice whose every option reaches the best but for this share is named in the caption only."""
 
 
-def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> None:
+def costs(exploration: Exploration, metric: Metric, where: explorations.Where = ()) -> None:
     """What fixing one choice costs, among the executions that meet conditions; throughput, for shares of the step."""
     metric = metrics(exploration.scenario)[metric.ranked_by] if metric.of_fastest else metric
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
@@ -51,22 +50,22 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
         st.caption(f"These cost at most {percent(NEGLIGIBLE, 0)}, whichever option is chosen: {names}.")
 
 
-def _best(exploration: Exploration, metric: Metric, where: data.Where) -> float:
+def _best(exploration: Exploration, metric: Metric, where: explorations.Where) -> float:
     """The best value of a statistic among those that meet conditions."""
     if not where and metric.statistic in exploration.reductions.metrics:
         found = exploration.reductions.best(metric.statistic)
         return math.nan if found is None else found[1]
-    low, high = data.span_of(exploration, exploration.key, metric.statistic, where) or (math.nan, math.nan)
+    low, high = explorations.span_of(exploration, exploration.key, metric.statistic, where) or (math.nan, math.nan)
     return low if metric.column.better == "lower" else high
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _costs(
-    _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: data.Where,
+    _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: explorations.Where,
     narrow: bool,
 ) -> tuple[Chart | None, list[str]]:
     """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
-    table = data.choice_costs(_exploration, _metric, where)
+    table = explorations.choice_costs(_exploration, _metric, where)
     dear, cheap = _by_weight(table, _metric.column.better == "lower")
     if not dear:
         return None, cheap
@@ -101,8 +100,8 @@ def infeasible(exploration: Exploration) -> None:
     chart, account = _reasons(exploration, exploration.key, state.theme_mode())
     show(chart, "explore_reasons")
     st.caption(account)
-    if frame.exists("whatif"):
-        st.page_link(frame.path("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
+    if page_paths.exists("whatif"):
+        st.page_link(page_paths.path("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
 
 
 def _account(exploration: Exploration) -> str:

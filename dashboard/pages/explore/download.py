@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.files import downloads
-from dashboard.files import exports as export
+from dashboard.files import downloads, exports
 from dashboard.link import state
 from dashboard.queries.filters import Filter, conditions
 from dashboard.widgets.controls import segments
@@ -42,9 +41,9 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
         problems = []
         with st.container(horizontal=True):
             for kind in ("csv", "parquet"):
-                form = export.FORMATS[kind]
-                file, content = export.file_name(exploration.scenario, name, kind), repr((exploration.key, where))
-                write = export.of_rows(exploration, kind, names=stored, where=where, selection=words)
+                form = exports.FORMATS[kind]
+                file, content = exports.file_name(exploration.scenario, name, kind), repr((exploration.key, where))
+                write = exports.of_rows(exploration, kind, names=stored, where=where, selection=words)
                 downloads.button(form.label, downloads.Offer(write, file, form.mime), content, key=f"download_{kind}")
                 if problem := downloads.problem(file, content):
                     problems.append(f"{form.label}: {problem}")

@@ -11,27 +11,26 @@ import streamlit as st
 
 from dashboard.charts.elements.markup import chips, facts, head, legend, memory_bar, time_bar
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
-from dashboard.charts.elements.template import degrees, in_sentence
 from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.reasons import label_of
 from dashboard.charts.time_bar import time_pieces
-from dashboard.link import state
-from dashboard.pages.explore import prefetch as ahead
-from dashboard.queries import accuracy
-from dashboard.queries import explorations as data
+from dashboard.link import page_paths, state
+from dashboard.pages.explore import prefetch
+from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
-from dashboard.shell import frame
+from dashboard.widgets import uncertainty
 from dashboard.widgets.controls import show
 from dashboard.widgets.filters.popover import add_filters
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, recomputed
 from dashboard.words.markdown import literal
+from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
@@ -59,7 +58,7 @@ _LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
 _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
 
-def group_panel(exploration: Exploration, metric: Metric, group: data.Group, *, filtered: bool = False) -> None:
+def group_panel(exploration: Exploration, metric: Metric, group: explorations.Group, *, filtered: bool = False) -> None:
     """Draws the panel of any set of executions of which at least one runs. filtered: whether the map leaves some out,
     so that its best need not be the best of all."""
     title, tally = st.columns([2, 1], vertical_alignment="center")
@@ -88,7 +87,9 @@ def panel(
         st.html(chips([("feasible", count(row["feasible"]))]), width="content")
     if row["feasible"]:
         best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
-        group = data.Group(degrees(*cell), data.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell)
+        group = explorations.Group(
+            degrees(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
+        )
         _fits(exploration, metric, group, short=short)
         if not short:
             _rest(exploration, cell)
@@ -97,7 +98,7 @@ def panel(
 
 
 def _fits(
-    exploration: Exploration, metric: Metric, group: data.Group, *, usual: bool = True, short: bool = False,
+    exploration: Exploration, metric: Metric, group: explorations.Group, *, usual: bool = True, short: bool = False,
     filtered: bool = False,
 ) -> None:  # fmt: skip
     scenario = exploration.scenario
@@ -115,7 +116,7 @@ def _fits(
     ]
     st.html(facts(pairs))
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
-    accuracy.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
+    uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
         lie = "other execution here lies" if others == 1 else "other executions here lie"
         st.caption(f"{count(others)} {lie} within the error.")
@@ -134,7 +135,7 @@ def _fits(
     if short:
         return
     st.html(head("Executions by step time", "the line is the one above"))
-    spread = ahead.spread(exploration, group)
+    spread = prefetch.spread(exploration, group)
     marked = float(execution["total_time"])
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
@@ -152,19 +153,19 @@ def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any],
     if best is None:
         return losses(execution)
     first = plainest(exploration, exploration.key, best[0], "sample_rate", ())
-    return slower_than(ahead.execution(exploration, first.id), execution, among) or losses(execution)
+    return slower_than(prefetch.execution(exploration, first.id), execution, among) or losses(execution)
 
 
-def _execution(exploration: Exploration, wanted: int | None, group: data.Group) -> Mapping[str, Any]:
+def _execution(exploration: Exploration, wanted: int | None, group: explorations.Group) -> Mapping[str, Any]:
     """The selected execution if it is one of the group and runs, else the group's best."""
     if wanted is not None and wanted != group.id:
         execution = evaluated(exploration, exploration.key, wanted)
         if execution["status"] == "ok" and _meets(execution, group.where):
             return execution
-    return ahead.execution(exploration, group.id)
+    return prefetch.execution(exploration, group.id)
 
 
-def _meets(execution: Mapping[str, Any], where: data.Where) -> bool:
+def _meets(execution: Mapping[str, Any], where: explorations.Where) -> bool:
     """Whether an execution meets conditions."""
     for name, sign, value in where:
         own = execution[name]
@@ -206,12 +207,12 @@ def _names(metric: Metric) -> tuple[str, ...]:
 
 def read_ahead(exploration: Exploration, metric: Metric) -> None:
     """Reads what the panels of the other cells show."""
-    ahead.read(exploration, metric.ranked_by, _names(metric))
+    prefetch.read(exploration, metric.ranked_by, _names(metric))
 
 
-def _table(exploration: Exploration, metric: Metric, group: data.Group) -> None:
+def _table(exploration: Exploration, metric: Metric, group: explorations.Group) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
-    top = ahead.top(exploration, group, metric.ranked_by, _names(metric))
+    top = prefetch.top(exploration, group, metric.ranked_by, _names(metric))
     top = sorted(top, key=lambda row: row["id"] != group.id)
     # Lists: for some tens of rows a table of pandas takes several times as long.
     found = {name: [row[name] for row in top] for name in top[0]}
@@ -271,21 +272,21 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         for name, label, icon in _ONWARD:
-            if not frame.exists(name):
+            if not page_paths.exists(name):
                 continue
             if execution is None or (name == "results" and not members):
-                st.page_link(frame.path(name), label=label, icon=icon, width="content")
+                st.page_link(page_paths.path(name), label=label, icon=icon, width="content")
             elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
                 if name == "results":
                     add_filters(members)
                 else:
                     state.select(int(execution["id"]))
-                st.switch_page(frame.path(name))
+                st.switch_page(page_paths.path(name))
 
 
 def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
     """What keeps the cell's other executions from running."""
-    found = data.reasons_in_cell(exploration, cell)
+    found = explorations.reasons_in_cell(exploration, cell)
     if found:
         st.html(head("What limits the rest") + chips([(label_of(code), count(n)) for code, n in found.items()]))
     else:
@@ -295,7 +296,7 @@ def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
 def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None:
     """Why nothing in a cell runs, and the nearest change that would help."""
     scenario = exploration.scenario
-    nearest = data.least_demanding(exploration, cell)
+    nearest = explorations.least_demanding(exploration, cell)
     capacity = scenario.system.mem1.capacity_gib * GIB
     execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
     other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution of all is another than the one shown
@@ -314,7 +315,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
                 "The nearest execution lacks host memory. Of those whose offloaded data host memory holds, this one "
                 f"needs the least HBM: {need}."
             )
-    found = data.reasons_in_cell(exploration, cell)
+    found = explorations.reasons_in_cell(exploration, cell)
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
     with st.container(gap=None):
         st.html(head("What would make it fit"))

@@ -13,7 +13,6 @@ from dashboard.charts.cell_map import cell_map
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
-from dashboard.charts.elements.template import degrees
 from dashboard.charts.pair_map import pair_map
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
@@ -27,6 +26,7 @@ from dashboard.widgets.controls import show
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
 from dashboard.words.markdown import literal
+from dashboard.words.names import degrees
 from dashboard.words.numbers import scale_for
 from engine import Exploration
 from engine.exploration.recomputed import is_stored

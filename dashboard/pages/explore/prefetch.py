@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dashboard.queries import executions as evaluated
-from dashboard.queries import explorations as data
+from dashboard.queries import explorations
 from dashboard.queries.tie_breaking import plainest_of_cells
 from engine import Exploration
 from engine.columns import by_name
@@ -39,7 +39,7 @@ Key = tuple[str, str, tuple[str, ...]]
 
 
 class _Panels(NamedTuple):
-    spreads: Mapping[Cell, data.Spread]
+    spreads: Mapping[Cell, explorations.Spread]
     tops: Mapping[Cell, pa.Table]
     executions: Mapping[int, Mapping[str, Any]]
     """The best executions of the cells by their ids."""
@@ -65,22 +65,22 @@ def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> Future[
         return _kept[key]
 
 
-def spread(exploration: Exploration, group: data.Group) -> data.Spread:
+def spread(exploration: Exploration, group: explorations.Group) -> explorations.Spread:
     """See `explore_data.spread_of`."""
     cell = _cell_of(group)
     for found in _found(exploration):
         if cell in found.spreads:
             return found.spreads[cell]
-    return data.spread_of(exploration, exploration.key, group.where)
+    return explorations.spread_of(exploration, exploration.key, group.where)
 
 
-def top(exploration: Exploration, group: data.Group, rank: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def top(exploration: Exploration, group: explorations.Group, rank: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """See `explore_data.top_of`. rank: a statistic, names: columns, the same as for `read`."""
     cell = _cell_of(group)
     for found in _found(exploration, (rank, names)):
         if cell in found.tops:
             return found.tops[cell].to_pylist()  # type: ignore[no-any-return]
-    return data.top_of(exploration, exploration.key, group.where, rank, names)
+    return explorations.top_of(exploration, exploration.key, group.where, rank, names)
 
 
 def execution(exploration: Exploration, number: int) -> Mapping[str, Any]:
@@ -91,9 +91,9 @@ def execution(exploration: Exploration, number: int) -> Mapping[str, Any]:
     return evaluated.evaluated(exploration, exploration.key, number)
 
 
-def _cell_of(group: data.Group) -> Cell:
+def _cell_of(group: explorations.Group) -> Cell:
     """The cell that a group is, without further conditions; none of any map where it is not one."""
-    return group.cell if group.cell is not None and group.where == data.in_cell(group.cell) else (0, 0)
+    return group.cell if group.cell is not None and group.where == explorations.in_cell(group.cell) else (0, 0)
 
 
 def _found(exploration: Exploration, of: tuple[str, tuple[str, ...]] | None = None) -> list[_Panels]:
@@ -114,7 +114,7 @@ def _panels(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Pan
 
 
 def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
-    wanted = data.columns_of(exploration, names)
+    wanted = explorations.columns_of(exploration, names)
     table = exploration.rows.table(list(dict.fromkeys((*_COLUMNS, rank))))
     ids, tensor, pipeline, times, values = (table[name].to_numpy() for name in (*_COLUMNS, rank))
     values = np.asarray(values, np.float64) * (1.0 if by_name(rank).better == "lower" else -1.0)
@@ -125,7 +125,7 @@ def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panel
     spreads, best = {}, {}
     for part in np.split(order, np.cumsum(np.bincount(numbers, minlength=len(every)))[:-1]):
         cell = int(tensor[part[0]]), int(pipeline[part[0]])
-        spreads[cell] = data.spread_over(times[part])
+        spreads[cell] = explorations.spread_over(times[part])
         best[cell] = ids[part][_first(values[part], ids[part])]
     shown = exploration.rows.fetch(np.concatenate(list(best.values())), wanted)
     ends = np.cumsum([len(each) for each in best.values()])
@@ -137,6 +137,6 @@ def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panel
 def _first(values: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Positions of the lowest values, as many as a table shows, in order; of equal ones that of the lowest id first."""
     near = np.arange(len(values))
-    if len(values) > data.TABLE_ROWS:
-        near = np.flatnonzero(values <= np.partition(values, data.TABLE_ROWS - 1)[data.TABLE_ROWS - 1])
-    return near[np.lexsort((ids[near], values[near]))[: data.TABLE_ROWS]]
+    if len(values) > explorations.TABLE_ROWS:
+        near = np.flatnonzero(values <= np.partition(values, explorations.TABLE_ROWS - 1)[explorations.TABLE_ROWS - 1])
+    return near[np.lexsort((ids[near], values[near]))[: explorations.TABLE_ROWS]]

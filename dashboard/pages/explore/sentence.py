@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.charts.elements.template import in_sentence
 from dashboard.pages.explore.axes import Axes, without_facet
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import FILTERABLE, Filter
 from dashboard.widgets.filters.chips import words_of
 from dashboard.widgets.filters.popover import clear, drop
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from engine import Exploration
 
 __all__ = ["sentence"]

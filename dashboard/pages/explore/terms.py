@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import streamlit as st
 
 from dashboard.queries.economics import MFU_FORMULA, Metric, flops_formula
+from dashboard.words.glossary import words
 from dashboard.words.markdown import literal
 from engine import Scenario
 from engine.columns import by_name
-from engine.cost_models.calibrated import model_shapes
 
-__all__ = ["terms", "words"]
-
-_NAMES: Final = (
-    "tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute", "pipeline_interleaving",
-    "tensor_par_comm_type",
-)  # fmt: skip
-_WORDS: Final = (
-    ("Feasible", "an execution that this system can run: it fits both memories and the networks."),
-    ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
-    ("Exposed", "time that the GPUs spend waiting for a transfer; the rest of it hides behind computing."),
-    ("Bubble", "time in which stages of the pipeline have nothing to do while it fills and drains."),
-    ("Network tier", "a network that links a group of GPUs; tier 0 is the innermost and fastest."),
-)
-"""What no column of the register says."""
-
-
-def words(scenario: Scenario) -> list[tuple[str, str, str]]:
-    """(word, its short form where it has one, what it means) of what a first-time reader meets."""
-    calibrated = scenario.cost_model == "calibrated"
-    further = ("context_par", "zero_stage") if calibrated else ("optimizer_sharding",)
-    if calibrated and model_shapes(scenario.model).experts > 0:
-        further = ("expert_par", *further)
-    columns = [by_name(name) for name in (*_NAMES, *further)]
-    return [
-        *((column.label, column.short, column.description) for column in columns),
-        *((word, "", meaning) for word, meaning in _WORDS),
-    ]
+__all__ = ["terms"]
 
 
 def terms(metric: Metric, scenario: Scenario) -> None:

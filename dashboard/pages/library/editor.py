@@ -12,15 +12,13 @@ import streamlit as st
 import hardware
 import models
 from dashboard.charts.elements.markup import head
-from dashboard.jobs.server import user_files
-from dashboard.link import state
+from dashboard.link import page_paths, state
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
-from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.library.curves import curves
 from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_fields import MIRRORED, Field, fields_of, value_at
 from dashboard.queries.document_sheets import shown_value
-from dashboard.shell import frame
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.words.markdown import literal
 from hardware import System
@@ -191,7 +189,7 @@ def _buttons(copied: Model | System | None, changed: bool, done: Callable[[], No
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
                 done()
-                st.switch_page(frame.path("explore"))
+                st.switch_page(page_paths.path("explore"))
         why_not = None if keeps else "This server keeps no files; use the copy in a scenario instead."
         if st.button("Keep in the library", key="library_keep_copy", icon=":material/save:",
                      disabled=copied is None or not keeps, help=why_not):  # fmt: skip

@@ -12,8 +12,8 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard.jobs.server import user_files
 from dashboard.link import state
+from dashboard.link.user_files import user_files
 from dashboard.words.numbers import UNLIMITED
 from hardware import GIB, System
 from models import Model

@@ -8,14 +8,12 @@ import streamlit as st
 
 import models
 from dashboard.charts.elements.markup import facts, head
-from dashboard.jobs.server import user_files
-from dashboard.link import state
+from dashboard.link import page_paths, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
-from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, representation
-from dashboard.shell import frame
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.words.markdown import literal
 from engine import Scenario
@@ -108,6 +106,6 @@ def _offer(found: Model | System, ident: str) -> None:
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
-                st.switch_page(frame.path("explore"))
+                st.switch_page(page_paths.path("explore"))
     if user_files().folder is None:
         st.caption("This server keeps no files; the scenario carries the whole document in its link.")

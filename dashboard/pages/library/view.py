@@ -13,9 +13,9 @@ import streamlit as st
 import hardware
 import models
 from dashboard.charts.elements.markup import facts, head
-from dashboard.jobs.server import user_files
-from dashboard.link import state
+from dashboard.link import page_paths, state
 from dashboard.link.document_validation import Refused
+from dashboard.link.user_files import user_files
 from dashboard.pages.library import listing as library_list
 from dashboard.pages.library.curves import curves
 from dashboard.pages.library.editor import editor
@@ -30,7 +30,6 @@ from dashboard.queries.document_sheets import (
     representation,
     sheet,
 )
-from dashboard.shell import frame
 from dashboard.widgets.controls import segments
 from dashboard.words.markdown import literal
 from hardware import System
@@ -129,7 +128,7 @@ def _actions(item: Item, kind: str) -> None:
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
-                st.switch_page(frame.path("explore"))
+                st.switch_page(page_paths.path("explore"))
         st.button("Edit a copy" if not item.own else "Edit", icon=":material/edit:", key="library_edit",
                   on_click=_edit, args=(item.name,))  # fmt: skip
         with st.popover("File", icon=":material/download:"):

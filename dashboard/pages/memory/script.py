@@ -2,5 +2,6 @@
 
 from dashboard.link import state
 from dashboard.pages.memory.view import render
+from dashboard.widgets import exploration_progress
 
-render(state.require_exploration(), state.theme_mode())
+render(exploration_progress.require_exploration(), state.theme_mode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -11,8 +10,7 @@ import streamlit as st
 
 from dashboard.charts import Chart
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
-from dashboard.charts.elements.template import degrees
+from dashboard.charts.elements.palette import MEMORY_KINDS
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_requirements import memory_needs
 from dashboard.link import state
@@ -21,9 +19,11 @@ from dashboard.queries.executions import evaluated
 from dashboard.queries.memory_requirements import needs_of, with_hbm
 from dashboard.queries.tie_breaking import best_of, plainest
 from dashboard.widgets.controls import given, key_for, segments, shared, show, whole_number
+from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
 from dashboard.words.executions import choices, title
+from dashboard.words.names import degrees
 from dashboard.words.numbers import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
 from engine import Exploration
 from engine.columns import by_name
@@ -74,12 +74,6 @@ def _nearest(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
     if not len(here):
         return None
     return Subject(evaluated(exploration, exploration.key, int(here["id"].iloc[0])), "nearest to fitting in its cell")
-
-
-def capacities(exploration: Exploration) -> tuple[float, float]:
-    """Capacity of both tiers [bytes]."""
-    system = exploration.scenario.system
-    return system.mem1.capacity_gib * GIB, system.mem2.capacity_gib * GIB
 
 
 @st.cache_data(show_spinner=False, max_entries=32)
@@ -160,27 +154,6 @@ def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> No
         "Cell", every, None if now is None else every.index(now), key=key, on_change=changed, width=150,
         format_func=lambda cell: degrees(*cell), label_visibility="collapsed", placeholder="Choose a cell",
     )  # fmt: skip
-
-
-def memory_legends(exploration: Exploration, bars: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """What each colour of such bars is, and how much of it there is."""
-    kinds = kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)
-    st.html("".join(markup.memory_legend(tier_pieces(row), kinds, name) for name, row in bars))
-
-
-def offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:
-    """What offloading asks of the link to host memory."""
-    system = exploration.scenario.system
-    if not any(bool(row[name]) for name in ("weight_offload", "activations_offload", "optimizer_offload")):
-        if system.mem2.capacity_gib == 0:
-            return "This system has no second memory tier, so nothing can be offloaded."
-        return "Nothing is offloaded; host memory stays empty."
-    need = format_value("offload_mem_bw_req", row["offload_mem_bw_req"])
-    given = format_value("offload_mem_bw_req", system.mem2.bandwidth_gb_per_s * 1e9)
-    exposed = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
-    lost = format_value("total_time", exposed)
-    tail = f"{lost} of each step waits for it." if exposed > 0 else "No step waits for it."
-    return f"Offload would be hidden at {need} to host memory; the link has {given} at its peak. {tail}"
 
 
 def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:

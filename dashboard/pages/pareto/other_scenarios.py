@@ -9,19 +9,20 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.pareto import Named
 from dashboard.pages.pareto.queries import axes_of, frontier
+from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter, asked_of, derived_of, parse, text
-from dashboard.widgets import compared_scenarios as compare_scenarios
-from dashboard.widgets.compared_scenarios import Member, explored, members, remove, told
+from dashboard.widgets import compared_scenarios
+from dashboard.widgets.compared_scenarios import explored, members, remove
 from dashboard.widgets.filters.popover import where_of
 from dashboard.widgets.scenario_adder import adder
 from dashboard.widgets.statistics_progress import there
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.executions import title
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, format_value, relative
 from engine import Exploration, Scenario
 
@@ -51,7 +52,7 @@ def chooser(first: Scenario) -> None:
         if len(compared) > 1 and not others:
             st.button(
                 f"The {len(compared) - 1} of the Compare page", key="pareto_compared", icon=":material/compare:",
-                on_click=compare_scenarios.copy, args=(compare_scenarios.SLOTS, SLOTS), width="stretch",
+                on_click=compared_scenarios.copy, args=(compared_scenarios.SLOTS, SLOTS), width="stretch",
             )  # fmt: skip
         adder(first, SLOTS)
 

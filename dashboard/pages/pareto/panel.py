@@ -10,7 +10,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.time_bar import time_pieces
 from dashboard.link import state
@@ -18,6 +17,7 @@ from dashboard.pages.pareto.queries import prices, rate_words, steps
 from dashboard.queries.economics import Metric
 from dashboard.words.executions import choices, differences, title
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import SPACE, format_delta, format_value, percent
 from engine import Exploration
 from hardware import GIB

@@ -10,8 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.template import in_sentence
-from dashboard.files import exports as export
+from dashboard.files import exports
 from dashboard.link import state
 from dashboard.pages.pareto.queries import prices, undirected
 from dashboard.queries.economics import Metric
@@ -20,6 +19,7 @@ from dashboard.widgets.controls import switch
 from dashboard.widgets.tables import ROW, arranged, fitting, height_of, signed, width_of_words
 from dashboard.words.executions import recomputed
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import Scale, counted, decimals_for, plain, scale_for
 from engine import Exploration
 from engine.columns import fields_of, headline_of
@@ -56,8 +56,8 @@ def table_of(
                        help="Also what is the same in all rows, and all stored results. Downloads have them anyway.")
         for kind in ("csv", "parquet", "json"):
             st.download_button(
-                export.FORMATS[kind].label, data=export.of_frame(exploration, whole, kind, selection),
-                file_name=export.file_name(exploration.scenario, "frontier", kind), mime=export.FORMATS[kind].mime,
+                exports.FORMATS[kind].label, data=exports.of_frame(exploration, whole, kind, selection),
+                file_name=exports.file_name(exploration.scenario, "frontier", kind), mime=exports.FORMATS[kind].mime,
                 key=f"pareto_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
     top = found.head(_MOST_ROWS)

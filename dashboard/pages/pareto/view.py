@@ -10,9 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.pareto import Density, Named, pareto
-from dashboard.jobs.explored_scenarios import name_of
 from dashboard.link import state
 from dashboard.pages.pareto.other_scenarios import chooser, frontiers, side_by_side
 from dashboard.pages.pareto.panel import panel
@@ -29,7 +27,9 @@ from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.statistics_progress import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted, format_value
+from dashboard.words.scenarios import name_of
 from engine import Exploration
 
 __all__ = ["render"]

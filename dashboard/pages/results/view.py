@@ -12,20 +12,18 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.template import in_sentence
 from dashboard.charts.histogram import histogram
-from dashboard.files import downloads
-from dashboard.files import exports as export
-from dashboard.link import state
+from dashboard.files import downloads, exports
+from dashboard.link import page_paths, state
 from dashboard.queries.economics import further
 from dashboard.queries.filters import Filter, asked_of, conditions
-from dashboard.shell import frame
 from dashboard.widgets.controls import choose, given, key_for, segments, show
 from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.statistics_progress import names_of, there, whole_or_waiting
 from dashboard.widgets.tables import height_of, table
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
@@ -105,8 +103,9 @@ def render(exploration: Exploration, mode: str) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _pager(pages, page, view)
         chosen = state.selected_id()
-        if chosen is not None and frame.exists("execution"):
-            st.page_link(frame.path("execution"), label=f"Open execution {chosen:,}", icon=":material/open_in_full:",
+        if chosen is not None and page_paths.exists("execution"):
+            st.page_link(page_paths.path("execution"), label=f"Open execution {chosen:,}",
+            icon=":material/open_in_full:",
                          width="content")  # fmt: skip
     _quick(exploration, where, by, left, mode)
 
@@ -274,10 +273,10 @@ def _export_menu(
             f"{counted(len(columns), 'column')} shown. Units, scenario and version are inside."
         )
         offered = {}
-        for kind, form in export.FORMATS.items():
-            full = export.too_many(kind, left)
-            offered[form.label] = name = export.file_name(exploration.scenario, "executions", kind)
-            write = export.of_rows(
+        for kind, form in exports.FORMATS.items():
+            full = exports.too_many(kind, left)
+            offered[form.label] = name = exports.file_name(exploration.scenario, "executions", kind)
+            write = exports.of_rows(
                 exploration, kind, names=columns, where=where, order_by=((by, _direction(by, order)),),
                 selection=[part for part in selection if part], tell=downloads.teller(name, content),
             )  # fmt: skip
@@ -287,10 +286,10 @@ def _export_menu(
             )  # fmt: skip
             if full:
                 st.caption(
-                    f"An Excel sheet ends after {export.MOST_ROWS:,} rows under its header: filter further, or choose "
+                    f"An Excel sheet ends after {exports.MOST_ROWS:,} rows under its header: filter further, or choose "
                     "another format."
                 )
-            elif kind == "excel" and export.is_large(kind, left, columns):
+            elif kind == "excel" and exports.is_large(kind, left, columns):
                 st.caption("So large a workbook comes once it is whole: the browser shows nothing of it until then.")
         if menu.open:
             _files_being_made(offered, content, left)

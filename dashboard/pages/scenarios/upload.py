@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard.jobs.explored_scenarios import name_of, sentence_of
-from dashboard.link import scenario_parameters as links
+from dashboard.link import page_paths, scenario_parameters
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
-from dashboard.shell import frame
+from dashboard.queries import compared_scenarios
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
+from dashboard.words.scenarios import name_of, sentence_of
 from engine import Scenario
 
 __all__ = ["opener"]
@@ -33,7 +33,7 @@ def opener() -> None:
         try:
             found = read(file.getvalue(), file.name)
             if isinstance(found, Scenario):
-                _scenario(links.carried(found))
+                _scenario(scenario_parameters.carried(found))
             elif isinstance(found, Comparison):
                 _comparison(found)
             else:
@@ -45,7 +45,7 @@ def opener() -> None:
 def _scenario(found: Scenario) -> None:
     st.markdown(f"**{literal(name_of(found))}**")
     st.caption(literal(_more(found)))
-    _open("explore", links.parameters_of(found))
+    _open("explore", scenario_parameters.parameters_of(found))
 
 
 def _comparison(found: Comparison) -> None:
@@ -53,11 +53,11 @@ def _comparison(found: Comparison) -> None:
     parameters = compare_scenarios.parameters_of(found)
     first = found.scenarios[0]
     for member in compare_scenarios.members_of(found):
-        name, more = compare_scenarios.told(member, first)
+        name, more = compared_scenarios.told(member, first)
         with st.container(gap=None):
             st.markdown(f"**{member.letter}** · {literal(name)}")
             st.caption(literal(f"{more} · {counted(member.scenario.space.total, 'execution')}"))
-    _open("compare", {**parameters, **links.parameters_of(first)})
+    _open("compare", {**parameters, **scenario_parameters.parameters_of(first)})
 
 
 def _more(scenario: Scenario) -> str:
@@ -69,4 +69,4 @@ def _open(page: str, parameters: Mapping[str, str]) -> None:
     if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
         if page == "compare":
             compare_scenarios.forget()
-        st.switch_page(frame.path(page), query_params=parameters)
+        st.switch_page(page_paths.path(page), query_params=parameters)

@@ -11,26 +11,25 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements.markup import chips, facts, head
-from dashboard.charts.elements.template import degrees
 from dashboard.files import report
-from dashboard.jobs import explored_scenarios as scenarios_data
-from dashboard.jobs.explored_scenarios import OUTDATED, Best, Entry, age, best_of, name_of, sentence_of, size
-from dashboard.jobs.server import runner, user_files
-from dashboard.link import state
+from dashboard.jobs import explored_scenarios
+from dashboard.jobs.explored_scenarios import OUTDATED, Best, Entry, age, best_of, size
+from dashboard.jobs.server import runner
+from dashboard.link import page_paths, state
 from dashboard.link.document_validation import Refused
-from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.scenarios.upload import opener
 from dashboard.queries.document_sheets import changes_in_words
 from dashboard.queries.economics import utilisation
-from dashboard.shell import frame
-from dashboard.shell.scenario.limits import describe
-from dashboard.widgets import compared_scenarios as compare_scenarios
-from dashboard.widgets import share
+from dashboard.widgets import compared_scenarios, share
 from dashboard.widgets.controls import menu_key, segments, shut
 from dashboard.widgets.exploration_progress import seen_with
 from dashboard.widgets.tables import ROW
+from dashboard.words.limits import describe
 from dashboard.words.markdown import literal
+from dashboard.words.names import degrees
 from dashboard.words.numbers import counted, format_value, percent, plain
+from dashboard.words.scenarios import name_of, sentence_of
 from engine import Scenario
 from engine.store import StoreError
 
@@ -58,7 +57,7 @@ def render() -> None:
         kind = segments("Which", _SHOWN, "scenarios_kind")
         st.space("stretch")
         opener()
-    found = scenarios_data.entries(files, server)
+    found = explored_scenarios.entries(files, server)
     if not found:
         st.info(
             "Nothing here yet. Every exploration appears on this page by itself; Save, above any map, gives one a "
@@ -66,7 +65,7 @@ def render() -> None:
             icon=":material/bookmarks:",
         )
         return
-    shown = [entry for entry in scenarios_data.searched(found, wanted or "") if _is(entry, kind)]
+    shown = [entry for entry in explored_scenarios.searched(found, wanted or "") if _is(entry, kind)]
     if not shown:
         st.info(f"None of the {len(found):,} entries matches.", icon=":material/search_off:")
         return
@@ -226,7 +225,8 @@ def _actions(entry: Entry) -> None:
     with st.container(horizontal=True):
         if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
             parameters = state.before_switching(lambda: state.open_scenario(scenario, view), view or ())
-            st.switch_page(frame.path(page if page and frame.exists(page) else "explore"), query_params=parameters)
+            st.switch_page(page_paths.path(page if page and page_paths.exists(page) else "explore"),
+            query_params=parameters)
         with st.popover("Share", icon=":material/link:"):
             share.offer_link(share.link_to(scenario, page, view), whole=compared)
         _rename(entry)
@@ -263,16 +263,16 @@ def _several(picked: Sequence[Entry]) -> None:
         st.html(chips([(entry.title, rate)]))
     usable = [entry.scenario for entry in picked if entry.scenario is not None]
     if (
-        frame.exists("compare")
+        page_paths.exists("compare")
         and len(usable) > 1
         and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
         def compare() -> None:
             state.open_scenario(usable[0])
-            compare_scenarios.put(usable[1:])
+            compared_scenarios.put(usable[1:])
 
-        parameters = state.before_switching(compare, compare_scenarios.SLOTS)
-        st.switch_page(frame.path("compare"), query_params=parameters)
+        parameters = state.before_switching(compare, compared_scenarios.SLOTS)
+        st.switch_page(page_paths.path("compare"), query_params=parameters)
 
 
 def _rename(entry: Entry) -> None:

@@ -10,11 +10,11 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard.jobs.server import user_files
-from dashboard.link import state
-from dashboard.link import vocabulary as link_words
-from dashboard.link.catalogue import model_of, system_name, system_of, systems
+from dashboard.link import state, vocabulary
+from dashboard.link.catalogue import model_of, system_of, systems
+from dashboard.link.user_files import user_files
 from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.words.scenarios import system_name
 from engine.serving.space import CHOICES, DEFAULTS
 from hardware import System
 from models import Model
@@ -127,7 +127,7 @@ def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any
 def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
     wanted = int(state.url_value(f"serving_{name}", str(default), WHOLE))
     if wanted > most:
-        what = link_words.WORDS[f"serving_{name}"]
+        what = vocabulary.WORDS[f"serving_{name}"]
         sentence = f"The link's {what} is {wanted:,}; it must be at most {most:,}, which is shown."
         state.complain(f"serving_{name}", sentence)
     value = min(wanted, most)

@@ -16,7 +16,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard.charts.elements import markup
-from dashboard.files import exports as export
+from dashboard.files import exports
 from dashboard.pages.serving.inputs import WORDS, Inputs, put
 from dashboard.pages.serving.queries import title
 from dashboard.widgets.controls import choose, switch
@@ -60,7 +60,7 @@ def deployments(question: Inputs, found: Found) -> None:
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
         for kind in _ENDINGS:
             st.download_button(
-                export.FORMATS[kind].label, data=partial(_file, question, found, kind),
+                exports.FORMATS[kind].label, data=partial(_file, question, found, kind),
                 file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving{_ENDINGS[kind]}",
                 key=f"serving_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
@@ -117,22 +117,22 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
     table = found.table.astype({"launch": "str"})
     calibration = found.calibration or library_calibration()
     about = {
-        "format": "shardscape-deployments/1", "kind": "modelled", "software": f"shardscape {export.version()}",
+        "format": "shardscape-deployments/1", "kind": "modelled", "software": f"shardscape {exports.version()}",
         "calibration": hardware.calibration_document(calibration),
         "num_procs": found.space.num_procs, "prompt": question.prompt, "output": question.output,
         "time_to_first_token": question.time_to_first_token, "time_per_output_token": question.time_per_output_token,
         "limits": question.limits, "price": found.price,
         "assumptions": dataclasses.asdict(found.assumptions or Assumptions()),
         "units": UNITS,
-        "columns": [export.described(by_name(name)) for name in table.columns],
+        "columns": [exports.described(by_name(name)) for name in table.columns],
         "model": models.to_document(found.model), "system": hardware.to_document(found.system),
     }  # fmt: skip
     if kind == "csv":
-        names = {name: export.heading(by_name(name)) for name in table.columns}
-        return export.archive(about, {"deployments": table.rename(columns=names)})
+        names = {name: exports.heading(by_name(name)) for name in table.columns}
+        return exports.archive(about, {"deployments": table.rename(columns=names)})
     whole = pa.Table.from_pandas(table, preserve_index=False)
     if kind == "json":
-        return b'{"about": ' + json.dumps(about).encode() + b', "deployments": [' + export.json_rows(whole) + b"]}"
+        return b'{"about": ' + json.dumps(about).encode() + b', "deployments": [' + exports.json_rows(whole) + b"]}"
     target = io.BytesIO()
     pq.write_table(whole.replace_schema_metadata({"shardscape": json.dumps(about)}), target)
     return target.getvalue()

@@ -14,15 +14,16 @@ from dashboard.charts.time_bar import waterfall
 from dashboard.jobs.server import searches
 from dashboard.jobs.studies import studies
 from dashboard.jobs.turns import turns
-from dashboard.link import state
+from dashboard.link import page_paths, state
 from dashboard.queries import accuracy
 from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
 from dashboard.queries.nearest_fit import least_hbm, remedies, ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
-from dashboard.shell import frame
+from dashboard.widgets import uncertainty
 from dashboard.widgets.controls import show
-from dashboard.widgets.hardware_changes import current, described, put, text_of
+from dashboard.widgets.hardware_changes import current, put
+from dashboard.words.changes import described, text_of
 from dashboard.words.executions import choices, differences, title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import (
@@ -173,7 +174,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Why this execution", scope))
         st.space("stretch")
-        accuracy.popover(found.scenario, best, "whatif_accuracy")
+        uncertainty.popover(found.scenario, best, "whatif_accuracy")
     left, right = st.columns([1, 1.5], gap="medium")
     with right:
         changed = base is not None and bool(differences(base, best))
@@ -269,8 +270,8 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
                     "Neither more of one memory, more GPUs nor fewer limits help by themselves; more of both memories "
                     "or another model might."
                 )
-            if frame.exists("memory"):
-                st.page_link(frame.path("memory"), label="What each cell needs", icon=":material/memory:",
+            if page_paths.exists("memory"):
+                st.page_link(page_paths.path("memory"), label="What each cell needs", icon=":material/memory:",
                              width="content")  # fmt: skip
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from dashboard.files import exports as export
+from dashboard.files import exports
 from engine.columns import by_name, fields_of
 from engine.whatif import Point
 
 if TYPE_CHECKING:
-    from dashboard.pages.whatif.studies import Board
+    from dashboard.pages.whatif.board import Board
 
 __all__ = ["file", "tables"]
 
@@ -37,19 +37,19 @@ def file(board: Board) -> bytes:
     names = [RATE, EFFICIENCY, *(column.name for column in fields_of(board.scenario.cost_model))]
     account = {
         "format": "shardscape-studies/1",
-        **export.of_scenario(board.scenario),
-        "changed_in_all": {export.heading(board.every[name]): value for name, value in board.around.items()},
+        **exports.of_scenario(board.scenario),
+        "changed_in_all": {exports.heading(board.every[name]): value for name, value in board.around.items()},
         "files": {f"{name}.csv": _account(board, name, len(table)) for name, table in found.items()},
         "batch_of_sizes": _BATCHES[board.asked.batch],
         "same_execution": "an execution kept as it is: of the parameters the best with what is changed in all, of the "
         "sweeps the best of the scenario",
         "same_executions": _same_executions(board),
         "columns": [
-            *(export.described(which) for which in board.every.values()),
-            *(export.described(by_name(name)) for name in names),
+            *(exports.described(which) for which in board.every.values()),
+            *(exports.described(by_name(name)) for name in names),
         ],
     }
-    return export.archive(account, found)
+    return exports.archive(account, found)
 
 
 def _same_executions(board: Board) -> dict[str, dict[str, Any]]:
@@ -91,7 +91,7 @@ def tables(board: Board) -> dict[str, pd.DataFrame]:
 
 def _swept(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
     ordered = sorted(points, key=lambda point: tuple(point.values[name] for name in names))
-    headings = {name: export.heading(board.every[name]) for name in names}
+    headings = {name: exports.heading(board.every[name]) for name in names}
     sized = names == ["procs"]
     return pd.DataFrame(
         [_row(board, point, {headings[name]: point.values[name] for name in names}, sized) for point in ordered]
@@ -100,11 +100,11 @@ def _swept(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
 
 def _row(board: Board, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
     """A point as a row. sized: whether it tells efficiency in place of what the same execution does."""
-    rate = export.heading(by_name(RATE))
-    more = {export.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"same_execution_{rate}": point.kept}
+    rate = exports.heading(by_name(RATE))
+    more = {exports.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"same_execution_{rate}": point.kept}
     best = point.execution or {}
     fields = fields_of(board.scenario.cost_model)
     return {
         **values, rate: point.rate, **more, "feasible": point.feasible,
-        **{export.heading(column): best.get(column.name) for column in fields}, "problem": point.problem,
+        **{exports.heading(column): best.get(column.name) for column in fields}, "problem": point.problem,
     }  # fmt: skip

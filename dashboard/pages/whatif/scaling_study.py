@@ -3,76 +3,34 @@
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import streamlit as st
 
 from dashboard.charts.elements.markup import head
 from dashboard.charts.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
 from dashboard.link import state
+from dashboard.pages.whatif.board import BATCHES, RANGE, _asked_ends
 from dashboard.pages.whatif.progress import progress
 from dashboard.widgets.controls import given, key_for, segments, show, whole, whole_field
 from dashboard.widgets.hardware_changes import put
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, percent
-from engine import Scenario, SpaceError, whatif
+from engine import Scenario
 
 if TYPE_CHECKING:
     from dashboard.jobs.studies import Run
-    from dashboard.pages.whatif.studies import Board
+    from dashboard.pages.whatif.board import Board
 
-__all__ = ["Asked", "asked", "card"]
+__all__ = ["card"]
 
-BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
 VIEWS: Final = {"each": "Per GPU", "total": "Total"}
 LIKELY, EVERY = "likely", "every"
 WHICH: Final = {LIKELY: "Likely sizes", EVERY: "Every size"}
-RANGE: Final = "whatif_range"
-"""The link's parameter: "8..1024:8", from 8 to 1,024 in steps of 8; without it the sizes are likely ones."""
-_PATTERN: Final = re.compile(r"(\d{1,12})\.\.(\d{1,12}):(\d{1,12})")
 _LARGEST: Final = 999_999_999_999
 """What a field of the range takes; the engine says what a number of processors may be."""
 _FIRST: Final = 128
 """Sizes of the range that is offered first; it takes some seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Which sizes are to be swept. `ends` are (from, to, step) of a range, None for likely sizes."""
-
-    counts: list[int]
-    batch: Literal["kept", "scaled"]
-    ends: tuple[int, int, int] | None = None
-    problem: str = ""
-
-    @property
-    def key(self) -> list[Any]:
-        """What tells one sweep from another."""
-        return [self.counts if self.ends is None else list(self.ends), self.batch]
-
-
-def asked(centre: Scenario) -> Asked:
-    """Which sizes the link asks for, around a scenario."""
-    batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
-    ends = _asked_ends()
-    if ends is None:
-        return Asked(whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16), batch)
-    low, high, step = ends
-    try:
-        return Asked(whatif.sizes_between(low, high, step), batch, (low, high, step))
-    except (SpaceError, whatif.ChangeError) as problem:
-        return Asked([], batch, (low, high, step), str(problem))
-
-
-def _asked_ends() -> tuple[int, int, int] | None:
-    """(from, to, step) of the link; None where it asks for likely sizes."""
-    found = _PATTERN.fullmatch(state.url_value(RANGE, "", _PATTERN))
-    if found is None:
-        return None
-    low, high, step = map(int, found.groups())
-    return low, high, step
 
 
 def card(board: Board) -> None:

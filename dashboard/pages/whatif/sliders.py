@@ -11,13 +11,13 @@ import streamlit as st
 
 import hardware
 from dashboard.charts.elements.markup import head
-from dashboard.jobs.server import user_files
 from dashboard.link import state
 from dashboard.link.catalogue import called
 from dashboard.link.document_validation import Refused
-from dashboard.link.user_files import LONGEST_TITLE
+from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets.controls import given, key_for, segments, whole, whole_field
-from dashboard.widgets.hardware_changes import current, in_words, options, put, reset, slider_label
+from dashboard.widgets.hardware_changes import current, put, reset
+from dashboard.words.changes import in_words, options, slider_label
 from dashboard.words.markdown import literal
 from engine import Scenario, whatif
 from engine.whatif import Parameter

@@ -2,155 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import streamlit as st
 
 from dashboard.charts.elements.markup import head
-from dashboard.charts.elements.template import Chart
 from dashboard.charts.surface import Side, Spot, gain_map
 from dashboard.charts.sweep import Stop, sweep_line
 from dashboard.charts.tornado import Swing, tornado
-from dashboard.files import exports as export
-from dashboard.jobs.server import runner, searches
-from dashboard.jobs.studies import Run, studies
+from dashboard.files import exports
 from dashboard.link import state
 from dashboard.pages.whatif import files as whatif_files
-from dashboard.pages.whatif import scaling_study as whatif_sizes
-from dashboard.pages.whatif.answer import answer
+from dashboard.pages.whatif import scaling_study
+from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, Board
 from dashboard.pages.whatif.progress import progress
 from dashboard.queries.economics import token_flops
-from dashboard.queries.nearest_fit import remedies
 from dashboard.widgets.controls import given, key_for, segments, show
-from dashboard.widgets.hardware_changes import current, options, put
-from dashboard.widgets.window import is_narrow
+from dashboard.widgets.hardware_changes import put
 from dashboard.words.executions import choices, title
 from dashboard.words.numbers import MINUS
 from engine import Scenario, whatif
-from engine.whatif import Parameter, Point, Study
+from engine.whatif import Parameter, Point
 
 __all__ = ["draw", "swings_of"]
 
 _ABOUT: Final = {"system": "Hardware", "run": "Run", "model": "Model"}
-
-AROUND: Final = {"base": "Around the base", "whatif": "Around the what-if"}
-STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
-FACTORS: Final = {"10": (0.9, 1.1), "25": (0.75, 1.25), "2": (0.5, 2.0)}
-FINE: Final = 20
-COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
-"""Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
-GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
-REACH: Final = 4.0
-
-
-class Board:
-    """What the four cards share: the scenario, the changes, what is to be shown, and the studies that find it out."""
-
-    def __init__(self, again: Callable[[], None]) -> None:
-        self.scenario = state.current_scenario()
-        self.changes, _ = current(self.scenario)
-        self.answer = answer(self.scenario, self.changes)
-        self.every = {which.name: which for which in whatif.parameters(self.scenario)}
-        self.names = {name: which.label for name, which in self.every.items() if which.value > 0}
-        self.mode, self.narrow = state.theme_mode(), is_narrow()
-        self.again = again
-        self.around = self.changes if state.url_value("whatif_around", "base", AROUND) == "whatif" else {}
-        nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
-        self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
-        if (self.answer.best if self.around else self.answer.base) is None:
-            centre = whatif.changed(self.scenario, self.around)
-            # What would make something run, then what most often is too little.
-            helping = [remedy.name for remedy in remedies(centre, centre.key)] + ["hbm_capacity", "procs"]
-            if "host_capacity" in self.names:
-                helping.insert(-1, "host_capacity")
-            first, second, *_ = dict.fromkeys(name for name in helping if name in self.names)
-            self.defaults = {"whatif_one": first, "whatif_x": first, "whatif_y": second}
-        self.one, self.x, self.y = (
-            state.url_value(name, default, self.names) for name, default in self.defaults.items()
-        )
-        self.step = state.url_value("whatif_step", "10", STEPS)
-        self.grid = state.url_value("whatif_grid", "coarse", GRIDS)
-        self.tornado, self.sweep, self.two, self.sizes = self._runs()
-
-    @property
-    def base_rate(self) -> float:
-        """Best throughput of the base [samples/s]; 0 where nothing runs."""
-        return float(self.answer.base["sample_rate"]) if self.answer.base is not None else 0.0
-
-    @property
-    def rate(self) -> float:
-        """Best throughput of the what-if [samples/s]; NaN where nothing runs."""
-        return float(self.answer.best["sample_rate"]) if self.answer.best is not None else math.nan
-
-    @property
-    def centre_rate(self) -> float:
-        """Best throughput of what the studies are made around [samples/s]."""
-        return self.rate if self.around else self.base_rate
-
-    @property
-    def pending(self) -> bool:
-        """Whether a study is on its way."""
-        every = (self.tornado, self.sweep, self.two, self.sizes)
-        return any(run is not None and not run.done.is_set() for run in every)
-
-    def chart(self, run: Run, shown: Hashable, make: Callable[[], Chart]) -> Chart:
-        """A chart of what a study found, drawn again only when that or `shown` has changed."""
-        kind = json.loads(run.key)[1]
-        token = (run.key, len(run.found), self.mode, self.narrow, shown)
-        drawn = st.session_state.setdefault("_whatif_drawn", {})
-        if kind not in drawn or drawn[kind][0] != token:
-            drawn[kind] = token, make()
-        chart: Chart = drawn[kind][1]
-        return chart
-
-    def now(self, name: str) -> float:
-        """The value of a parameter in the what-if."""
-        return self.changes.get(name, whatif.otherwise(self.scenario, self.changes, name))
-
-    def values(self, name: str) -> list[float]:
-        """The values of a parameter on an axis of the sweep over two."""
-        which = self.every[name]
-        if which.discrete:
-            return whatif.values_around(which, reach=REACH)
-        if self.grid == "coarse":
-            return [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in COARSE]
-        # An even number leaves the base out of the middle; it takes the place of the value next to it.
-        ratios = [REACH ** (2 * index / (FINE - 1) - 1) for index in range(FINE)]
-        values = [float(f"{which.value * ratio:.4g}") for ratio in ratios]
-        values[FINE // 2] = which.value
-        return values
-
-    def _runs(self) -> tuple[Run, Run, Run | None, Run | None]:
-        scenario, around = self.scenario, dict(self.around)
-        centre = whatif.changed(scenario, around)
-        self.asked = asked = whatif_sizes.asked(centre)
-        one, x, y, largest = self.one, self.x, self.y, runner().settings.largest_space
-        made = searches()
-        along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
-        two = None
-        if x != y:
-            xs, ys = self.values(x), self.values(y)
-            two = self._run(
-                "two", [x, y, xs, ys], lambda: made.study("sweep_two", scenario, x, xs, y, ys, around, largest=largest)
-            )
-        factors = FACTORS[self.step]
-        return (
-            self._run("tornado", factors, lambda: made.study("sensitivity", centre, factors, largest=largest)),
-            self._run("sweep", [one, along],
-                      lambda: made.study("sweep", scenario, one, along, around, largest=largest)),
-            two,
-            None if asked.problem
-            else self._run("sizes", asked.key,
-                           lambda: made.study("sizes", centre, asked.counts, asked.batch, largest=largest)),
-        )  # fmt: skip
-
-    def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> Run:
-        """The study called `name` about `what`."""
-        key = json.dumps([self.scenario.key, name, what, dict(self.around)], sort_keys=True)
-        return studies().request(key, make)
 
 
 def pending(again: Callable[[], None]) -> bool:
@@ -170,9 +48,9 @@ def draw(again: Callable[[], None]) -> bool:
             else "The studies keep your changes and change one thing more at a time."
         )
         st.space("stretch")
-        name = export.file_name(board.scenario, "studies", "csv")
+        name = exports.file_name(board.scenario, "studies", "csv")
         st.download_button(
-            "Download", data=lambda: whatif_files.file(board), file_name=name, mime=export.FORMATS["csv"].mime,
+            "Download", data=lambda: whatif_files.file(board), file_name=name, mime=exports.FORMATS["csv"].mime,
             key="whatif_studies_file", on_click="ignore", type="tertiary", icon=":material/download:",
             help="What the four studies found so far: CSV files and the scenario, in a zip archive.",
         )  # fmt: skip
@@ -185,7 +63,7 @@ def draw(again: Callable[[], None]) -> bool:
     with first.container(border=True, gap="xsmall", height="stretch"):
         _sweep_two(board)
     with second.container(border=True, gap="xsmall", height="stretch"):
-        whatif_sizes.card(board)
+        scaling_study.card(board)
     return waiting
 
 

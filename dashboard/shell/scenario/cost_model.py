@@ -8,21 +8,19 @@ from typing import Final
 import streamlit as st
 
 import hardware
-from dashboard.jobs.server import user_files
-from dashboard.link import scenario_parameters as links
-from dashboard.link import state
+from dashboard.link import scenario_parameters, state
 from dashboard.link.catalogue import system_of
-from dashboard.queries.scenario_edits import altered, on_same_accelerator
+from dashboard.link.user_files import user_files
+from dashboard.queries.scenario_edits import altered, on_same_accelerator, switch
 from dashboard.widgets.controls import given, key_for
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent
 from engine import Scenario
 from engine.cost_models.calibrated import library_calibration
-from engine.cost_models.calibrated.fields import DATATYPES
 from engine.cost_models.registry import COST_MODELS
 from hardware import Calibration, SystemFileError
 
-__all__ = ["datatypes_of", "in_words", "notice", "slot", "switch"]
+__all__ = ["notice", "slot"]
 
 _CHOICES: Final = {
     "calibrated": "calibrated: predicts measured runs",
@@ -39,33 +37,12 @@ _ACCELERATOR: Final = "h100_80g_sxm"
 """The accelerator that Calculon's description in the first scenario is of."""
 
 
-def in_words(scenario: Scenario) -> str:
-    """The cost model as the sentence names it: "calibrated", "calibrated by mine", "exact as Calculon 0.1.0"."""
-    if scenario.cost_model == "calculon":
-        return "exact as Calculon 0.1.0"
-    return "calibrated" if scenario.calibration is None else f"calibrated by {scenario.calibration.name}"
-
-
-def datatypes_of(scenario: Scenario) -> list[str]:
-    """The datatypes that the system has rates for and the cost model takes."""
-    names = list(scenario.system.matrix)
-    return names if scenario.cost_model == "calculon" else [name for name in names if name in DATATYPES]
-
-
-def switch(scenario: Scenario, cost_model: str) -> Scenario:
-    """The scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
-    datatype = scenario.datatype
-    if cost_model == "calibrated" and datatype not in DATATYPES:
-        datatype = next((name for name in scenario.system.matrix if name in DATATYPES), datatype)
-    return altered(scenario, cost_model=cost_model, datatype=datatype)
-
-
 def notice(scenario: Scenario) -> None:
     """Says, about the scenario that a first visit opens on, which cost model its figures are of, and offers the other.
 
     It stays Calculon's because its result is the one to compare with Calculon's own.
     """
-    if scenario.key != links.read_scenario({}).scenario.key:
+    if scenario.key != scenario_parameters.read_scenario({}).scenario.key:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="cost_notice"):
         st.caption(

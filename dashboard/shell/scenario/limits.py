@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.charts.elements.template import in_sentence
 from dashboard.link import state
 from dashboard.queries.scenario_edits import altered
 from dashboard.words.markdown import literal
@@ -19,7 +18,7 @@ from engine.cost_models.calibrated.fields import NOT_READ
 from engine.cost_models.calibrated.space import COVERED
 from engine.space.space import divisors
 
-__all__ = ["describe", "in_words", "opener"]
+__all__ = ["opener"]
 
 _GROUPS: Final = (
     (
@@ -55,9 +54,6 @@ _CALIBRATED: Final = (
     ),
 )
 """The same for the calibrated cost model, without what it does not read; sharding follows the ZeRO stage."""
-_OFFLOADS: Final[Mapping[str, str]] = {
-    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
-}  # fmt: skip
 _USUAL: Final[Mapping[str, str]] = {
     "batch_size": "Unless given: the largest multiple of DP.",
     "training": "Unless given: on.",
@@ -71,44 +67,6 @@ def opener(words: str) -> None:
     """Draws the words of the sentence that open the editor."""
     if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="What each choice may be."):
         _dialog()
-
-
-def describe(limits: Mapping[str, Any]) -> str:
-    """What is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest free"."""
-    if not limits:
-        return "every choice free"
-    words = in_words(limits)
-    more = len(words) - 3
-    shown = [f"**{literal(word)}**" for word in words[:3]] + ([f"{more} more limits"] if more > 0 else [])
-    return f"{', '.join(shown)}, the rest free"
-
-
-def in_words(limits: Mapping[str, Any]) -> list[str]:
-    """Every limit in plain words: "TP 8", "no offload"."""
-    left = dict(limits)
-    words = []
-    if all(left.get(name) == [False] for name in _OFFLOADS):
-        words.append("no offload")
-        left = {name: limit for name, limit in left.items() if name not in _OFFLOADS}
-    return [*words, *(_in_words(name, limit) for name, limit in left.items())]
-
-
-def _in_words(name: str, limit: Any) -> str:
-    """One limit in a few words: "TP 1 or 2", "weights not offloaded", "recompute none"."""
-    if name == "uneven_pipelines":
-        return "uneven pipelines too"
-    column = by_name(name)
-    label = column.short if column.dtype == "int64" else in_sentence(column.label)
-    if isinstance(limit, Mapping):
-        low, high = limit["min"], limit["max"]
-        return f"{label} up to {high:,}" if low <= 1 else f"{label} {low:,} to {high:,}"
-    if column.dtype == "bool" and len(limit) == 1:
-        if name in _OFFLOADS:
-            return f"{_OFFLOADS[name]} {'' if limit[0] else 'not '}offloaded"
-        return label if limit[0] else f"no {label}"
-    values = [f"{value:,}" if column.dtype == "int64" else choice_label(column, value) for value in limit]
-    listed = " or ".join(values) if len(values) < 4 else f"{', '.join(values[:2])} … {values[-1]}"
-    return f"{label} {listed}"
 
 
 @st.dialog("What each choice may be", width="large")

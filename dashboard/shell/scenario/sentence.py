@@ -12,14 +12,17 @@ import hardware
 import models
 from dashboard.jobs.server import runner
 from dashboard.link import state
-from dashboard.link.catalogue import model_of, system_name, system_of, systems, usable_models
+from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.queries import scenario_edits
 from dashboard.queries.scenario_edits import altered
 from dashboard.shell.scenario import cost_model
 from dashboard.shell.scenario import limits as limits_editor
 from dashboard.widgets import share
 from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.words import limits, scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import capacity_words, counted, plain, with_unit
+from dashboard.words.scenarios import system_name
 from engine.columns import by_name, choice_label
 from engine.cost_models.calibrated import model_shapes
 from engine.executions.table import LARGEST
@@ -49,7 +52,7 @@ def show() -> DeltaGenerator:
             st.caption(_system_line(system))
         _word("in")
         with _slot("Datatype", choice_label("datatype", scenario.datatype), by_name("datatype").description):
-            options = {name: choice_label("datatype", name) for name in cost_model.datatypes_of(scenario)}
+            options = {name: choice_label("datatype", name) for name in scenario_edits.datatypes_of(scenario)}
             _choose("type", "Datatype", list(options), scenario.datatype, lambda name: options.get(name, name))
         _word("with a batch of")
         batch = f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens"
@@ -57,9 +60,9 @@ def show() -> DeltaGenerator:
             _number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _word("·")
-        limits_editor.opener(limits_editor.describe(scenario.limits))
+        limits_editor.opener(limits.describe(scenario.limits))
         _word("·")
-        with _slot("Cost model", cost_model.in_words(scenario), "What times and memory are computed with."):
+        with _slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
             cost_model.slot(scenario)
     with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content",
                        wrap=False):  # fmt: skip
@@ -154,7 +157,7 @@ def _changed(name: str, widget: str) -> None:
             changes[key] = str(value) if name == "type" else whole(value)
         changed = altered(now, **changes)
         if changed.cost_model != now.cost_model:
-            changed = cost_model.switch(changed, changed.cost_model)
+            changed = scenario_edits.switch(changed, changed.cost_model)
         _ = changed.space
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
@@ -162,5 +165,5 @@ def _changed(name: str, widget: str) -> None:
     if changed.key == now.key:  # the selected execution stays
         return
     if changed.cost_model != now.cost_model:
-        st.toast(f"Cost model: {cost_model.in_words(changed)}.", icon=":material/straighten:")
+        st.toast(f"Cost model: {scenarios.in_words(changed)}.", icon=":material/straighten:")
     state.set_scenario(changed)

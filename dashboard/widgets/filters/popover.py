@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.charts.elements.template import in_sentence
 from dashboard.link import state
 from dashboard.queries.explorations import CHOICES, Where, frozen, options_of
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, text
@@ -21,6 +20,7 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.chips import NAME, PAGE, ignore_cell, in_link
 from dashboard.widgets.filters.ranges import ranges
 from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import choice_label

@@ -1,0 +1,60 @@
+"""How sure figures are, as a menu beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from dashboard.queries.accuracy import EXPLAINED, beside, error_of, label_of, span
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, percent
+from engine import Scenario
+from engine.cost_models.contract import told_not_measured
+from engine.validation.uncertainty import SHARE, Interval
+
+__all__ = ["popover"]
+
+
+def popover(
+    scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None, scope: str = ""
+) -> None:
+    """Draw the words that open an account of labels and intervals.
+
+    others: executions within the error, of those that `scope` names, such as " of this cell".
+    """
+    label, error = label_of(scenario, execution), error_of(scenario, execution)
+    told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
+    with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
+                    help="How sure these figures are"):  # fmt: skip
+        unknown = told_not_measured(scenario.not_measured(execution))
+        st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
+        if error is None:
+            if label == "calibrated":
+                st.markdown("Too few runs of this kind of model were measured to say how far the time may be off.")
+            return
+        st.markdown(
+            f"Of **{error.most.rests_on}**, {percent(SHARE, 0)} took {_times(error.most)} the time predicted by a fit "
+            f"without their source, half of them {_times(error.half)}. Throughput, tokens per second and MFU follow "
+            "from the time."
+        )
+        if scenario.calibration is not None:
+            st.markdown(
+                f"These runs were predicted with the library's values; the scenario uses "
+                f"**{literal(scenario.calibration.name)}**."
+            )
+        st.markdown("Memory is **modelled**: tensors are counted, not fitted. Validation lists its errors by source.")
+        if others is not None:
+            several = f"{count(others)} other executions{scope} lie"
+            many = f"{'One' if others else 'No'} other execution{scope} lies" if others < 2 else several
+            st.markdown(
+                f"**{many} within the error**: a throughput that differs by less than {percent(error.width)}, half "
+                "the width of the interval, is tied. Runs on one system err alike, so their order is better known than "
+                "their times."
+            )
+
+
+def _times(found: Interval) -> str:
+    """An interval as factors: "0.93 to 1.14 times"."""
+    return f"{found.low:.2f} to {found.high:.2f} times"

@@ -1,0 +1,55 @@
+"""Limits of a space in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dashboard.words.markdown import literal
+from dashboard.words.names import in_sentence
+from engine.columns import by_name, choice_label
+
+__all__ = ["describe", "in_words"]
+
+
+_OFFLOADS: Final[Mapping[str, str]] = {
+    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
+}  # fmt: skip
+
+
+def describe(limits: Mapping[str, Any]) -> str:
+    """What is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest free"."""
+    if not limits:
+        return "every choice free"
+    words = in_words(limits)
+    more = len(words) - 3
+    shown = [f"**{literal(word)}**" for word in words[:3]] + ([f"{more} more limits"] if more > 0 else [])
+    return f"{', '.join(shown)}, the rest free"
+
+
+def in_words(limits: Mapping[str, Any]) -> list[str]:
+    """Every limit in plain words: "TP 8", "no offload"."""
+    left = dict(limits)
+    words = []
+    if all(left.get(name) == [False] for name in _OFFLOADS):
+        words.append("no offload")
+        left = {name: limit for name, limit in left.items() if name not in _OFFLOADS}
+    return [*words, *(_in_words(name, limit) for name, limit in left.items())]
+
+
+def _in_words(name: str, limit: Any) -> str:
+    """One limit in a few words: "TP 1 or 2", "weights not offloaded", "recompute none"."""
+    if name == "uneven_pipelines":
+        return "uneven pipelines too"
+    column = by_name(name)
+    label = column.short if column.dtype == "int64" else in_sentence(column.label)
+    if isinstance(limit, Mapping):
+        low, high = limit["min"], limit["max"]
+        return f"{label} up to {high:,}" if low <= 1 else f"{label} {low:,} to {high:,}"
+    if column.dtype == "bool" and len(limit) == 1:
+        if name in _OFFLOADS:
+            return f"{_OFFLOADS[name]} {'' if limit[0] else 'not '}offloaded"
+        return label if limit[0] else f"no {label}"
+    values = [f"{value:,}" if column.dtype == "int64" else choice_label(column, value) for value in limit]
+    listed = " or ".join(values) if len(values) < 4 else f"{', '.join(values[:2])} … {values[-1]}"
+    return f"{label} {listed}"
