@@ -5,7 +5,7 @@ larger counts); the backward pass fetches both (`engine.cost_models.calibrated.p
 state and gradients travel once per step. What does not fit behind the computation of the block, or of the update, is
 exposed. Two blocks of whatever is offloaded stay beside the processor, the one at work and the one in transit. So do
 the weights of embedding and head, which every microbatch needs; their gradients and optimizer state go with those of
-the blocks. The rules are those of Calculon 0.1.0 (Q13), but for the optimizer, which there moves with every microbatch.
+the blocks. The rules are those of Calculon 0.1.0, but for the optimizer, which there moves with every microbatch.
 """
 
 from __future__ import annotations
