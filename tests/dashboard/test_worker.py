@@ -158,11 +158,11 @@ def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
 _KILLED = """
 import os, sys, threading
 from pathlib import Path
-from dashboard import worker
+from dashboard.jobs.worker_process import Worker
 from engine import Scenario
 from engine.store import Store, Writer
 Writer.append = Writer.take = lambda self, *rows: (print(made._process.pid, flush=True), threading.Event().wait())
-made = worker.Worker()
+made = Worker()
 size = int(sys.argv[2])
 scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
 made.explore(scenario, Store(sys.argv[1]), lambda progress: None, lambda: False)
