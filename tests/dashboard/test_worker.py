@@ -17,7 +17,7 @@ import pytest
 
 import dashboard.jobs.worker_process as under_test
 from dashboard.jobs.explorations import Runner
-from dashboard.jobs.worker_process import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
+from dashboard.jobs.worker_process import ROWS_PER_FILE, Refused, Worker, _Relay, _take
 from dashboard.settings import Settings, settings_from
 from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.exploration.workers import WorkerError
@@ -196,10 +196,11 @@ def test_every_row_is_passed_on_in_its_order(
     """However rows fall into files: as many as one takes, some that are left, or too few for any."""
     monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
     monkeypatch.setattr(under_test, "ROWS_IN_DATABASE", 5)
-    rows, total, at = make_rows(sum(sizes)), sum(sizes), 0
-    told: list[tuple[str, object]] = []
+    rows, at = make_rows(sum(sizes)), 0
+    record = {"key": "key", "scenario": {}, "total": sum(sizes), "engine_version": "1"}
+    told: list[tuple[str, object]] = [("open", record)]
     relay = _Relay(lambda what, content: told.append((what, content)), tmp_path)
-    with contextlib.suppress(_Told), relay.writer("key", {}, total=total, engine_version="1"):
+    with relay:
         for size in sizes:
             relay.append(rows.slice(at, size))
             at += size
