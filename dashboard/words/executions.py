@@ -19,7 +19,10 @@ from engine.columns import (
 from engine.cost_models.calibrated import model_shapes
 from hardware import System
 
-_OFFLOADS: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
+OFFLOADS: Final[Mapping[str, str]] = {
+    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
+}  # fmt: skip
+"""What lives in host memory, by the field that says so."""
 _NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par", "pipeline_par_net"),
                     ("DP", "data_par", "data_par_net"))  # fmt: skip
 _ZERO: Final = ("0, nothing shared", "1, optimizer state", "2, gradients too", "3, weights too (FSDP)")
@@ -40,7 +43,7 @@ _USUAL: Final = {"attention_kernel": "native", "zero_stage": None, "seq_par_ag_r
 """What is usual and not worth a word, where that is not the register's default."""
 _APART: Final = {
     "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
-    "activation_recompute", "selective_recompute", *_OFFLOADS, *(net for _, _, net in _NETWORKS),
+    "activation_recompute", "selective_recompute", *OFFLOADS, *(net for _, _, net in _NETWORKS),
 }  # fmt: skip
 """Fields that `title` and the sentences of `choices` tell together with others."""
 
@@ -75,7 +78,7 @@ def network_name(system: System, tier: int) -> str:
 
 def offloaded(execution: Mapping[Any, Any]) -> str:
     """Return what lives in host memory: "weights, optimizer" or "nothing"."""
-    return ", ".join(word for name, word in _OFFLOADS.items() if bool(execution[name])) or "nothing"
+    return ", ".join(word for name, word in OFFLOADS.items() if bool(execution[name])) or "nothing"
 
 
 def microbatches(execution: Mapping[Any, Any]) -> int:
