@@ -96,7 +96,7 @@ def render(exploration: Exploration, mode: str) -> None:
     pages = -(-left // size)
     page = _page_number(pages, view)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
-    table(_as_read(rows), "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
+    table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
@@ -178,14 +178,6 @@ def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -
     numbers = Counter(things for row in found for things in row)
     return told_not_measured([f"{words} ({number:,} of these {counted(len(ids), 'row')})"
                               for words, number in numbers.most_common()])  # fmt: skip
-
-
-def _as_read(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without what is recomputed selectively where nothing is, which the field says all the same."""
-    if not {"activation_recompute", "selective_recompute"} <= set(rows):
-        return rows
-    selective = (rows["activation_recompute"].astype(str) == "attn_only").to_numpy()
-    return rows.assign(selective_recompute=rows["selective_recompute"].astype(object).where(selective, None))
 
 
 def _direction(by: str, order: str) -> Any:

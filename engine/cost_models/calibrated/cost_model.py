@@ -15,7 +15,7 @@ from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_c
 from engine.cost_models.calibrated.build import model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
-from engine.cost_models.calibrated.fields import DATATYPES
+from engine.cost_models.calibrated.fields import DATATYPES, SETTLED
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
@@ -41,7 +41,7 @@ class Calibrated(CostModel):
     title = "calibrated"
     summary = "predicts measured runs"
     version = "calibrated/6"
-    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS)
+    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, SETTLED)
     datatypes = DATATYPES
     covered = COVERED
     takes_calibration = True
