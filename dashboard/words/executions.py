@@ -7,8 +7,8 @@ from dashboard.words.names import degrees
 from dashboard.words.numbers import ABSENT, counted, format_value, plain
 from engine import Scenario
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
-from engine.cost_models.calibrated import model_shapes
 from hardware import System
+from models import dimensions
 
 _OFFLOADS: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
 _NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par", "pipeline_par_net"),
@@ -44,7 +44,7 @@ def _degree(execution: Mapping[Any, Any], name: str) -> int:
 def blocks_of(scenario: Scenario) -> int:
     """Return how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
     model = scenario.model
-    return model.num_blocks if model.block is not None else int(model_shapes(model).num_blocks)
+    return model.num_blocks if model.block is not None else dimensions(model).num_blocks
 
 
 def network_name(system: System, tier: int) -> str:

@@ -36,6 +36,7 @@ from engine.columns.register import (
     schema_of,
     statistics_of,
     stored_of,
+    undeclare,
     value_of,
 )
 from engine.columns.statistics import OF_LAYERS
@@ -77,5 +78,6 @@ __all__ = [
     "schema_of",
     "statistics_of",
     "stored_of",
+    "undeclare",
     "value_of",
 ]
