@@ -20,6 +20,7 @@ import streamlit as st
 from dashboard.jobs.turns import turns
 from engine import Exploration, ExplorationCancelled, Progress
 from engine.columns import defined_of
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.recomputed import add_columns, is_stored
 from engine.store import TooManyValuesError
 
@@ -35,8 +36,6 @@ REMEMBERED: Final = 600.0
 """Time for which it is known that an evaluation was stopped or failed [s]."""
 RECENT: Final = 5.0
 """Time for which somebody who looked counts as still looking [s]."""
-RATES: Final = {"calculon": 400_000.0, "calibrated": 300_000.0}
-"""Executions evaluated per second by either cost model, which estimates start from; as measured on one core."""
 
 
 class Job:
@@ -78,7 +77,7 @@ class Further:
     """One thread that evaluates statistics which are not stored, one question after the other."""
 
     def __init__(self) -> None:
-        self.rates = dict(RATES)
+        self.rates: dict[str, float] = {}
         """Executions that the latest evaluation by each cost model did per second."""
         self._lock = threading.Condition()
         self._jobs: list[Job] = []
@@ -225,4 +224,5 @@ def _every(exploration: Exploration) -> list[str]:
 
 def seconds_for(exploration: Exploration) -> float:
     """About how long evaluating further statistics of an exploration takes [s], however many of them at once."""
-    return exploration.feasible / further().rates[exploration.scenario.cost_model]
+    cost_model = cost_model_of(exploration.scenario)
+    return exploration.feasible / further().rates.get(cost_model.name, cost_model.rows_per_second)

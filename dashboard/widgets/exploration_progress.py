@@ -16,7 +16,8 @@ from dashboard.link.state import current_scenario, watcher
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration, Progress, Scenario
-from engine.cost_models.calibrated import model_shapes
+from engine.cost_models.registry import cost_model_of
+from models import dimensions
 
 __all__ = [
     "exploration_of", "explorations_of", "progress_words", "require_exploration", "seen_with",
@@ -150,13 +151,13 @@ def progress_words(progress: Progress | None) -> str:
 
 def _nothing(scenario: Scenario) -> None:
     """Why a space is empty, and what would fill it."""
-    model, procs, shapes = scenario.model, scenario.num_procs, model_shapes(scenario.model)
-    share = "PP has to divide" if scenario.cost_model == "calculon" else "PP must not exceed"
+    model, procs, shapes = scenario.model, scenario.num_procs, dimensions(scenario.model)
+    share = "PP has to divide" if cost_model_of(scenario).even_pipelines else "PP must not exceed"
     st.info(
         literal(
             f"There is no way to run {model.title or model.name} on {procs:,} GPUs with these limits. "
-            f"TP has to divide the {int(shapes.attn_heads):,} heads and the hidden size of {int(shapes.hidden):,}, "
-            f"{share} the {int(shapes.num_blocks):,} blocks, TP × PP × DP has to "
+            f"TP has to divide the {shapes.attn_heads:,} heads and the hidden size of {shapes.hidden:,}, "
+            f"{share} the {shapes.num_blocks:,} blocks, TP × PP × DP has to "
             f"be {procs:,}, and DP must not exceed the batch of {scenario.max_batch_size:,}. "
             "Another number of GPUs, a larger batch or fewer limits would help."
         ),
