@@ -26,8 +26,8 @@ from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.widgets import share
 from dashboard.widgets.compared_scenarios import SLOTS
 from engine import Scenario, whatif
-from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, plainly
+from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
 SEEN = {"compare_metric": "total_time", "compare_domain": "from zero", "compare_pair": "BC", "cell": "2x4"}

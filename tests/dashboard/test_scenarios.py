@@ -24,8 +24,8 @@ from dashboard.widgets import share
 from dashboard.words import scenarios
 from engine import Scenario
 from engine.cost_models.registry import COST_MODELS
-from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, html
+from tests.dashboard.server import Place, own_server
 
 LIMITS = {"tensor_par": [4], "pipeline_par": [1, 2]}
 
