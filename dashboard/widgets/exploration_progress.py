@@ -6,9 +6,9 @@ import copy
 from collections.abc import Sequence
 
 import streamlit as st
-from streamlit import runtime
 
 from dashboard.charts.elements.markup import head
+from dashboard.compat.session import is_active
 from dashboard.jobs.explorations import Job, QueueFull, Runner
 from dashboard.jobs.server import runner
 from dashboard.jobs.turns import turns
@@ -124,7 +124,7 @@ def _watch(key: str, watcher: str) -> None:
 
 def _here(watcher: str) -> bool:
     """Whether the page of a watcher is still open: one that was loaded again has another name."""
-    return not runtime.exists() or runtime.get_instance().is_active_session(watcher)
+    return is_active(watcher)
 
 
 def _share(job: Job) -> float:
