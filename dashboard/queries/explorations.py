@@ -15,6 +15,7 @@ from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import needs_of
 from engine import Exploration
 from engine.columns import ALL_FIELDS, SHARES, by_name, fields_of, in_order, statistics_of
+from engine.cost_models.registry import cost_model_of
 from engine.executions import reasons
 from engine.store import Condition
 
@@ -150,8 +151,7 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 @st.cache_data(show_spinner=False, max_entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """See `choice_costs`; the value is of a statistic, which several metrics share."""
-    # ZeRO stages say whether the optimizer is sharded, and degrees which networks carry what.
-    implied = {"optimizer_sharding", *_NETWORKS} if _exploration.scenario.cost_model == "calibrated" else set()
+    implied = cost_model_of(_exploration.scenario).implied
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.

@@ -16,8 +16,8 @@ from engine.columns import (
     choice_label,
     in_order,
 )
-from engine.cost_models.calibrated import model_shapes
 from hardware import System
+from models import dimensions
 
 OFFLOADS: Final[Mapping[str, str]] = {
     "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
@@ -67,7 +67,7 @@ def _degree(execution: Mapping[Any, Any], name: str) -> int:
 def blocks_of(scenario: Scenario) -> int:
     """Return how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
     model = scenario.model
-    return model.num_blocks if model.block is not None else int(model_shapes(model).num_blocks)
+    return model.num_blocks if model.block is not None else dimensions(model).num_blocks
 
 
 def network_name(system: System, tier: int) -> str:

@@ -39,6 +39,7 @@ from engine.columns.register import (
     schema_of,
     statistics_of,
     stored_of,
+    undeclare,
     value_of,
 )
 from engine.columns.rules import EXPERTS, SECOND_TIER
@@ -87,5 +88,6 @@ __all__ = [
     "schema_of",
     "statistics_of",
     "stored_of",
+    "undeclare",
     "value_of",
 ]

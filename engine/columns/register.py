@@ -185,6 +185,11 @@ def declare(cost_model: str, columns: ColumnSet) -> None:
     _SETS[cost_model] = columns
 
 
+def undeclare(cost_model: str) -> None:
+    """Forgets the columns of a cost model."""
+    del _SETS[cost_model]
+
+
 def cost_model_in(document: Any) -> str:
     """The cost model that the document of a scenario names; those from before there were several name none."""
     unnamed = next(name for name, columns in _SETS.items() if columns.unnamed)

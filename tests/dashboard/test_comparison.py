@@ -26,8 +26,8 @@ from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.widgets import share
 from dashboard.widgets.compared_scenarios import SLOTS
 from engine import Scenario, whatif
-from tests.dashboard.jobs.server import Place, own_server
 from tests.dashboard.pages import ROOT, SMALL, plainly
+from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
 SEEN = {"compare_metric": "total_time", "compare_domain": "from zero", "compare_pair": "BC", "cell": "2x4"}
@@ -256,7 +256,7 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
     with patch("dashboard.pages.scenarios.upload.st.switch_page") as switched:
         app.button(key="scenarios_open_file").click().run()
     assert not app.exception
-    assert switched.call_args.args[0].endswith("compare.py")
+    assert switched.call_args.args[0].endswith("compare/script.py")
     assert switched.call_args.kwargs["query_params"] == {
         **{name: text for name, text in link().items() if name != "map_x"}, **scenario_parameters.parameters_of(first())
     }  # fmt: skip
@@ -306,6 +306,7 @@ def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> N
 def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     def script() -> None:
         from dashboard.widgets.share import offer_link
+        from tests.dashboard.test_comparison import compared
 
         offer_link("x" * 9_000, 2, compared())
 

@@ -27,9 +27,10 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
-from engine.cost_models.calibrated import model_shapes
 from engine.cost_models.contract import told_not_measured
+from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
+from models import dimensions
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
@@ -49,9 +50,7 @@ _AFTER: Final = {
     "data_par": ("context_par", "expert_par"), "activation_recompute": ("selective_recompute",),
     "optimizer_sharding": ("zero_stage",),
 }  # fmt: skip
-"""What the calibrated cost model shows besides, after which column."""
-_FOLLOW: Final = ("optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net")
-"""What it leaves out, because it follows from others."""
+"""What is shown besides where the cost model has it, after which column."""
 _LARGE: Final = 100_000
 """Rows whose file takes some seconds to make."""
 _SEEN: Final = "_results_seen"
@@ -209,11 +208,11 @@ def _columns_in_link(register: _Register, first: tuple[str, ...]) -> list[str]:
 def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     """The columns shown where nobody has chosen any."""
     scenario = exploration.scenario
-    if scenario.cost_model == "calculon":
-        return _DEFAULT
-    gone = _FOLLOW if model_shapes(scenario.model).experts > 0 else (*_FOLLOW, "expert_par")
-    every = [each for name in _DEFAULT for each in (name, *_AFTER.get(name, ()))]
-    return tuple(name for name in every if name not in gone)
+    there = {column.name for column in stored_of(scenario.cost_model)} - cost_model_of(scenario).implied
+    if dimensions(scenario.model).experts == 0:
+        there -= {"expert_par"}
+    every = (each for name in _DEFAULT for each in (name, *_AFTER.get(name, ())))
+    return tuple(name for name in every if name in there)
 
 
 def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...]) -> None:

@@ -13,9 +13,9 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine import Scenario
 from engine.columns import EXPERTS, SECOND_TIER, Column, applies, by_name, choice_label, choices_of
-from engine.cost_models.calibrated import model_shapes
 from engine.cost_models.registry import cost_model_of
 from engine.space.space import divisors
+from models import dimensions
 
 __all__ = ["opener"]
 
@@ -35,8 +35,8 @@ def opener(words: str) -> None:
 @st.dialog("What each choice may be", width="large")
 def _dialog() -> None:
     scenario = state.current_scenario()
-    exact = scenario.cost_model == "calculon"
-    tried = "that every value is tried" if exact else "that what the question mark says is tried"
+    cost_model = cost_model_of(scenario)
+    tried = "that what the question mark says is tried" if cost_model.covered else "that every value is tried"
     st.caption(f"Nothing chosen means {tried}. What you choose becomes part of the scenario and of its link.")
     chosen: dict[str, Any] = {}
     for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _placed(scenario), strict=True):
@@ -47,7 +47,7 @@ def _dialog() -> None:
                     limit = _field(scenario, column)
                     if limit is not None:
                         chosen[column.name] = limit
-                if title == "Parallelism" and exact:
+                if title == "Parallelism" and cost_model.even_pipelines:
                     uneven = st.toggle(
                         "Uneven pipelines", bool(scenario.limits.get("uneven_pipelines")),
                         help="Also try pipeline degrees that do not divide the number of blocks.",
@@ -61,7 +61,7 @@ def _placed(scenario: Scenario) -> list[dict[str, list[Column]]]:
     """Returns the fields of the dialog by group, for each of its columns: those that can make a difference in the
     scenario, and those that are limited all the same."""
     known = {
-        EXPERTS: float(model_shapes(scenario.model).experts), SECOND_TIER: scenario.system.mem2.capacity_gib,
+        EXPERTS: float(dimensions(scenario.model).experts), SECOND_TIER: scenario.system.mem2.capacity_gib,
     }  # fmt: skip
     found: list[dict[str, list[Column]]] = [{} for _ in range(len(_COLUMNS) + 1)]
     for column in choices_of(scenario.cost_model):
@@ -142,9 +142,9 @@ def _typed(column: Column, limit: Any, text: str) -> Any:
 
 def _options(scenario: Scenario, column: Column) -> list[Any]:
     """The values that a field can have."""
-    name, shapes = column.name, model_shapes(scenario.model)
-    blocks, experts = int(shapes.num_blocks), int(shapes.experts)
-    exact = scenario.cost_model == "calculon"
+    name, sizes = column.name, dimensions(scenario.model)
+    blocks, experts = sizes.num_blocks, sizes.experts
+    even_only = cost_model_of(scenario).even_pipelines
     if column.dtype == "bool":
         return [True, False]
     if column.choices:
@@ -154,16 +154,16 @@ def _options(scenario: Scenario, column: Column) -> list[Any]:
     if column.numbers:
         return list(column.numbers)
     if name == "pipeline_interleaving":
-        even = divisors(blocks) if exact else {*divisors(blocks), *divisors(blocks + 2)}
+        even = divisors(blocks) if even_only else {*divisors(blocks), *divisors(blocks + 2)}
         return _upto(sorted(even), blocks)
     if name == "microbatch_size":
         powers = {2**power for power in range(scenario.max_batch_size.bit_length())}
-        return sorted(powers if exact else powers | set(range(1, min(8, scenario.max_batch_size) + 1)))
+        return sorted(powers | set(range(1, min(8, scenario.max_batch_size) + 1)))
     degrees = divisors(scenario.num_procs)
     if name in ("tensor_par", "expert_tensor_par"):
-        return [n for n in degrees if int(shapes.attn_heads) % n == 0 and int(shapes.hidden) % n == 0]
+        return [n for n in degrees if sizes.attn_heads % n == 0 and sizes.hidden % n == 0]
     if name == "pipeline_par":
-        return [n for n in degrees if blocks % n == 0 or (not exact and n <= blocks)]
+        return [n for n in degrees if blocks % n == 0 or (not even_only and n <= blocks)]
     if name == "expert_par":
         return list(divisors(experts)) if experts else [1]
     if name == "context_par":

@@ -28,7 +28,7 @@ from engine.executions.table import Executions, Malformed, check_fields, mark, p
 from hardware import System
 from models import Model
 
-__all__ = ["DATATYPES", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read"]
+__all__ = ["DATATYPES", "IMPLIED", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read"]
 
 Numbers = npt.NDArray[np.int16]
 Fields = dict[str, npt.NDArray[Any]]
@@ -42,6 +42,12 @@ NOT_READ: frozenset[str] = frozenset(
 )
 """Fields that change no figure here; a limit on the networks chooses among placements
 (`engine.cost_models.calibrated.space`)."""
+
+IMPLIED: frozenset[str] = frozenset(
+    {"optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net", "attention_type", "training"}
+)
+"""Fields that follow from others: stages of ZeRO say whether the optimizer is sharded, degrees which network carries
+what, and the model how it attends; steps are of training."""
 
 SETTLED: frozenset[str] = NOT_READ | {"attention_type", "training", "optimizer_sharding"}
 """Fields that are no choice here: besides those not read, the model says how it attends, only training is computed, and
