@@ -37,8 +37,8 @@ from hardware import System
 from models import Model
 
 __all__ = [
-    "DATATYPES", "IMPLIED", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read", "tensor_rules",
-    "zero_rules",
+    "DATATYPES", "IMPLIED", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read",
+    "tensor_rules", "zero_rules",
 ]  # fmt: skip
 
 Numbers = npt.NDArray[np.int16]
