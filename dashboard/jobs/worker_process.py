@@ -64,7 +64,7 @@ class Worker:
                 return
             if self._process is not None:
                 self._process.end()
-            self._process = Interpreter("worker", self._behind, "exploring")
+            self._process = Interpreter("worker_process", self._behind, "exploring")
 
     def close(self) -> None:
         """Ends the process at once, whatever it is doing."""

@@ -118,11 +118,11 @@ def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worke
 
 def test_a_process_that_dies_is_told_and_replaced(runner: Runner) -> None:
     job = runner.request(endless())
-    assert runner._workers
+    assert runner.workers
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(process_of(runner._workers[0]), signal.SIGKILL)
+    os.kill(process_of(runner.workers[0]), signal.SIGKILL)
     assert job.wait(30)
     assert job.state == "failed"
     assert job.problem.startswith("The process that was exploring has ended")
@@ -138,15 +138,15 @@ def test_a_job_in_the_other_process_can_be_cancelled(runner: Runner) -> None:
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert runner.cancel(job.key, "me")
+    assert runner.board.cancel(job, "me")
     assert job.wait(30)
     assert job.state == "cancelled"
 
 
 def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
     made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
-    assert made._workers
-    process = made._workers[0]._process
+    assert made.workers
+    process = made.workers[0]._process
     assert process is not None
     job = made.request(endless())
     made.close()
@@ -158,11 +158,11 @@ def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
 _KILLED = """
 import os, sys, threading
 from pathlib import Path
-from dashboard import worker
+from dashboard.jobs.worker_process import Worker
 from engine import Scenario
 from engine.store import Store, Writer
 Writer.append = Writer.take = lambda self, *rows: (print(made._process.pid, flush=True), threading.Event().wait())
-made = worker.Worker()
+made = Worker()
 size = int(sys.argv[2])
 scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
 made.explore(scenario, Store(sys.argv[1]), lambda progress: None, lambda: False)
@@ -278,7 +278,7 @@ def test_the_process_can_be_switched_off() -> None:
 def test_results_in_memory_need_no_process() -> None:
     made = Runner(Settings(store=None, process=True))
     try:
-        assert made._workers == ()
+        assert made.workers == ()
         job = made.request(scenario())
         assert job.wait(30)
         assert job.state == "done"

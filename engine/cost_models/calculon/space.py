@@ -55,10 +55,9 @@ class CalculonSpace(Space):
             "weight_offload": self._values("weight_offload", (True, False)),
             "activations_offload": self._values("activations_offload", (True, False)),
             "optimizer_offload": self._values("optimizer_offload", (True, False)),
-            "fused_activation": self._values("fused_activation", (True,)),
-            "attention_type": self._values("attention_type", ("multihead",)),
-            "training": self._values("training", (True,)),
         }
+        for name in ("fused_activation", "attention_type", "training"):
+            values[name] = self._values(name, (by_name(name).default,))
         return _modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:

@@ -8,6 +8,7 @@ An extension that a table does not have, or has no value of in a row, is what `d
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
-from engine.cost_models.calibrated.build import BITS, case_of, model_shapes
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, ModelShapes
+from engine.cost_models.calibrated.build import BITS, NEUTRAL, case_of, model_shapes
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    RECOMPUTES,
+    Case,
+    Layout,
+    ModelShapes,
+    Software,
+)
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Flags, Ints
@@ -29,7 +37,8 @@ from hardware import System
 from models import Model
 
 __all__ = [
-    "DATATYPES", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read", "tensor_rules", "zero_rules",
+    "DATATYPES", "IMPLIED", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read",
+    "tensor_rules", "zero_rules",
 ]  # fmt: skip
 
 Numbers = npt.NDArray[np.int16]
@@ -45,27 +54,28 @@ NOT_READ: frozenset[str] = frozenset(
 """Fields that change no figure here; a limit on the networks chooses among placements
 (`engine.cost_models.calibrated.space`)."""
 
-EAGER = 0  # launch
+IMPLIED: frozenset[str] = frozenset(
+    {"optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net", "attention_type", "training"}
+)
+"""Fields that follow from others: stages of ZeRO say whether the optimizer is sharded, degrees which network carries
+what, and the model how it attends; steps are of training."""
+
+SETTLED: frozenset[str] = NOT_READ | {"attention_type", "training", "optimizer_sharding"}
+"""Fields that are no choice here: besides those not read, the model says how it attends, only training is computed, and
+what is sharded follows from the ZeRO stage."""
+
+EAGER = by_name("launch").choices.index("eager")
 FULLY_SHARDED = 3
 """ZeRO stage at which weights are gathered block by block."""
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
-    """What extensions are where a table says nothing: one of every degree, the stage that `optimizer_sharding` implies,
-    and the software of a current Megatron-style stack."""
+    """What extensions are where a table says nothing: the register's default, but the stage that `optimizer_sharding`
+    implies and the fastest attention kernel of the system."""
     sharded = np.asarray(table["optimizer_sharding"], np.int64)
-    given: dict[str, Any] = {
-        "context_par": 1,
-        "expert_par": 1,
-        "expert_tensor_par": 1,
+    given: dict[str, Any] = NEUTRAL | {
         "zero_stage": sharded,
-        "selective_recompute": 0,
         "attention_kernel": ATTENTION_KERNELS.index(fastest_attention(system)),
-        "launch": by_name("launch").choices.index("fused"),
-        "gradient_datatype": 0,
-        "optimizer_datatype": 0,
-        "expert_overlap": False,
-        "pipeline_overlap": False,
     }
     return {
         column.name: np.broadcast_to(
@@ -191,6 +201,14 @@ def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Fla
     }
 
 
+READ_AS_THEY_ARE = tuple(
+    item.name
+    for item in (*dataclasses.fields(Layout), *dataclasses.fields(Software))
+    if item.name in {column.name for column in ALL_FIELDS}
+)
+"""Fields that formulas read under their own name."""
+
+
 def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> Case:
     """The arrays that the formulas read, from checked fields; arrays of any one shape, or plain values."""
     bits = np.array([BITS.get(name, 16.0) for name in DATATYPES])
@@ -205,11 +223,7 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
     )
     comm = np.asarray(fields["tensor_par_comm_type"])
     zero = np.asarray(fields["zero_stage"])
-    direct = (
-        "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size",
-        "batch_size", "pipeline_interleaving", "zero_stage", "attention_kernel", "launch",
-    )  # fmt: skip
-    values = {name: fields[name] for name in direct}
+    values = {name: fields[name] for name in READ_AS_THEY_ARE}
     values |= {
         "sequence_par": comm == RS_AG,
         "split_messages": comm != 0,

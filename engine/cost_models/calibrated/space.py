@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import ALL_FIELDS, by_name
+from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.cost_models.calibrated.build import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
 from engine.cost_models.calibrated.physics.networks import farthest
@@ -64,9 +64,11 @@ COVERED: dict[str, str] = {
 }
 """What is tried of each field without limits; fields that are not listed are as in Calculon's space."""
 
+FURTHER_DEGREES = ("context_par", "expert_par", "expert_tensor_par")
+"""Extensions that cells tell apart, not modes."""
+
 FIELDS_OF_A_MODE: tuple[str, ...] = (
-    *MODE_FIELDS, "zero_stage", "selective_recompute", "attention_kernel", "launch", "gradient_datatype",
-    "optimizer_datatype", "expert_overlap", "pipeline_overlap",
+    *MODE_FIELDS, *(column.name for column in EXTENSIONS if column.name not in FURTHER_DEGREES),
 )  # fmt: skip
 TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 """Bits of a cell's kind."""
@@ -116,7 +118,7 @@ class CalibratedSpace(Space):
     def _modes_of(self, kind: int) -> Modes:
         offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
         experts = bool(model_shapes(self.model).experts > 0)
-        default: dict[str, tuple[Any, ...]] = {
+        default: dict[str, tuple[Any, ...]] = {name: (by_name(name).default,) for name in FIELDS_OF_A_MODE} | {
             "activation_recompute": by_name("activation_recompute").choices,
             "optimizer_sharding": (True, False),
             "tensor_par_comm_type": by_name("tensor_par_comm_type").choices,
@@ -126,23 +128,15 @@ class CalibratedSpace(Space):
             "weight_offload": (True, False),
             "activations_offload": (True, False),
             "optimizer_offload": (True, False),
-            "fused_activation": (True,),
-            "attention_type": ("multihead",),
-            "training": (True,),
-            "zero_stage": (0, 1, 2, 3),
+            "zero_stage": by_name("zero_stage").numbers,
             "selective_recompute": ("attention", "modules", "half"),
             "attention_kernel": (fastest_attention(self.system),),
-            "launch": ("fused",),
-            "gradient_datatype": ("float32",),
-            "optimizer_datatype": ("float32",),
-            "expert_overlap": (False,),
-            "pipeline_overlap": (False,),
         }
         values = []
         for name in FIELDS_OF_A_MODE:
-            if name == "zero_stage":
+            if by_name(name).dtype == "int64":
                 allowed = permits(self.limits, name)
-                values.append(tuple(stage for stage in default[name] if allowed(stage)))
+                values.append(tuple(value for value in default[name] if allowed(value)))
             else:
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
@@ -260,8 +254,7 @@ class CalibratedSpace(Space):
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
         """Degrees beyond the 23, and the networks as ranks are placed."""
-        names = ("context_par", "expert_par", "expert_tensor_par")
-        degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in names}
+        degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in FURTHER_DEGREES}
         every = degrees | networks_of(self.system, {**self._columns, **degrees})
         return {name: values[cell] for name, values in every.items()}
 
