@@ -53,7 +53,6 @@ class Calibrated(CostModel):
     implied = IMPLIED
     not_read = NOT_READ
     takes_calibration = True
-    places_ranks = True
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
     one_unit = frozenset({"float16", "bfloat16"})
