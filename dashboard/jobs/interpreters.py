@@ -27,7 +27,7 @@ FAR_BEHIND: Final = 15
 _START: Final = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from dashboard.{module} import serve
+from dashboard.jobs.{module} import serve
 serve(pickle.load(sys.stdin.buffer))
 """
 

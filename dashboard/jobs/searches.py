@@ -87,7 +87,7 @@ class Apart(Here):
             self._left.append(name)  # told with the next question: the lock may be held where this is called from
 
     def _start(self) -> tuple[Interpreter, dict[int, Future[Any]]]:
-        process, waiting = Interpreter("whatif_process", BEHIND, "searching"), dict[int, "Future[Any]"]()
+        process, waiting = Interpreter("searches", BEHIND, "searching"), dict[int, "Future[Any]"]()
         threading.Thread(
             target=self._listen, args=(process, waiting), name="shardscape-whatif-answers", daemon=True
         ).start()

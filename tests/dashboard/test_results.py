@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from engine.validation.measured import not_measured
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -383,7 +382,7 @@ def test_what_of_the_rows_was_never_measured_is_told() -> None:
     said = plainly(" ".join(each.value for each in page.caption)).replace("\\", "")
     best = found.rows.page(0, 250, order_by=(("sample_rate", "descending"),), names=["id"]).to_pylist()
     rows = found.evaluate_ids([row["id"] for row in best]).to_dict("records")
-    numbers = Counter(things for row in rows for things in not_measured(found.scenario, row))
+    numbers = Counter(things for row in rows for things in found.scenario.not_measured(row))
     assert 0 < max(numbers.values()) <= len(rows)
     for things, number in numbers.items():
         assert f"{things} ({number:,} of these 250 rows)" in said

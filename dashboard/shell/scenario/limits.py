@@ -12,44 +12,17 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine import Scenario
-from engine.columns import ALL_FIELDS, Column, by_name, choice_label
+from engine.columns import EXPERTS, SECOND_TIER, Column, applies, by_name, choice_label, choices_of
 from engine.cost_models.registry import cost_model_of
 from engine.space.space import divisors
 from models import dimensions
 
 __all__ = ["opener"]
 
-_GROUPS: Final = (
-    (
-        (
-            "Parallelism",
-            ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par",
-             "pipeline_interleaving", "optimizer_sharding", "zero_stage"),
-        ),
-    ),
-    (
-        ("Batch", ("batch_size", "microbatch_size", "training")),
-        (
-            "Communication",
-            ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap", "expert_overlap", "pipeline_overlap",
-             "gradient_datatype"),
-        ),
-        ("Block", ("fused_activation", "attention_type")),
-    ),
-    (
-        ("Recompute", ("activation_recompute", "selective_recompute", "seq_par_ag_redo")),
-        ("Software", ("attention_kernel", "launch", "optimizer_datatype")),
-        ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
-        ("Networks", ("tensor_par_net", "pipeline_par_net", "data_par_net")),
-    ),
-)  # fmt: skip
-"""The columns of the dialog, each of a few groups of fields; of these those that the cost model has."""
-_USUAL: Final[Mapping[str, str]] = {
-    "batch_size": "Unless given: the largest multiple of DP.",
-    "training": "Unless given: on.",
-    "fused_activation": "Unless given: on.",
-    "attention_type": "Unless given: multi-head.",
-}
+_COLUMNS: Final = (("Parallelism", "Recompute"), ("Batch", "Communication", "Block"))
+"""The groups of fields in the columns of the dialog; the last column has all others."""
+_COVERED: Final[Mapping[str, str]] = {"batch_size": "the largest multiple of DP"}
+"""What every cost model tries of a field without a limit, where that is neither all that there is nor its default."""
 _MOST_PILLS: Final = 16
 
 
@@ -66,18 +39,14 @@ def _dialog() -> None:
     tried = "that what the question mark says is tried" if cost_model.covered else "that every value is tried"
     st.caption(f"Nothing chosen means {tried}. What you choose becomes part of the scenario and of its link.")
     chosen: dict[str, Any] = {}
-    limited = _limited(scenario)
-    for place, groups in zip(st.columns(len(_GROUPS), gap="medium"), _GROUPS, strict=True):
+    for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _placed(scenario), strict=True):
         with place:
-            for title, names in groups:
-                shown = [name for name in names if name in limited]
-                if not shown:
-                    continue
+            for title, fields in groups.items():
                 st.markdown(f"**{title}**")
-                for name in shown:
-                    limit = _field(scenario, by_name(name))
+                for column in fields:
+                    limit = _field(scenario, column)
                     if limit is not None:
-                        chosen[name] = limit
+                        chosen[column.name] = limit
                 if title == "Parallelism" and cost_model.even_pipelines:
                     uneven = st.toggle(
                         "Uneven pipelines", bool(scenario.limits.get("uneven_pipelines")),
@@ -88,12 +57,17 @@ def _dialog() -> None:
     _apply(scenario, chosen)
 
 
-def _limited(scenario: Scenario) -> set[str]:
-    """The fields that a limit can say something about."""
-    cost_model = cost_model_of(scenario)
-    found = {column.name for column in cost_model.columns.fields} - cost_model.implied - cost_model.not_read
-    if dimensions(scenario.model).experts == 0:
-        found = {name for name in found if not name.startswith("expert_")}
+def _placed(scenario: Scenario) -> list[dict[str, list[Column]]]:
+    """Returns the fields of the dialog by group, for each of its columns: those that can make a difference in the
+    scenario, and those that are limited all the same."""
+    known = {
+        EXPERTS: float(dimensions(scenario.model).experts), SECOND_TIER: scenario.system.mem2.capacity_gib,
+    }  # fmt: skip
+    found: list[dict[str, list[Column]]] = [{} for _ in range(len(_COLUMNS) + 1)]
+    for column in choices_of(scenario.cost_model):
+        if applies(column, known) or column.name in scenario.limits:
+            place = next((place for place, groups in enumerate(_COLUMNS) if column.group in groups), len(_COLUMNS))
+            found[place].setdefault(column.group, []).append(column)
     return found
 
 
@@ -141,8 +115,10 @@ def _field(scenario: Scenario, column: Column) -> Any:
 
 def _unless_given(scenario: Scenario, name: str) -> str:
     """What is tried of a field without a limit, where that is not every value."""
-    covered = cost_model_of(scenario).covered.get(name, "")
-    return f"Unless given: {covered}." if covered else _USUAL.get(name, "")
+    column, covered = by_name(name), cost_model_of(scenario).covered.get(name, _COVERED.get(name, ""))
+    if not covered and column.default is not None:
+        covered = choice_label(column, column.default)
+    return f"Unless given: {covered}." if covered else ""
 
 
 def _typed(column: Column, limit: Any, text: str) -> Any:
@@ -175,8 +151,8 @@ def _options(scenario: Scenario, column: Column) -> list[Any]:
         return list(column.choices)
     if name.endswith("_net"):
         return list(range(len(scenario.system.networks)))
-    if name == "zero_stage":
-        return [0, 1, 2, 3]
+    if column.numbers:
+        return list(column.numbers)
     if name == "pipeline_interleaving":
         even = divisors(blocks) if even_only else {*divisors(blocks), *divisors(blocks + 2)}
         return _upto(sorted(even), blocks)
@@ -208,7 +184,3 @@ def _selected(limit: Any, options: list[Any]) -> list[Any]:
 
 def _shown(column: Column, value: Any) -> str:
     return f"{value:,}" if column.dtype == "int64" else choice_label(column, value)
-
-
-_SHOWN_FIELDS: Final = {name for groups in _GROUPS for _, names in groups for name in names}
-assert {column.name for column in ALL_FIELDS} - {"num_procs", "datatype"} == _SHOWN_FIELDS

@@ -13,15 +13,20 @@ from engine.cost_models.calculon.pipeline import Chunks, Stages
 from engine.cost_models.calculon.rates import NetworkRates
 from engine.executions.arrays import Flags, Floats, Ints
 
-__all__ = ["Backward", "Overlap", "block_exchange", "overlapped_exchange"]
+__all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapped_exchange"]
 
 
 def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:
     """Time [s] to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is sharded, else an
     all-reduce. The payload is the weights at the training datatype's width (Q9h)."""
+    return np.where(sharded, *block_exchanges(net, tier, weights, members))
+
+
+def block_exchanges(net: NetworkRates, tier: Ints, weights: Floats, members: Floats) -> tuple[Floats, Floats]:
+    """The same with a sharded optimizer, and with a whole one [s]."""
     scattered = net.seconds(tier, "reduce_scatter", weights, members)
     gathered = net.seconds(tier, "all_gather", weights, members)
-    return np.where(sharded, scattered + gathered, net.seconds(tier, "all_reduce", weights, members))
+    return scattered + gathered, net.seconds(tier, "all_reduce", weights, members)
 
 
 @dataclass(slots=True)
