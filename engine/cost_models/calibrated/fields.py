@@ -28,7 +28,7 @@ from engine.executions.table import Executions, Malformed, check_fields, mark, p
 from hardware import System
 from models import Model
 
-__all__ = ["DATATYPES", "IMPLIED", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read"]
+__all__ = ["DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read"]
 
 Numbers = npt.NDArray[np.int16]
 Fields = dict[str, npt.NDArray[Any]]
@@ -48,10 +48,6 @@ IMPLIED: frozenset[str] = frozenset(
 )
 """Fields that follow from others: stages of ZeRO say whether the optimizer is sharded, degrees which network carries
 what, and the model how it attends; steps are of training."""
-
-SETTLED: frozenset[str] = NOT_READ | {"attention_type", "training", "optimizer_sharding"}
-"""Fields that are no choice here: besides those not read, the model says how it attends, only training is computed, and
-what is sharded follows from the ZeRO stage."""
 
 EAGER = by_name("launch").choices.index("eager")
 FULLY_SHARDED = 3
