@@ -15,10 +15,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-import plotly.offline
-
 from dashboard.charts.elements.markup import figure_strip, head, stylesheet
 from dashboard.charts.elements.template import CONFIG
+from dashboard.compat import plotly_figures
 from dashboard.files.exports import version
 from dashboard.files.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
 from dashboard.queries.accuracy import EXPLAINED, label_of
@@ -118,7 +117,7 @@ def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
 
 def page(name: str, body: str, data: dict[str, Any]) -> str:
     """The HTML document around a body."""
-    library = f"\n{plotly.offline.get_plotlyjs()}\n"
+    library = f"\n{plotly_figures.library()}\n"
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "

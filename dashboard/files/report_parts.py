@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.pareto import pareto
 from dashboard.charts.reasons import reasons
 from dashboard.charts.time_bar import waterfall
+from dashboard.compat.caches import computed
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
 from dashboard.words.executions import choices, recomputed, title
@@ -97,7 +97,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
-        costs = inspect.unwrap(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
+        costs = computed(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
         tiers = tuple(f"tier {number}" for number in range(len(scenario.system.networks)))
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())

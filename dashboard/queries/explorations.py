@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import needs_of
@@ -96,7 +96,7 @@ def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
     return ["id", *dict.fromkeys(name for name in names if name in known)]
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def top_of(
     _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def top_of(
     return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def spread_of(_exploration: Exploration, key: str, where: Where) -> Spread:
     """Step times of the feasible executions that meet conditions. See `spread_over`."""
     return spread_over(_exploration.rows.table(["total_time"], where=where)["total_time"].to_numpy())
@@ -122,13 +122,13 @@ def spread_over(times: npt.NDArray[np.float64]) -> Spread:
     return Spread(counts.tolist(), edges.tolist())
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def span_of(_exploration: Exploration, key: str, name: str, where: Where = ()) -> tuple[float, float] | None:
     """Lowest and highest finite value of a column among those that meet conditions."""
     return _exploration.rows.value_range(name, where=where)
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def near_best(
     _exploration: Exploration, key: str, rate: float, share: float = 0.95, where: Where = ()
 ) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
     return found.assign(value=metric.of_column(found["value"]))
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """See `choice_costs`; the value is of a statistic, which several metrics share."""
     implied = cost_model_of(_exploration.scenario).implied
@@ -182,7 +182,7 @@ def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where:
     return pd.DataFrame(rows, columns=["field", "choice", "value"])
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def varying(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
     """Returns the values of every field that has more than one, those that the map hides first."""
     found = {name: options_of(_exploration, name) for name in (*CHOICES, *OF_THE_MAP)}
@@ -222,7 +222,7 @@ def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int, ...]) -> list[float]:
     """A statistic of executions; NaN for an id that is none."""
     known = [number for number in ids if number >= 0]
@@ -247,7 +247,7 @@ def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
     return cells.assign(value=values_of(exploration, metric, cells))
 
 
-@st.cache_data(show_spinner=False, max_entries=32)
+@remembered(entries=32)
 def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
     return needs_of(_exploration.scenario)
 

@@ -6,9 +6,9 @@ import time
 from typing import Final
 
 import streamlit as st
-from streamlit import runtime
 
 from dashboard.charts.elements.markup import head
+from dashboard.compat.session import is_active
 from dashboard.jobs.job import Job
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
@@ -93,7 +93,7 @@ def _share(job: Job) -> float:
 
 def _stop(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name: str) -> None:
     def stop() -> None:
-        vain = not job.ended and not job.board.cancel(job, watcher, _here)
+        vain = not job.ended and not job.board.cancel(job, watcher, is_active)
         st.session_state[_OTHERS] = (job.kind.name, job.key) if vain else ()
 
     place.button("Stop", icon=None if job.kind.in_parts else ":material/close:", type="tertiary", on_click=stop,
@@ -104,8 +104,3 @@ def _stop(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name
 def _again(label: str, job: Job, name: str) -> None:
     """The page asks for a job anew that the board has forgotten."""
     st.button(label, icon=":material/refresh:", on_click=job.board.forget, args=(job,), key=f"job_again_{name}")
-
-
-def _here(watcher: str) -> bool:
-    """Whether the page of a watcher is still open: one that was loaded again has another name."""
-    return not runtime.exists() or runtime.get_instance().is_active_session(watcher)

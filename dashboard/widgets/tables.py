@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import streamlit as st
-from pandas.io.formats.style import Styler
 
+from dashboard.compat.front_end import LINE
+from dashboard.compat.types import StyledTable
 from dashboard.words.numbers import ABSENT, decimals_for, header, scale_for
 from engine.columns import Column, applies, by_name, choice_label
 
@@ -20,7 +21,7 @@ __all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "tabl
 _WIDTHS: Final = {"id": 90, "selective_recompute": 128, "bool": 72, "str": 92, "int64": 66, "float64": 104}
 
 
-ROW: Final = 31
+ROW: Final = LINE
 """Height of a row, the header among them [px]."""
 
 
@@ -54,7 +55,7 @@ def fitting(
     return [*first, *kept]
 
 
-def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mapping[str, int] = 1) -> Styler:
+def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mapping[str, int] = 1) -> StyledTable:
     """A table whose numbers in `columns` are written with their sign, a minus rather than a hyphen.
 
     decimals: of all of these columns, or of each. Rows still sort by the numbers. The settings of those columns must
@@ -115,7 +116,7 @@ def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
     )  # fmt: skip
 
 
-def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> Styler:
+def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
     """A table whose numbers in the columns of `decimals` are written with so many, and with commas between thousands.
 
     Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.

@@ -213,7 +213,7 @@ def _title(key: str) -> str:
 
 
 def page_head(title: str) -> str:
-    """Return the heading of a page for those who hear it; others see it marked in the navigation."""
+    """Return the heading of a page for those who hear it; others see it named in the navigation."""
     return f'<h1 class="ss-heard">{escape(title)}</h1>'
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
 from dashboard.charts.networks import partners, traffic
+from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.execution.accounts import account_of
 from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
@@ -222,7 +222,7 @@ def figure_names(columns: Iterable[Column]) -> dict[str, str]:
     return {column.name: f"{column.label} · {column.group}" for column in columns}
 
 
-def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: DeltaGenerator) -> None:
+def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: Place) -> None:
     """A figure that follows from others: its formula, and in another place what it is made of."""
     found = derived_formula(metric, row, scenario)
     st.caption(literal(metric.column.description))

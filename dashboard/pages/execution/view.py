@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -57,14 +58,31 @@ _SELF: Final = "B is this one"
 _OTHER: Final = re.compile(r"|best|cell|plain|kept|\d{1,18}")
 
 
-def render(exploration: Exploration, mode: str) -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    exploration: Exploration
+    mode: str
+    """The theme: "light" or "dark"."""
+    other: str
+    """The execution B to compare with: a choice of `_OTHERS` or an id."""
+
+
+def parse(exploration: Exploration) -> View:
+    """Reads the page's part of the link."""
+    return View(exploration, state.theme_mode(), state.url_value("execution_b", "", _OTHER))
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    exploration, mode = view.exploration, view.mode
     chosen = subject(exploration)
     if chosen is None:
         nothing_runs(exploration, "execution")
         return
     row = chosen.row
-    other = _head(exploration, chosen)
+    other = _head(exploration, chosen, view.other)
     refusal(exploration, chosen)
     st.html(markup.chips(choices(row)))
     if not chosen.has_figures:
@@ -97,14 +115,14 @@ def render(exploration: Exploration, mode: str) -> None:
         training_run.panel(row)
 
 
-def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
+def _head(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
     """Title, comparison and export; returns the execution to compare with."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
         if chosen.runs:
             others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
             uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
-        other = _other(exploration, chosen)
+        other = _other(exploration, chosen, which)
         _json(exploration, chosen)
     return other
 
@@ -122,10 +140,9 @@ def _faster(_exploration: Exploration, key: str, rate: float) -> int:
     return _exploration.rows.count([Condition("sample_rate", ">", rate)])
 
 
-def _other(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
-    """The execution to compare with, chosen by the user; None without."""
+def _other(exploration: Exploration, chosen: Subject, value: str) -> dict[str, Any] | None:
+    """Draws the choice of an execution to compare with; returns it, or None without. value: what the link says."""
     name = "execution_b"
-    value = state.url_value(name, "", _OTHER)
     options = dict(_OTHERS) | ({value: f"execution {int(value):,}"} if value.isdecimal() else {})
     key = key_for(f"_{name}", value)
 

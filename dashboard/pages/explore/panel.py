@@ -15,7 +15,7 @@ from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.reasons import label_of
 from dashboard.charts.time_bar import time_pieces
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import Metric, utilisation
@@ -261,16 +261,16 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         for name, label, icon in _ONWARD:
-            if not page_paths.exists(name):
+            if not page_links.exists(name):
                 continue
             if execution is None or (name == "results" and not members):
-                st.page_link(page_paths.path(name), label=label, icon=icon, width="content")
+                st.page_link(page_links.target(name), label=label, icon=icon, width="content")
             elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
                 if name == "results":
                     add_filters(members)
                 else:
                     state.select(int(execution["id"]))
-                st.switch_page(page_paths.path(name))
+                st.switch_page(page_links.target(name))
 
 
 def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:

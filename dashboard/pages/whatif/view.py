@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
@@ -14,9 +15,10 @@ from dashboard.pages.whatif import studies as whatif_cards
 from dashboard.pages.whatif import waiting_times
 from dashboard.widgets.hardware_changes import current
 from dashboard.words.markdown import literal
+from engine import Scenario
 from engine.exploration.workers import WorkerError
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 POLL: Final = 0.7
 """How often studies that are on their way are looked at [s]."""
@@ -25,9 +27,21 @@ _SEARCHED: Final = "_whatif_searched"
 _SLOW: Final = "_whatif_slow"
 
 
-def render() -> None:
-    """Draw the page."""
-    refusal = runner().refusal(state.current_scenario())
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the whole page; its parts, which run alone too, read the changes themselves."""
+
+    scenario: Scenario
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.current_scenario())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    refusal = runner().refusal(view.scenario)
     if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
         st.error(literal(refusal), icon=":material/error:")
         return

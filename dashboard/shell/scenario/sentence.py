@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 import hardware
 import models
+from dashboard.compat.types import Place
 from dashboard.jobs.server import runner
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
@@ -32,7 +32,7 @@ PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 
-def show() -> DeltaGenerator:
+def show() -> Place:
     """Draws the sentence; returns the place of its last words, for `tell_size`."""
     scenario = state.current_scenario()
     model, system = scenario.model, scenario.system
@@ -71,7 +71,7 @@ def show() -> DeltaGenerator:
     return place
 
 
-def tell_size(place: DeltaGenerator) -> None:
+def tell_size(place: Place) -> None:
     """Adds, at the end of a run, how many executions were evaluated and how long that took."""
     scenario = state.current_scenario()
     job = runner().find(scenario.key)
@@ -86,7 +86,7 @@ def _word(text: str) -> None:
     st.markdown(text, width="content")
 
 
-def _slot(name: str, text: str, tooltip: str) -> DeltaGenerator:
+def _slot(name: str, text: str, tooltip: str) -> Place:
     """A word of the sentence. name: what it says, which is heard and not seen."""
     return st.popover(f":gray[{name}:] :blue[**{literal(text)}**]", type="tertiary", help=tooltip)
 

@@ -51,7 +51,9 @@ from engine.space.schedule_points import (
     SchedulePoints,
     StepModes,
     cell_columns,
+    few_blocks,
     mode_counts,
+    offloads,
     points_of,
     step_modes,
 )
@@ -114,9 +116,10 @@ class PreparedRows:
 
     def memory_requirements(self) -> MemoryRequirements:
         """The memory that everything in the cells needs."""
-        blocks = -(-self.space.model.num_blocks // self.cells.pipeline_par)
         capacities = float(self.rate.capacity), float(self.rate.second_capacity)
-        return MemoryRequirements((self.first_tier.T, self.second_tier.T), capacities, blocks)
+        few = few_blocks(self.space, self.cells)[self.points.cell]
+        allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
+        return MemoryRequirements((self.first_tier.T, self.second_tier.T), capacities, allowed)
 
 
 def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
