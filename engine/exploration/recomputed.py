@@ -17,7 +17,7 @@ CHUNK = 32_768
 
 
 def is_stored(name: str) -> bool:
-    """Whether stored rows answer a column, so that nothing has to be evaluated for it."""
+    """Tells whether stored rows answer a column, so that nothing has to be evaluated for it."""
     return name in STORED
 
 

@@ -258,7 +258,11 @@ class Reductions:
         return texts
 
     def step_times(self) -> pd.DataFrame:
-        """How feasible executions spread over step times: `low`, `high` [s] of each bin that is not empty, `count`."""
+        """Tells how feasible executions spread over step times.
+
+        Returns:
+            A row per bin that is not empty: `low` and `high` [s], and `count`, the executions in it.
+        """
         bins = np.flatnonzero(self.spread)
         octave, sixteenth = np.divmod(bins, BINS_PER_OCTAVE)
         scale = 2.0 ** (octave - _OCTAVES)

@@ -200,7 +200,7 @@ class RowWriter(Protocol):
 
 
 def record_of(scenario: Scenario) -> dict[str, Any]:
-    """What a store's writer is told of an exploration before its rows: the arguments of `engine.store.Store.writer`.
+    """Returns what a store's writer is told before any rows: the arguments of `engine.store.Store.writer`.
 
     Raises `ExplorationTooLarge`.
     """

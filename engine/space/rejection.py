@@ -57,7 +57,7 @@ class Rejected:
 
 
 def executions_at(chosen: Flags, count: Ints, cells: CellColumns, points: SchedulePoints) -> Ints:
-    """How many executions the chosen (memory mode, schedule point) pairs stand for, per schedule point [points]."""
+    """Counts the executions that the chosen (memory mode, schedule point) pairs stand for, per point [points]."""
     result = np.zeros(len(points.cell), np.int64)
     for kind in np.unique(points.kind).tolist():
         here = np.flatnonzero(points.kind == kind)

@@ -61,7 +61,7 @@ class RowChunk:
     variants: list[Variant]
 
     def executions(self) -> int:
-        """How many executions the rows stand for."""
+        """Counts the executions that the rows stand for."""
         return sum(len(variant.ids) for variant in self.variants)
 
 
@@ -73,7 +73,7 @@ def chunks_of(groups: Sequence[Group]) -> Iterator[tuple[Group, slice]]:
 
 
 def fitting(points: SchedulePoints, modes: StepModes, fits: Flags, point: Ints) -> Flags:
-    """Which modes the chosen schedule points have and memory allows [modes, chosen points]."""
+    """Tells which modes the chosen schedule points have and memory allows [modes, chosen points]."""
     exists = np.maximum(modes.position[0], modes.position[1]).T >= 0
     result: Flags = fits[:, point][modes.memory] & exists[:, points.kind[point]]
     return result

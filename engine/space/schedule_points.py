@@ -177,7 +177,7 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
 
 
 def mode_counts(space: Space, modes: StepModes) -> Ints:
-    """How many modes of a kind of cell share a memory mode [4 kinds, memory modes]."""
+    """Counts the modes of each kind of cell that share a memory mode [kinds of cells, memory modes]."""
     count = np.zeros((len(space.modes), len(modes.memory_modes["training"])), np.int64)
     for position in modes.position:
         kind, mode = np.nonzero(position >= 0)
@@ -198,7 +198,7 @@ def executions_of(count: Ints, chosen: Flags) -> Ints:
 
 
 def offloads(fields: Mapping[str, npt.NDArray[Any]]) -> Flags:
-    """Which modes of a table offload anything [modes]."""
+    """Tells which modes of a table offload anything [modes]."""
     result: Flags = fields["weight_offload"] | fields["activations_offload"] | fields["optimizer_offload"]
     return result
 

@@ -152,7 +152,7 @@ class Space(ABC):
 
     @abstractmethod
     def mode_kind(self, cell: Cell) -> int:
-        """Which of the mode lists a cell uses."""
+        """Returns the position of the mode list that a cell uses."""
 
     @abstractmethod
     def _mode_lists(self) -> tuple[Modes, ...]:

@@ -85,7 +85,7 @@ _NO_ROOM = {
 
 
 def has_no_room(error: OSError) -> bool:
-    """Whether the system says that a file cannot grow."""
+    """Tells whether an error of the system says that a file cannot grow."""
     return error.errno in _NO_ROOM
 
 

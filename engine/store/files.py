@@ -161,7 +161,7 @@ class StoreFiles:
 
 
 def is_name(name: object) -> bool:
-    """Whether it may be the name of a file that a store has made."""
+    """Tells whether something may be the name of a file that a store has made."""
     return isinstance(name, str) and _FILE.fullmatch(name) is not None
 
 

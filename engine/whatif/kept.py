@@ -23,8 +23,10 @@ class Kept(Generic[Value]):
         self._things: OrderedDict[Hashable, Future[Value]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """What there is for a key, or what `make` makes. None is not kept, and what `make` raises is raised to all who
-        wait for it; who asks later has it made anew."""
+        """Returns what there is for a key, or what `make` makes.
+
+        None is not kept, and what `make` raises is raised to all who wait for it; who asks later has it made anew.
+        """
         with self._lock:
             thing = self._things.get(key)
             mine = thing is None

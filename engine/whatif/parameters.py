@@ -203,7 +203,7 @@ def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
 
 
 def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str, float | int]:
-    """What of the changes is about the system, by path into its document and in the document's units."""
+    """Returns those changes that are about the system, by path into its document and in the document's units."""
     found: dict[str, float | int] = {}
     for name, value in sorted(changes.items(), key=lambda change: bool(parameter(scenario, change[0]).part_of)):
         which = parameter(scenario, name)

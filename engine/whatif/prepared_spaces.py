@@ -204,7 +204,7 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
 
 
 def layout_key(scenario: Scenario) -> str:
-    """What the row table of a scenario's space depends on, as text."""
+    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one."""
     content = {
         "cost_model": scenario.cost_model,
         "num_procs": scenario.num_procs,

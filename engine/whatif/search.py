@@ -134,7 +134,7 @@ class Searcher:
         return Point(values, found.rate, found.kept, found.execution, found.feasible)
 
     def chosen(self, scenario: Scenario, tied: Ints) -> int | None:
-        """Which of the executions of a scenario that tie stands for them; None where there are none."""
+        """Returns the id of the execution that stands for those of a scenario that tie; None where there are none."""
         if self.choose is first_enumerated or len(tied) < 2:
             return int(tied[0]) if len(tied) else None
         fields = self._table(scenario, tied)

@@ -65,7 +65,7 @@ class Answer:
 
     @property
     def gain(self) -> float:
-        """How much faster the new best is than the old one, as a fraction; NaN where there is nothing to compare."""
+        """How much faster the new best is than the old one [fraction]; NaN where there is nothing to compare."""
         return _gain(self.best, self.base)
 
     @property
@@ -157,8 +157,8 @@ def sensitivity(
 
 
 def applicable(which: Parameter, factor: float) -> bool:
-    """Whether a parameter can change by a factor: one that is 0 cannot, and a discrete one must stay whole, by a power
-    of two."""
+    """Tells whether a parameter can change by a factor: one that is 0 cannot, and a discrete one must stay whole, by a
+    power of two."""
     if which.value == 0 or factor == 1:
         return False
     if not which.discrete:
