@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +24,8 @@ from dashboard.words.scenarios import sentence_of
 from engine import Exploration, whatif
 from engine.cost_models.registry import COST_MODELS
 from tests import toy
-from tests.dashboard.pages import again, html, run
+from tests.dashboard.pages import html, run
+from tests.dashboard.test_whatif import settled
 
 
 @pytest.fixture(autouse=True)
@@ -79,11 +79,7 @@ def test_what_if_answers_and_studies() -> None:
     peak = whatif.parameter(found.scenario, "matrix").value
     app = run("whatif", found, {"whatif_changes": text_of({"matrix": 2.0 * peak})})
     assert "100" in html(app)
-    latest = time.monotonic() + 60
-    while any(not each.done.is_set() for each in studies()._runs.values()):
-        assert time.monotonic() < latest
-        time.sleep(0.05)
-    assert len(again(app, found).get("plotly_chart")) > 1
+    assert len(settled(app, found).get("plotly_chart")) > 1
 
 
 def test_scenarios_keep_it_and_switch_to_it() -> None:
