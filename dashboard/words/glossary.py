@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine import Scenario
-from engine.columns import by_name, fields_of
-from engine.cost_models.registry import cost_model_of
-from models import dimensions
+from engine.columns import applies, by_name, choices_of
 
 __all__ = ["words"]
 
@@ -30,10 +28,7 @@ _WORDS: Final = (
 
 def words(scenario: Scenario) -> list[tuple[str, str, str]]:
     """(word, its short form where it has one, what it means) of what a first-time reader meets."""
-    implied = cost_model_of(scenario).implied
-    there = {column.name for column in fields_of(scenario.cost_model)} - implied
-    if dimensions(scenario.model).experts == 0:
-        there -= {"expert_par"}
+    there = {column.name for column in choices_of(scenario.cost_model) if applies(column, scenario.facts)}
     columns = [by_name(name) for name in (*_NAMES, *_FURTHER) if name in there]
     return [
         *((column.label, column.short, column.description) for column in columns),

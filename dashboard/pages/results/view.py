@@ -27,11 +27,10 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration
-from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
+from engine.columns import Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
-from models import dimensions
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
@@ -44,14 +43,9 @@ _DEFAULT: Final = (
     "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
-"""Columns shown at first, most telling first."""
+"""Columns shown at first, most telling first, each followed by the fields that belong behind it."""
 _BEFORE_SORTED: Final = 4
 """Of the columns shown, those before the one that the table is sorted by where it is none of them: id and degrees."""
-_AFTER: Final = {
-    "data_par": ("context_par", "expert_par"), "activation_recompute": ("selective_recompute",),
-    "optimizer_sharding": ("zero_stage",),
-}  # fmt: skip
-"""What is shown besides where the cost model has it, after which column."""
 _LARGE: Final = 100_000
 """Rows whose file takes some seconds to make."""
 _SEEN: Final = "_results_seen"
@@ -233,11 +227,13 @@ def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[
 
 def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     """The columns shown where nobody has chosen any."""
-    scenario = exploration.scenario
-    there = {column.name for column in stored_of(scenario.cost_model)} - cost_model_of(scenario).implied
-    if dimensions(scenario.model).experts == 0:
-        there -= {"expert_par"}
-    every = (each for name in _DEFAULT for each in (name, *_AFTER.get(name, ())))
+    scenario, every = exploration.scenario, list(_DEFAULT)
+    there = {"id", *(column.name for column in statistics_of(scenario.cost_model))}
+    for column in fields_of(scenario.cost_model):
+        if column.after in every:
+            every.insert(every.index(column.after) + 1, column.name)
+        if applies(column, scenario.facts) and column.name not in cost_model_of(scenario).implied:
+            there.add(column.name)
     return tuple(name for name in every if name in there)
 
 

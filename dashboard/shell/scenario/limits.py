@@ -12,7 +12,7 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine import Scenario
-from engine.columns import EXPERTS, SECOND_TIER, Column, applies, by_name, choice_label, choices_of
+from engine.columns import Column, applies, by_name, choice_label, choices_of
 from engine.cost_models.registry import cost_model_of
 from engine.space.space import divisors
 from models import dimensions
@@ -60,12 +60,9 @@ def _dialog() -> None:
 def _placed(scenario: Scenario) -> list[dict[str, list[Column]]]:
     """Returns the fields of the dialog by group, for each of its columns: those that can make a difference in the
     scenario, and those that are limited all the same."""
-    known = {
-        EXPERTS: float(dimensions(scenario.model).experts), SECOND_TIER: scenario.system.mem2.capacity_gib,
-    }  # fmt: skip
     found: list[dict[str, list[Column]]] = [{} for _ in range(len(_COLUMNS) + 1)]
     for column in choices_of(scenario.cost_model):
-        if applies(column, known) or column.name in scenario.limits:
+        if applies(column, scenario.facts) or column.name in scenario.limits:
             place = next((place for place, groups in enumerate(_COLUMNS) if column.group in groups), len(_COLUMNS))
             found[place].setdefault(column.group, []).append(column)
     return found

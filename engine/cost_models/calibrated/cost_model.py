@@ -16,7 +16,7 @@ from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_c
 from engine.cost_models.calibrated.build import left_out, model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
-from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ, SETTLED
+from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
@@ -47,7 +47,7 @@ class Calibrated(CostModel):
         "Validation shows how far it is off."
     )
     version = "calibrated/6"
-    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, SETTLED)
+    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, NOT_READ | IMPLIED)
     datatypes = DATATYPES
     covered = COVERED
     implied = IMPLIED

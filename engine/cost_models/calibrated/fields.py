@@ -37,7 +37,7 @@ from hardware import System
 from models import Model
 
 __all__ = [
-    "DATATYPES", "IMPLIED", "NOT_READ", "SETTLED", "Fields", "case_of_fields", "check", "defaults", "read",
+    "DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read",
     "tensor_rules", "zero_rules",
 ]  # fmt: skip
 
@@ -59,10 +59,6 @@ IMPLIED: frozenset[str] = frozenset(
 )
 """Fields that follow from others: stages of ZeRO say whether the optimizer is sharded, degrees which network carries
 what, and the model how it attends; steps are of training."""
-
-SETTLED: frozenset[str] = NOT_READ | {"attention_type", "training", "optimizer_sharding"}
-"""Fields that are no choice here: besides those not read, the model says how it attends, only training is computed, and
-what is sharded follows from the ZeRO stage."""
 
 EAGER = by_name("launch").choices.index("eager")
 FULLY_SHARDED = 3
