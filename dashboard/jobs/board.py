@@ -92,7 +92,8 @@ class Board:
 
     def look(self, job: Job, watcher: str) -> None:
         """Takes note that a session still wants to know."""
-        job.watched[watcher] = time.monotonic()
+        with self._changed:
+            job.watched[watcher] = time.monotonic()
 
     def cancel(self, job: Job, watcher: str = "", here: Callable[[str], bool] = lambda _: True) -> bool:
         """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped.
@@ -111,11 +112,11 @@ class Board:
             self._leave(job, "cancelled")
             return True
 
-    def resume(self, job: Job) -> None:
+    def resume(self, job: Job, watcher: str = "") -> None:
         """Has a job that was stopped go on with the parts that it lacks."""
         with self._changed:
             if job.kind.in_parts and job.state in ("cancelled", "paused"):
-                job.watched = {who: time.monotonic() for who in job.watched}
+                self.look(job, watcher)
                 self._enter(job)
 
     def forget(self, job: Job) -> None:

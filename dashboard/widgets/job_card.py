@@ -68,8 +68,8 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
     elif job.state == "cancelled" and job.kind.in_parts:
         text, button = st.columns([4, 1], vertical_alignment="center")
         text.caption(job.account)
-        button.button("Go on", type="tertiary", key=f"job_on_{name}", on_click=job.board.resume, args=(job,),
-                      width="stretch", help="Does the parts that are missing.")  # fmt: skip
+        button.button("Go on", type="tertiary", key=f"job_on_{name}", on_click=job.board.resume,
+                      args=(job, watcher), width="stretch", help="Does the parts that are missing.")  # fmt: skip
     elif job.state == "cancelled":
         st.info(literal(job.account), icon=":material/cancel:")
         _again("Start again", job, name)

@@ -170,7 +170,7 @@ def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) 
 def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
     """Marks, in `reason` [rows], the rows that break a rule among their own fields (no model or system needed).
 
-    The rules and their order are the assertions of the reference's constructor (QUIRKS section 2).
+    The rules and their order are the assertions of the reference's constructor.
     """
     fields = {name: getattr(e, name) for name in FIELD_NAMES}
     rules = mode_rules(fields, single_tensor=e.tensor_par == 1, single_data=e.data_par == 1)

@@ -3,7 +3,7 @@
 One forward, one backward (1F1B): a stage takes in microbatches until the pipeline behind it is full, then alternates a
 forward with a backward chunk, then drains. With interleaving a stage holds several chunks of the model and passes
 through groups of as many microbatches as there are stages, chunk by chunk. A last group that is not full leaves slots
-of an otherwise full group idle; that reproduces exactly the waiting that the cost model charges (Q19).
+of an otherwise full group idle; that reproduces exactly the waiting that the cost model charges.
 
 Durations are those of the cost model: a chunk with all its communication, offload and recomputation that is exposed.
 Where pipeline stages are equal, a stage's idle time is the execution's `bubble_time` and the last stage to finish does
@@ -81,7 +81,7 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
 
-    With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate (Q18): what remains of
+    With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate: what remains of
     the step is idle, and where the schedule would take longer than the step its times are scaled to fit. The same holds
     for the calibrated cost model, whose stages all take what the slowest does here; at the end of its step stages wait
     for the slowest GPU and the host (`overhead_time`).

@@ -81,7 +81,7 @@ def test_formulas_hold_in_inference_and_on_uneven_pipelines() -> None:
             written = formula(name, row, found.scenario.model, found.scenario.system)
             assert written is not None
             if not row["training"] and name == "bubble_time":
-                continue  # the reference charges the latency of a backward transfer there (Q6)
+                continue  # the reference charges the latency of a backward transfer there
             if math.isfinite(row[name]):
                 scale = row["total_time"] if written.column.unit == "s" else 0.0
                 assert written.value == pytest.approx(row[name], rel=1e-9, abs=1e-12 * scale), (name, written.numbers)

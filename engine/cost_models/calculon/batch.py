@@ -153,7 +153,7 @@ def pipeline_part(
     """Everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
     piped = s.pipeline_par > 1
     fw_bytes = b.pipeline_payload * piped
-    # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference (Q6).
+    # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference.
     fw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes, 2.0)
     bw_p2p = fw_p2p
     if not np.all(training):
@@ -228,7 +228,7 @@ def exchange_part(
 
 
 def exchange_scalar(rate: Rates, data_net: Ints, sharded: Flags) -> Floats:
-    """Traffic factor of the exchange's operations on a network, offsets left out (Q9c)."""
+    """Traffic factor of the exchange's operations on a network, offsets left out."""
     scalar = rate.networks.scalar
     both = scalar["reduce_scatter"][data_net] + scalar["all_gather"][data_net]
     return np.where(sharded, both, scalar["all_reduce"][data_net])
@@ -348,7 +348,7 @@ class Arithmetic(NamedTuple):
 
 
 def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
-    """What efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step (Q7).
+    """What efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
 
     The compute efficiency is `perfect` over `computing`, the system efficiency `computing` over the step, and the total
     efficiency `perfect` over the step.
@@ -376,7 +376,7 @@ def offload_requirements(
     """Second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and together.
 
     They are required whether or not anything is offloaded. Without time to hide behind they are infinite, where the
-    reference divides by zero after its run (Q14).
+    reference divides by zero after its run.
     """
     fw_window = _fw_window(b, part)
     bw_window = _bw_window(b, part)

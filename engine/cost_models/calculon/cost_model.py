@@ -30,7 +30,7 @@ __all__ = ["CALCULON"]
 
 
 class Calculon(CostModel):
-    """Exact against Calculon 0.1.0, with its quirks (`engine.cost_models.calculon.quirks`)."""
+    """Exact against Calculon 0.1.0, also where that departs from what hardware does."""
 
     name = "calculon"
     title = "exact as Calculon 0.1.0"

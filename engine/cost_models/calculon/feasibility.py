@@ -1,6 +1,7 @@
 """Checks of executions against a model and a system, in the reference's order, up to the memory capacities.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `compile`; order in QUIRKS section 2.
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `compile`, and the order of its assertions. A tier
+that must be filled accepts any group that divides its size: four of eight processors count as filled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Numbers = npt.NDArray[np.int16]
 def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """(processors that share network `tier`, whether any parallelism uses it) for each row.
 
-    Only degrees above 1 count (Q28).
+    Only degrees above 1 count.
     """
     used: Ints = np.ones(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int64)
     any_used = np.zeros(used.shape, bool)

@@ -1,6 +1,6 @@
 """The space of Calculon: the executions that its search tries, in the order in which it does.
 
-Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*` (QUIRKS S1-S6).
+Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CalculonSpace(Space):
         return tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
 
     def _modes(self, tensor: bool, data: bool) -> Modes:
-        """Modes of the cells with or without tensor and data parallelism, in enumeration order (QUIRKS S3, S6)."""
+        """Modes of the cells with or without tensor and data parallelism, in enumeration order."""
         offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
         values = {
             "activation_recompute": self._values("activation_recompute", by_name("activation_recompute").choices),
@@ -124,7 +124,7 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tenso
         columns[name] = numbers[place]
     rules = mode_rules(columns, single_tensor=np.array(not tensor), single_data=np.array(not data))
     valid = ~np.logical_or.reduce(list(rules.values()))
-    # Calculon runs these, but its search does not try them (QUIRKS S3).
+    # Calculon runs these, but its search does not try them.
     valid &= ~(columns["activations_offload"] & (columns["activation_recompute"] == FULL))
     for name in ("weight_offload", "activations_offload", "optimizer_offload"):
         valid &= np.isin(columns[name], offload)
