@@ -13,7 +13,7 @@ from engine.calibrate.document import document
 from engine.calibrate.fit import Estimate, Outcome, calibrate
 from engine.calibrate.ranking import Reranked, recalibrated, rerank
 from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
-from engine.calibrate.rows import Checked, check, reason_meaning
+from engine.calibrate.rows import Checked, check
 from engine.calibrate.template import FIELDS, template
 from engine.cost_models.calibrated import Parameters, calibrated, parameters_of, system_named
 
@@ -39,7 +39,6 @@ __all__ = [
     "parse_given",
     "read_contents",
     "read_paths",
-    "reason_meaning",
     "recalibrated",
     "rerank",
     "system_named",

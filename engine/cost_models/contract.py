@@ -180,8 +180,6 @@ class CostModel(ABC):
     """The program whose figures it reproduces to the last digit; empty where it predicts measurements instead."""
     takes_calibration: ClassVar[bool] = False
     """Whether its parameters come from a calibration, and its figures can be compared with measured runs."""
-    places_ranks: ClassVar[bool] = False
-    """Whether networks follow from the order of ranks; otherwise executions choose the network of each group."""
     even_pipelines: ClassVar[bool] = False
     """Whether pipelines divide the blocks of the model unless a limit allows others."""
     reads_efficiencies: ClassVar[bool] = False

@@ -53,7 +53,7 @@ STATISTIC: Mapping[str, Edit] = {
         '    ("gather_link_time", "Weight gathers on the links", "gather link", "s", _LINK_TIME, "lower",\n'
         '     "Time of one step lost to gathering sharded weights."),\n',
     ),
-    "engine/cost_models/calibrated/figures.py": behind(
+    "engine/cost_models/calibrated/step_figures.py": behind(
         '        "fw_time": flow.fw_time,\n', '        "gather_link_time": flow.gathers,\n'
     ),
 }

@@ -6,7 +6,7 @@ are the values of the shipped calibration, `library_calibration()` the document 
 `effective_rates(system)` what an accelerator sustains by it, and how well that is founded.
 """
 
-from engine.cost_models.calibrated.build import case_of, model_shapes
+from engine.cost_models.calibrated.case_building import case_of, model_shapes
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Case, Layout, ModelShapes, Software
 from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use

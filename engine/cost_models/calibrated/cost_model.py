@@ -13,7 +13,7 @@ from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTI
 from engine.cost_models.calibrated.account import CalibratedAccount
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
-from engine.cost_models.calibrated.build import left_out, model_shapes
+from engine.cost_models.calibrated.case_building import left_out, model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
@@ -53,7 +53,6 @@ class Calibrated(CostModel):
     implied = IMPLIED
     not_read = NOT_READ
     takes_calibration = True
-    places_ranks = True
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
     one_unit = frozenset({"float16", "bfloat16"})

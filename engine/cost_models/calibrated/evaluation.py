@@ -12,10 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
-from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.cost_models.calibrated.figures import flow_part, step_part, with_exchange
-from engine.cost_models.calibrated.physics.flow import block_level, offloaded_flow, pipeline_flow
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
@@ -27,7 +25,9 @@ from engine.cost_models.calibrated.physics.memory import (
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.stage_times import block_level, offloaded_flow, pipeline_flow
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
+from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
 from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
-from engine.cost_models.calibrated.build import BITS, NEUTRAL, case_of, model_shapes
+from engine.cost_models.calibrated.case_building import BITS, NEUTRAL, case_of, model_shapes
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     RECOMPUTES,

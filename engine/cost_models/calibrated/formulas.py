@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from engine.columns import EXTENSION_STATISTICS, STATISTICS, by_name
-from engine.cost_models.calibrated.figures import FORWARD_OF_ENDS
+from engine.cost_models.calibrated.step_figures import FORWARD_OF_ENDS
 from engine.cost_models.formulas import Expression, Symbol, Untold, symbol_of_column, symbols_in
 from hardware import System
 from models import Model

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
-from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of

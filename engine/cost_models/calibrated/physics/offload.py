@@ -1,7 +1,7 @@
 """Offloading to the second memory tier: what moves, what of it shows, what stays beside the processor.
 
 Per block and microbatch the forward pass fetches weights while it sends kept activations away (two directions, so the
-larger counts); the backward pass fetches both (`engine.cost_models.calibrated.physics.flow.offloaded_flow`). Optimizer
+larger counts); the backward pass fetches both (`stage_times.offloaded_flow`). Optimizer
 state and gradients travel once per step. What does not fit behind the computation of the block, or of the update, is
 exposed. Two blocks of whatever is offloaded stay beside the processor, the one at work and the one in transit. So do
 the weights of embedding and head, which every microbatch needs; their gradients and optimizer state go with those of
@@ -46,7 +46,7 @@ def with_state(
     """What offloading shows in a step, with optimizer state and gradients among it.
 
     Args:
-        forward, backward, slowest, bandwidth: what `engine.cost_models.calibrated.physics.flow.OffloadedFlow` says.
+        forward, backward, slowest, bandwidth: what `stage_times.OffloadedFlow` says.
         state: bytes of optimizer state and gradients that are offloaded [bytes].
         rate: rate of the link to the second tier per direction [bytes/s]; 0 where there is none.
         optimizer: seconds of the update, which hide it [s].

@@ -1,9 +1,8 @@
 """One training step: block level once per distinct shape, batch level on gathered figures.
 
-`engine.cost_models.calibrated.physics.flow` has all that depends on what one microbatch does in one block and at the
-ends of the model, and runs microbatches through the stages; here are the parts of that, and what comes once per step. A
-space evaluates the former on its few thousand distinct keys (`BLOCK_FIELDS` of the layout) and gathers; `step_times`
-does both.
+`stage_times` has all that depends on what one microbatch does in one block and at the ends of the model, and runs
+microbatches through the stages; here are the parts of that, and what comes once per step. A space evaluates the former
+on its few thousand distinct keys (`BLOCK_FIELDS` of the layout) and gathers; `step_times` does both.
 
 Source: the calibration study on 1,147 measured rows.
 """
@@ -15,7 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.flow import (
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.launch import launch_time
+from engine.cost_models.calibrated.physics.optimizer import held_by_stage, optimizer_time
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline import messages_time
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.sharding import exposed_exchange, gradient_exchange, tied_exchange
+from engine.cost_models.calibrated.physics.stage_times import (
     BLOCK_FIELDS,
     BlockLevel,
     Flow,
@@ -24,13 +30,6 @@ from engine.cost_models.calibrated.physics.flow import (
     of_kinds,
     pipeline_flow,
 )
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.launch import launch_time
-from engine.cost_models.calibrated.physics.optimizer import held_by_stage, optimizer_time
-from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import messages_time
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.sharding import exposed_exchange, gradient_exchange, tied_exchange
 from engine.cost_models.calibrated.physics.stages import KINDS
 from engine.cost_models.calibrated.physics.weights import local_weights
 

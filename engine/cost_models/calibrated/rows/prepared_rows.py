@@ -17,22 +17,22 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.evaluation import link_rate, perfect_seconds
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
-from engine.cost_models.calibrated.figures import FlowPart, flow_part
-from engine.cost_models.calibrated.physics.flow import (
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.stage_times import (
     BlockLevel,
     OffloadedFlow,
     block_level,
     offloaded_flow,
     pipeline_flow,
 )
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
-from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import Update, pipeline_level, running_seconds, straggling, update_level
 from engine.cost_models.calibrated.rows.memory_requirements import GIB, without_room_to_offload
 from engine.cost_models.calibrated.rows.row_tables import CalibratedRowTable, calibrated_row_table
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at

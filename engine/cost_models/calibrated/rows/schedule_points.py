@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.build import NEUTRAL as NEUTRAL_EXTENSIONS
+from engine.cost_models.calibrated.case_building import NEUTRAL as NEUTRAL_EXTENSIONS
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Case
 from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
