@@ -86,7 +86,7 @@ def test_no_file_tells_where_it_was_made():
     )  # fmt: skip
     found = []
     for path in tracked():
-        if path.suffix in (".woff2", ".parquet", ".png", ".gz"):
+        if path.suffix in (".woff2", ".parquet", ".png", ".gz", ".zip"):
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if match := forbidden.search(line):
@@ -167,3 +167,12 @@ def test_the_licence_is_apache_2():
     assert "Apache License" in text
     assert "Version 2.0, January 2004" in text
     assert PROJECT["project"]["license"] == "Apache-2.0"
+
+
+def test_the_readme_says_what_every_room_is_for():
+    """Every package of the layout is listed, and nothing is listed that is not there."""
+    layout = README.split("## Layout of the code")[1].split("## Development")[0]
+    for top in ("dashboard", "engine"):
+        there = {path.parent.name for path in (ROOT / top).glob("*/__init__.py")}
+        listed = layout.split(f"    {top}/")[1].split("\n    " + ("engine/" if top == "dashboard" else "hardware/"))[0]
+        assert set(re.findall(r"\b([a-z_]+)/ ", listed)) == there

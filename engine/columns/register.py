@@ -194,6 +194,11 @@ def cost_model_in(document: Any) -> str:
     return str(document.get("cost_model", unnamed)) if isinstance(document, Mapping) else unnamed
 
 
+def cost_models_with(name: str) -> list[str]:
+    """The cost models whose executions have a field."""
+    return [each for each, columns in _SETS.items() if name in (column.name for column in columns.fields)]
+
+
 def _set_of(cost_model: str) -> ColumnSet:
     found = _SETS.get(cost_model)
     if found is None:

@@ -176,6 +176,8 @@ class CostModel(ABC):
     """Whether networks follow from the order of ranks; otherwise executions choose the network of each group."""
     even_pipelines: ClassVar[bool] = False
     """Whether pipelines divide the blocks of the model unless a limit allows others."""
+    searches_by_bounds: ClassVar[bool] = False
+    """Whether it has a `bound_search`; otherwise a search looks at the candidates of all prepared rows."""
     operations_called: ClassVar[str] = "operations"
     """What rows of `operations` are, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
@@ -231,9 +233,9 @@ class CostModel(ABC):
         """Lays out cells for many systems. By default nothing is kept from one to the next."""
         return _Anew(self, space, numbers)
 
-    def bound_search(self, space: Any, numbers: range) -> BoundSearch | None:
-        """Cells as a search wants them; None where candidates of all rows do."""
-        return None
+    def bound_search(self, space: Any, numbers: range) -> BoundSearch:
+        """Cells as a search wants them, where `searches_by_bounds`."""
+        raise NotImplementedError
 
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]

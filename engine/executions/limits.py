@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.columns import ALL, ALL_FIELDS, by_name, called, fields_of
+from engine.columns import ALL, ALL_FIELDS, by_name, called, cost_models_with, fields_of
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean, shown
 
@@ -43,7 +43,7 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
-            raise LimitError(_unknown(name, names - set(_FIXED), cost_model))
+            raise LimitError(_unknown(name, names - set(_FIXED)))
         if name in OPTIONS:
             if not isinstance(limit, bool | np.bool_):
                 raise LimitError(f"Uneven pipelines ({name}) is {shown(limit)}; it must be true or false.")
@@ -55,12 +55,16 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     return dict(sorted(result.items()))
 
 
-def _unknown(name: Any, accepted: Collection[str], cost_model: str) -> str:
+def _unknown(name: Any, accepted: Collection[str]) -> str:
     """Why there is no such limit, and what there is instead."""
     if name in _FIXED:
         return f"{called(name)} cannot be limited; it is chosen for the whole scenario."
     if name in (column.name for column in ALL_FIELDS):
-        return f"{called(name)} cannot be limited here; the cost model {cost_model} does not know it."
+        names = cost_models_with(name)
+        knowing = (
+            f"the {names[0]} cost model knows" if len(names) == 1 else f"the cost models {' and '.join(names)} know"
+        )
+        return f"{called(name)} cannot be limited here; only {knowing} it."
     listed = f"limits can be set on {', '.join(sorted(accepted))}"
     if name in (column.name for column in ALL):
         return f"{called(name)} cannot be limited, because it is a result; {listed}."

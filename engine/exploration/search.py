@@ -126,12 +126,11 @@ def best_of(
     space = scenario.space
     search, watch = Search(space, k, by_cell), Watch(space.total, progress, cancel)
     cost_model = cost_model_of(space)
-    by_bounds = not by_cell and cost_model.bound_search(space, range(0)) is not None
+    by_bounds = cost_model.searches_by_bounds and not by_cell
     watch.tell(0, 0)
     for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if by_bounds else None):
-        found_by = cost_model.bound_search(space, numbers) if by_bounds else None
-        if found_by is not None:
-            search.look_over(found_by, space)
+        if by_bounds:
+            search.look_over(cost_model.bound_search(space, numbers), space)
         else:
             prepared = cost_model.prepare(space, numbers, rows=False)
             search.feasible += prepared.feasible

@@ -195,12 +195,12 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
 def made_ready(space: Space, key: str) -> AnyReadySpace | None:
     """The space laid out, None where it is too large to be kept."""
     cost_model = cost_model_of(space)
-    if cost_model.bound_search(space, range(0)) is None:
+    if not cost_model.searches_by_bounds:
         return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
     if _points(space) > LARGEST_SEARCHED:
         return None
     searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, POINTS_OF_A_SEARCH)]
-    return SearchedSpace(space, key, [search for search in searches if search is not None])
+    return SearchedSpace(space, key, searches)
 
 
 def layout_key(scenario: Scenario) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from engine.cost_models.registry import evaluate_rows, prepare
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.reductions import Reductions
 from engine.exploration.run import slabs
 from engine.space.rows import chunks_of
@@ -79,12 +79,12 @@ def _split(space: tuple[str, str, int, int, str]) -> dict[str, float]:
     reductions = Reductions.empty(made)
     charge("reduce")
     for numbers in parts:
-        plan = prepare(made, numbers)
+        plan = cost_model_of(made).prepare(made, numbers)
         charge("prepare")
         reductions.reject(plan)
         charge("reduce")
         for group, part in chunks_of(plan.groups):
-            rows = evaluate_rows(plan, group, part)
+            rows = cost_model_of(made).evaluate_rows(plan, group, part)
             charge("evaluate")
             reductions.add(plan, rows)
             charge("reduce")

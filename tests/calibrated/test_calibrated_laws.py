@@ -18,6 +18,7 @@ import models
 from engine import Scenario, best_of, explore_scenario
 from engine.columns import ALL_FIELDS
 from engine.cost_models.calibrated import library_calibration
+from engine.cost_models.calibrated.cost_model import CALIBRATED, Calibrated
 from engine.cost_models.registry import COST_MODELS
 from hardware import Calibration, System
 from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
@@ -268,7 +269,12 @@ def test_keys_depend_on_what_results_depend_on() -> None:
 
 def test_rows_stored_without_a_column_are_not_taken_for_those_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, before = named("dense"), named("dense").key
-    monkeypatch.setattr(engine.scenarios.scenario, "stored_of", lambda name: engine.columns.stored_of(name)[:-1])
+    columns = CALIBRATED.columns
+    monkeypatch.setattr(
+        Calibrated,
+        "columns",
+        replace(columns, statistics=tuple(each for each in columns.statistics if each is not columns.headline[-1])),
+    )
     assert replace(chosen).key != before
 
 

@@ -73,10 +73,10 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
     with (
         mock.patch.object(search, "FIRST_LOOK", random.choice((1, 3, 48))),
         mock.patch.object(search, "FOLLOWED_UP", random.choice((5, 60, 8192))),
-        mock.patch.object(search, "SITES_OF_A_SEARCH", random.choice((9, 40, 65536))) as sites,
-        mock.patch("engine.whatif.prepared_spaces.SITES_OF_A_SEARCH", sites),
-        mock.patch.object(search, "SITES_SEARCHED_TOGETHER", sites),
-        mock.patch.object(bound_search, "SITES_AT_ONCE", random.choice((4, 50, 1024))),
+        mock.patch.object(search, "POINTS_OF_A_SEARCH", random.choice((9, 40, 65536))) as sites,
+        mock.patch("engine.whatif.prepared_spaces.POINTS_OF_A_SEARCH", sites),
+        mock.patch.object(search, "POINTS_SEARCHED_TOGETHER", sites),
+        mock.patch.object(bound_search, "POINTS_AT_ONCE", random.choice((4, 50, 1024))),
         mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
         mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),
         mock.patch.object(bound_search, "TABLE_CHUNK", random.choice((50, 16_384))),
@@ -106,7 +106,7 @@ def test_bounds_are_not_exceeded_and_cover_everything_that_runs(name: str) -> No
     rows: pd.DataFrame = engine.explore_scenario(base).rows.table(["id", "sample_rate"]).to_pandas()
     best: dict[int, float] = {}
     for execution, rate in zip(rows["id"].tolist(), rows["sample_rate"].tolist(), strict=True):
-        (site,) = whole.site_of(execution).tolist()
+        (site,) = whole.point_of(execution).tolist()
         best[site] = max(rate, best.get(site, 0.0))
     assert {site for site, _ in bounds} == set(best)
     for site, rate in best.items():

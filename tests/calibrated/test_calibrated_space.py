@@ -146,7 +146,7 @@ def test_a_stored_exploration_is_the_one_in_memory(name: str, tmp_path: Path) ->
 
 def test_pieces_and_processes_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = explored("dense")
-    monkeypatch.setattr(sys.modules["engine.exploration.run"], "SITES_PER_PLAN", 5)
+    monkeypatch.setattr(sys.modules["engine.exploration.run"], "POINTS_PREPARED_TOGETHER", 5)
     for workers in (1, 2):
         found = explore_scenario(named("dense"), workers=workers)
         np.testing.assert_array_equal(found.reductions.value, expected.reductions.value)

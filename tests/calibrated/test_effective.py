@@ -7,13 +7,14 @@ from unittest import mock
 import pytest
 
 import hardware
-from engine.cost_models.calibrated import EffectiveRate, accelerator_error, effective_rates, library_calibration
+from engine.cost_models.calibrated import accelerator_error, effective_rates, library_calibration
 from engine.cost_models.calibrated.effective import BITS, MODELLED, PROVENANCES
 from engine.cost_models.calibrated.measured import measured_kinds, precision_words
 from engine.cost_models.calibrated.systems import generation_of
+from engine.cost_models.contract import SustainedRate
 
 
-def rates(name: str, **more: object) -> dict[str, EffectiveRate]:
+def rates(name: str, **more: object) -> dict[str, SustainedRate]:
     return {rate.name: rate for rate in effective_rates(hardware.load(name), **more)}  # type: ignore[arg-type]
 
 
@@ -99,7 +100,7 @@ def test_a_fitted_factor_needs_runs_in_its_precision() -> None:
     document["parameters"]["eight_bit"] |= {"kind": "fitted"}
     ours = hardware.load_calibration_document(document)
     assert rates("h100_80g_sxm", calibration=ours)["matrix, 8 bits"].provenance == "fitted"
-    with mock.patch("engine.cost_models.calibrated.measured.measured_kinds", return_value=frozenset()):
+    with mock.patch("engine.cost_models.calibrated.effective.measured_kinds", return_value=frozenset()):
         assert rates("h100_80g_sxm", calibration=ours)["matrix, 8 bits"].provenance == "stated"
 
 

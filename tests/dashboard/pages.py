@@ -47,7 +47,7 @@ def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) ->
 def again(app: AppTest, found: Exploration) -> AppTest:
     """The page run once more after a widget was changed."""
     with (
-        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda *_: found),
+        patch("dashboard.widgets.exploration_progress.require_exploration", return_value=found),
         patch("dashboard.link.state.current_scenario", return_value=found.scenario),
     ):
         app.run()

@@ -28,9 +28,9 @@ OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 @pytest.fixture(autouse=True)
 def _in_memory() -> Iterator[None]:
     """Explorations without the server's runner and store."""
-    with patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _:
-    explored(scenario)), patch(
-        "dashboard.widgets.exploration_progress.runner"
+    with (
+        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda each, _: explored(each)),
+        patch("dashboard.widgets.exploration_progress.runner"),
     ):
         yield
 

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from engine.validation.measured import not_measured
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +33,7 @@ from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.words.numbers import count
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
+from engine.cost_models.calibrated.measured import not_measured
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, plainly, run
 from tests.dashboard.test_calibrated_pages import dense

@@ -20,10 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-import engine.cost_models.calculon.steps
+import engine.space.rows
 import models
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress
 from engine.columns import HEADLINE
+from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
 from engine.exploration import run
 from engine.store import Store, StoreError
@@ -163,8 +164,8 @@ def test_an_exploration_says_what_evaluating_everything_says(random: Random) -> 
     # few at a time, so that results come together from many plans and chunks
     sites, rows = random.choice((1, 5, 4096)), random.choice((3, 100, 8192))
     with (
-        mock.patch.object(EXPLORE, "SITES_PER_PLAN", sites),
-        mock.patch.object(engine.cost_models.calculon.steps, "ROWS_PER_CHUNK", rows),
+        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", sites),
+        mock.patch.object(engine.space.rows, "ROWS_PER_CHUNK", rows),
     ):
         found = engine.explore_scenario(drawn.scenario)
         assert_counts(found, executions := evaluated(drawn))
@@ -255,7 +256,7 @@ def assert_identical(one: Exploration, other: Exploration) -> None:
 
 def without_evaluating() -> Any:
     """Makes any attempt to evaluate a space fail."""
-    return mock.patch.object(EXPLORE, "prepare", side_effect=AssertionError("evaluated again"))
+    return mock.patch.object(type(COST_MODELS["calculon"]), "prepare", side_effect=AssertionError("evaluated again"))
 
 
 def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path, checks: int) -> N
         files = sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*"))
         turn = count()
         with (
-            mock.patch.object(engine.cost_models.calculon.steps, "ROWS_PER_CHUNK", 1000),
+            mock.patch.object(engine.space.rows, "ROWS_PER_CHUNK", 1000),
             pytest.raises(ExplorationCancelled),
         ):
             engine.explore(

@@ -28,7 +28,7 @@ NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "ten
 def test_several_processes_say_what_one_says() -> None:
     asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": {"tensor_par_overlap": "none"}}
     told: list[Progress] = []
-    with mock.patch.object(EXPLORE, "SITES_PER_PLAN", 40):
+    with mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 40):
         one = engine.explore("megatron-5B", "a100_80g", **asked)
         two = engine.explore("megatron-5B", "a100_80g", **asked, workers=2, progress=told.append)
     assert two.infeasible_by_reason == one.infeasible_by_reason
@@ -70,7 +70,7 @@ def test_several_processes_end_together(fault: str) -> None:
     expected = WorkerError if fault == "dies" else ExplorationCancelled
     with (
         mock.patch.object(subprocess, "Popen", start),
-        mock.patch.object(EXPLORE, "SITES_PER_PLAN", 4),
+        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 4),
         pytest.raises(expected, match=r"^[A-Z].*\.$"),
     ):
         engine.explore("megatron-126M", "a100_80g", **SMALL, workers=2, cancel=lambda: next(turn) >= 2)

@@ -40,7 +40,7 @@ def test_equals_exploring_everything(random: Random, by_cell: bool, k: int) -> N
     found = engine.explore_scenario(scenario)
     sites, rows, look = random.choice((1, 4, 4096)), random.choice((2, 50, 8192)), random.choice((1, 3, 48))
     with (
-        mock.patch.object(EXPLORE, "SITES_PER_PLAN", sites),
+        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", sites),
         mock.patch.object(search, "ROWS_PER_CHUNK", rows),
         mock.patch.object(search, "FIRST_LOOK", look),
     ):
@@ -94,8 +94,8 @@ def test_progress_is_told_to_the_end_and_a_caller_may_stop(function: Any, cost_m
     asked: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16", "cost_model": cost_model}
     told: list[engine.Progress] = []
     with (
-        mock.patch.object(EXPLORE, "SITES_PER_PLAN", 16),
-        mock.patch.object(search, "SITES_SEARCHED_TOGETHER", 16),
+        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 16),
+        mock.patch.object(search, "POINTS_SEARCHED_TOGETHER", 16),
         mock.patch.object(EXPLORE, "BETWEEN_TOLD", 0.0),
     ):
         found = function("gpt3-13B", "a100_80g", **asked, progress=told.append)

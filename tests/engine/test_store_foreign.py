@@ -16,8 +16,9 @@ from tests.engine.store_rows import SHARDED, make_rows, put
 ROOT = Path(__file__).parents[2]
 DIES = """
 import os, signal, sys
-from engine import store_shards, store_writer
 from engine.store import Store
+from engine.store import shards as store_shards
+from engine.store import writer as store_writer
 from tests.engine.store_rows import make_rows
 store_writer.ROWS_IN_DATABASE = 2000
 store_writer.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 512

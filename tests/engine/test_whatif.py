@@ -21,6 +21,7 @@ from engine.cost_models.calibrated.placement import networks_of
 from engine.whatif import Point, Study
 from engine.whatif.prepared_spaces import layout_key, ready
 from engine.whatif.search import Searcher
+from engine.whatif.studies import MOST_SIZES
 
 CASES: dict[str, dict[str, Any]] = {
     "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
@@ -261,7 +262,7 @@ def test_sizes_are_optima_and_say_what_stands_in_the_way() -> None:
 def test_every_size_of_a_range() -> None:
     assert whatif.sizes_between(8, 40, 8) == [8, 16, 24, 32, 40]
     assert whatif.sizes_between(6, 11, 3) == [6, 9]
-    assert len(whatif.sizes_between(1, whatif.MOST_SIZES)) == whatif.MOST_SIZES
+    assert len(whatif.sizes_between(1, MOST_SIZES)) == MOST_SIZES
 
 
 @pytest.mark.parametrize(
@@ -322,7 +323,7 @@ def test_a_study_that_was_left_goes_on_without_finding_anything_twice(name: str)
     study = STUDIES[name](scenario())
     whole = list(study)
     assert len(whole) == len(study)
-    looked_for = "engine.whatif.best_of" if name == "sizes" else "engine.whatif.search.Searcher.point"
+    looked_for = "engine.whatif.studies.best_of" if name == "sizes" else "engine.whatif.search.Searcher.point"
     real = engine.best_of if name == "sizes" else Searcher.point
     with mock.patch(looked_for, autospec=True, side_effect=real) as asked:
         for done in (0, 1, len(whole) - 1, len(whole)):

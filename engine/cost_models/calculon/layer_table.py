@@ -54,10 +54,9 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
     table = pd.DataFrame([dict(execution)], dtype=object)
     e, _, _ = parse(table)
     if e.datatype[0] < 0:
+        asked = shown(execution["datatype"]).strip("'")
         known = ", ".join(DATATYPES)
-        raise LayerError(
-            f"Layers are those of Calculon's block, which is computed in {known}, not {shown(execution['datatype'])}."
-        )
+        raise LayerError(f"Layers are those of Calculon's block, which is computed in {known}, not {asked}.")
     context = execution.get("context_par", 1)
     if isinstance(context, int | np.integer) and context > 1:
         raise LayerError(

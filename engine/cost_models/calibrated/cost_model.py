@@ -46,6 +46,7 @@ class Calibrated(CostModel):
     covered = COVERED
     takes_calibration = True
     places_ranks = True
+    searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
     one_unit = frozenset({"float16", "bfloat16"})
 
