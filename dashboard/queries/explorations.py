@@ -14,14 +14,15 @@ from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import needs_of
 from engine import Exploration
-from engine.columns import EXTENSIONS, SHARES, by_name, fields_of, statistics_of
+from engine.columns import ALL_FIELDS, SHARES, by_name, fields_of, in_order, statistics_of
+from engine.cost_models.registry import cost_model_of
 from engine.executions import reasons
 from engine.store import Condition
 
 __all__ = [
-    "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs", "columns_of",
-    "frozen", "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of", "spread_of",
-    "spread_over", "top_of", "values_of",
+    "CHOICES", "OF_THE_MAP", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs",
+    "columns_of", "frozen", "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of",
+    "spread_of", "spread_over", "top_of", "values_of", "varying",
 ]  # fmt: skip
 
 TABLE_ROWS: Final = 60
@@ -36,12 +37,13 @@ _OF_CELLS: Final = {
     "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par",
 }  # fmt: skip
 """Fields that the cells of a space tell -> the attribute that holds them."""
-CHOICES: Final = (
-    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
-    "microbatch_size", "pipeline_interleaving", "weight_offload", "activations_offload", "optimizer_offload",
-    "seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "attention_type",
-    *(column.name for column in EXTENSIONS),
-)  # fmt: skip
+OF_THE_MAP: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size")
+"""The fields that the map shows, or that differ from cell to cell of it."""
+CHOICES: Final = tuple(
+    column.name
+    for column in in_order(ALL_FIELDS)
+    if not column.of_scenario and column.name not in (*OF_THE_MAP, "training")
+)
 """The fields that the map hides, in the order in which their cost is shown."""
 
 
@@ -149,8 +151,7 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 @remembered(entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """See `choice_costs`; the value is of a statistic, which several metrics share."""
-    # ZeRO stages say whether the optimizer is sharded, and degrees which networks carry what.
-    implied = {"optimizer_sharding", *_NETWORKS} if _exploration.scenario.cost_model == "calibrated" else set()
+    implied = cost_model_of(_exploration.scenario).implied
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.
@@ -179,6 +180,13 @@ def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where:
         if len(shown) > 1:
             rows += [{"field": field, "choice": one, "value": best.get(one, float("nan"))} for one in shown]
     return pd.DataFrame(rows, columns=["field", "choice", "value"])
+
+
+@remembered(entries=64)
+def varying(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
+    """Returns the values of every field that has more than one, those that the map hides first."""
+    found = {name: options_of(_exploration, name) for name in (*CHOICES, *OF_THE_MAP)}
+    return {name: options for name, options in found.items() if len(options) > 1}
 
 
 def options_of(exploration: Exploration, field: str) -> list[Any]:

@@ -14,7 +14,7 @@ import streamlit as st
 from dashboard.compat.front_end import LINE
 from dashboard.compat.types import StyledTable
 from dashboard.words.numbers import ABSENT, decimals_for, header, scale_for
-from engine.columns import Column, by_name, choice_label
+from engine.columns import Column, applies, by_name, choice_label
 
 __all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table", "width_of_words"]
 
@@ -80,13 +80,22 @@ def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A table of executions as it is shown, and the column settings of `streamlit.dataframe`.
 
     Every column must be in the register. Quantities are divided by the unit that suits the column's largest value;
-    switches and choices become words.
+    switches and choices become words; fields that make no difference in a row have no value there.
     """
     shown, settings = {}, {}
     for name in frame.columns:
         column = by_name(str(name))
-        shown[column.name], settings[column.name] = _column(column, frame[name])
+        shown[column.name], settings[column.name] = _column(column, _deciding(column, frame))
     return pd.DataFrame(shown), settings
+
+
+def _deciding(column: Column, frame: pd.DataFrame) -> pd.Series[Any]:
+    """Returns a column without its values in the rows in which it makes no difference."""
+    values: pd.Series[Any] = frame[column.name]
+    there = np.broadcast_to(applies(column, frame), len(frame)) if column.applies else np.ones(len(frame), bool)
+    if there.all():
+        return values
+    return values.astype("Int64" if column.dtype == "int64" else object).where(there, None)
 
 
 def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from engine.calibrate.ranking import Reranked, recalibrated, rerank
 from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
 from engine.calibrate.rows import Checked, check, reason_meaning
 from engine.calibrate.template import FIELDS, template
-from engine.cost_models.calibrated.physics.parameters import parameters_of
+from engine.cost_models.calibrated import Parameters, calibrated, parameters_of, system_named
 
 __all__ = [
     "FIELDS",
@@ -28,9 +28,11 @@ __all__ = [
     "Estimate",
     "Measured",
     "Outcome",
+    "Parameters",
     "Reranked",
     "adjustable",
     "calibrate",
+    "calibrated",
     "check",
     "document",
     "parameters_of",
@@ -40,5 +42,6 @@ __all__ = [
     "reason_meaning",
     "recalibrated",
     "rerank",
+    "system_named",
     "template",
 ]

@@ -6,7 +6,7 @@ A space is a list of cells, one per (tensor, pipeline, batch) combination. Withi
 
 where a mode is one combination of everything that is a choice of method (recomputation, sharding, communication,
 overlap, offload, ...), and an assignment says which network carries which parallelism. So ids run in the enumeration
-order of Calculon's `llm-all-executions` (QUIRKS S6), decode by arithmetic, and no list of executions is ever made.
+order of Calculon's `llm-all-executions`, decode by arithmetic, and no list of executions is ever made.
 """
 
 from __future__ import annotations

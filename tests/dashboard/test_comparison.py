@@ -307,6 +307,7 @@ def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> N
 def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     def script() -> None:
         from dashboard.widgets.share import offer_link
+        from tests.dashboard.test_comparison import compared
 
         offer_link("x" * 9_000, 2, compared())
 

@@ -265,7 +265,7 @@ def test_faults_are_told_in_the_words_of_the_page(place: Place) -> None:
 def test_an_execution_is_not_taken_for_a_model() -> None:
     row = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits={"tensor_par": 4, "pipeline_par": 1}).best
     with pytest.raises(Refused, match=r"^a\.json is an execution, not a model, .*; `shardscape evaluate` reads it"):
-        read(execution_json(dict(row or {})).encode(), "a.json")
+        read(execution_json(dict(row or {}), "calculon").encode(), "a.json")
 
 
 def test_uploading(place: Place) -> None:

@@ -33,7 +33,6 @@ from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.words.numbers import count
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
-from engine.cost_models.calibrated.measured import not_measured
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, html, plainly, run
 from tests.dashboard.test_calibrated_pages import dense
@@ -383,7 +382,7 @@ def test_what_of_the_rows_was_never_measured_is_told() -> None:
     said = plainly(" ".join(each.value for each in page.caption)).replace("\\", "")
     best = found.rows.page(0, 250, order_by=(("sample_rate", "descending"),), names=["id"]).to_pylist()
     rows = found.evaluate_ids([row["id"] for row in best]).to_dict("records")
-    numbers = Counter(things for row in rows for things in not_measured(found.scenario, row))
+    numbers = Counter(things for row in rows for things in found.scenario.not_measured(row))
     assert 0 < max(numbers.values()) <= len(rows)
     for things, number in numbers.items():
         assert f"{things} ({number:,} of these 250 rows)" in said

@@ -25,13 +25,14 @@ import hardware
 import models
 from dashboard.files import exports
 from dashboard.jobs.studies import studies
-from dashboard.pages.execution.files import execution_json, for_calculon
+from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _downloads
 from dashboard.pages.serving.inputs import Inputs
 from dashboard.pages.serving.tables import _file as serving_file
 from engine import Exploration, Scenario, serving, whatif
 from engine.cli.main import app
 from engine.columns import by_name, fields_of, stored_of
+from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.placement import networks_of
 from engine.executions.files import read_executions
 from tests.dashboard.pages import run
@@ -153,7 +154,7 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
     every = found.top(found.feasible)
     outcomes = set()
     for row in every.iloc[:: max(1, len(every) // 60)].to_dict("records"):
-        made = for_calculon(found.scenario, row)
+        made = for_reference(found.scenario, row, CALCULON)
         outcomes.add(made.text is not None)
         if int(row["context_par"]) > 1 or int(row["zero_stage"]) > 1:
             assert made.text is None
@@ -170,7 +171,7 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
         assert ("it runs" in made.sentence) == (outcome["status"] == "ok")
     assert outcomes == {True, False}
     experts = engine.Scenario.of("mixtral-8x7B", "h100_80g_sxm", **ASKED, cost_model="calibrated")
-    assert "no words for" in for_calculon(experts, every.iloc[0].to_dict()).sentence
+    assert "cannot represent" in for_reference(experts, every.iloc[0].to_dict(), CALCULON).sentence
 
 
 @pytest.fixture
@@ -230,24 +231,25 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
 
 _HERE, _CALIBRATE = "dashboard/test_round_trip", "calibrate/test_"
 COMES_BACK = {
-    "calibrate_use 'calibrate_download'": (f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
-    "calibrate_view 'calibrate_template'": (
+    "pages/calibrate/use 'calibrate_download'": (
+        f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
+    "pages/calibrate/view 'calibrate_template'": (
         f"{_CALIBRATE}reading", "the_template_has_what_the_mapping_needs_and_reads_back"),
-    "compare_view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
-    "downloads key": (_HERE, "tables_of_executions_come_back"),
-    "execution_view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
-    "explore_download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
-    "library_view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),
-    "library_view 'library_file'": (_HERE, "files_of_the_library_come_back"),
-    "pareto_table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
-    "results_view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
-    "scenarios_view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
-    "scenarios_view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
-    "serving_table f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
-    "share key": ("dashboard/test_scenarios", "opening_a_file"),
-    "share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
-    "whatif_cards 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),
-    "whatif_hardware 'whatif_download'": (_HERE, "the_system_file_of_a_change_comes_back"),
+    "pages/compare/view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
+    "files/downloads key": (_HERE, "tables_of_executions_come_back"),
+    "pages/execution/view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
+    "pages/explore/download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "pages/library/view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),
+    "pages/library/view 'library_file'": (_HERE, "files_of_the_library_come_back"),
+    "pages/pareto/table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "pages/scenarios/view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
+    "pages/scenarios/view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
+    "widgets/share key": ("dashboard/test_scenarios", "opening_a_file"),
+    "widgets/share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "pages/whatif/studies 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),
+    "pages/whatif/sliders 'whatif_download'": (_HERE, "the_system_file_of_a_change_comes_back"),
 }  # fmt: skip
 """What every download of the pages is read again by: module and key of the button; file and name of the test."""
 
@@ -260,7 +262,7 @@ def test_every_download_of_the_pages_is_read_again() -> None:
             named = ast.unparse(call.func)
             if named.endswith(".download_button") or named == "downloads.button":
                 (key,) = (ast.unparse(one.value) for one in call.keywords if one.arg == "key")
-                found.add(f"{path.stem} {key}")
+                found.add(f"{path.relative_to(root / 'dashboard').with_suffix('')} {key}")
     assert found == set(COMES_BACK)
     for file, test in COMES_BACK.values():
         assert f"\ndef test_{test}(" in (root / "tests" / f"{file}.py").read_text("utf-8"), test

@@ -41,7 +41,7 @@ def page(link: dict[str, str] | None = None) -> AppTest:
 def settled(app: AppTest) -> AppTest:
     """The page once all its studies are done."""
     latest = time.monotonic() + 60
-    while any(not each.done.is_set() for each in studies()._runs.values()):
+    while any(not each.ended for each in studies().board.jobs(studies().kind)):
         assert time.monotonic() < latest
         time.sleep(0.05)
     return again(app, exploration())

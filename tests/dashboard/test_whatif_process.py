@@ -18,10 +18,11 @@ import pytest
 
 import engine.whatif.prepared_spaces as spaces
 import engine.whatif.search as searching
+import engine.whatif.studies as engine_studies
 from dashboard.jobs.searches import Apart, Here, Kind
 from dashboard.jobs.studies import studies
 from dashboard.pages.whatif import answer as whatif_answer
-from dashboard.pages.whatif import studies as whatif_cards
+from dashboard.pages.whatif import board as whatif_board
 from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
 from engine import Scenario, whatif
@@ -78,7 +79,7 @@ def test_answers_and_studies_are_those_of_this_process(
     here = found(Here())
     with monkeypatch.context() as patch:
         for module, name in ((searching, "searcher_of"), (searching, "best_of"), (spaces, "ready"),
-                             (whatif, "searcher_of"), (whatif, "best_of")):  # fmt: skip
+                             (engine_studies, "searcher_of"), (engine_studies, "best_of")):  # fmt: skip
             patch.setattr(module, name, None)
         assert found(apart) == here
 
@@ -89,15 +90,15 @@ def test_the_page_searches_nothing_itself(apart: Apart, monkeypatch: pytest.Monk
     found = exploration()
     best = Here().answer(found.scenario, {"hbm_bandwidth": 4321.0}).best
     assert best is not None
-    for module in (whatif_answer, whatif_cards):
+    for module in (whatif_answer, whatif_board):
         monkeypatch.setattr(module, "searches", lambda: apart)
     for name in ("searcher_of", "best_of"):
-        monkeypatch.setattr(whatif, name, None)
+        monkeypatch.setattr(engine_studies, name, None)
     page = run("whatif", found, {"whatif_changes": "hbm_bandwidth:4321"})
     assert plainly(format_value("sample_rate", best["sample_rate"])) in plainly(html(page))
     latest = time.monotonic() + 120
-    while not (every := [one for one in studies()._runs.values() if found.key in one.key]) or any(
-        not one.done.is_set() for one in every
+    while not (every := [one for one in studies().board.jobs(studies().kind) if found.key in one.key]) or any(
+        not one.ended for one in every
     ):
         assert time.monotonic() < latest
         page = again(page, found)

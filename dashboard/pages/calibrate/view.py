@@ -22,8 +22,7 @@ from dashboard.widgets.controls import choose, given, key_for, show
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent, signed_percent
 from engine import calibrate
-from engine.calibrate import CalibrateError, Outcome
-from engine.cost_models.calibrated import parameters_of
+from engine.calibrate import CalibrateError, Outcome, parameters_of
 from hardware import Calibration, CalibrationFileError
 
 __all__ = ["View", "parse", "render"]

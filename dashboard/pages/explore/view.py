@@ -46,6 +46,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, days, format_value, percent, plain, share_of
 from engine import Exploration, Scenario
 from engine.columns import by_name
+from engine.cost_models.registry import cost_model_of
 from hardware import GIB
 
 __all__ = ["View", "headline", "parse", "render"]
@@ -79,7 +80,7 @@ def headline(
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
-    exact = scenario.cost_model == "calculon"
+    exact = bool(cost_model_of(scenario).reference)
     share = 0.95 if exact else accuracy.within(scenario, best)
     untold = share >= 1.0
     near, cells = near_best(exploration, exploration.key, rate, share, where)

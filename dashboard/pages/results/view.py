@@ -27,9 +27,9 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration
-from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
-from engine.cost_models.calibrated import model_shapes
+from engine.columns import Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.contract import told_not_measured
+from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
@@ -43,16 +43,9 @@ _DEFAULT: Final = (
     "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
-"""Columns shown at first, most telling first."""
+"""Columns shown at first, most telling first, each followed by the fields that belong behind it."""
 _BEFORE_SORTED: Final = 4
 """Of the columns shown, those before the one that the table is sorted by where it is none of them: id and degrees."""
-_AFTER: Final = {
-    "data_par": ("context_par", "expert_par"), "activation_recompute": ("selective_recompute",),
-    "optimizer_sharding": ("zero_stage",),
-}  # fmt: skip
-"""What the calibrated cost model shows besides, after which column."""
-_FOLLOW: Final = ("optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net")
-"""What it leaves out, because it follows from others."""
 _LARGE: Final = 100_000
 """Rows whose file takes some seconds to make."""
 _SEEN: Final = "_results_seen"
@@ -124,7 +117,7 @@ def _drawn(exploration: Exploration, view: View) -> None:
     pages = -(-left // size)
     page = _page_number(view.page, pages, question)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
-    table(_as_read(rows), "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
+    table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
@@ -207,14 +200,6 @@ def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -
                               for words, number in numbers.most_common()])  # fmt: skip
 
 
-def _as_read(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without what is recomputed selectively where nothing is, which the field says all the same."""
-    if not {"activation_recompute", "selective_recompute"} <= set(rows):
-        return rows
-    selective = (rows["activation_recompute"].astype(str) == "attn_only").to_numpy()
-    return rows.assign(selective_recompute=rows["selective_recompute"].astype(object).where(selective, None))
-
-
 def _direction(by: str, order: str) -> Any:
     lower = by_name(by).better != "higher"
     return "ascending" if lower == (order == "best") else "descending"
@@ -242,12 +227,14 @@ def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[
 
 def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     """The columns shown where nobody has chosen any."""
-    scenario = exploration.scenario
-    if scenario.cost_model == "calculon":
-        return _DEFAULT
-    gone = _FOLLOW if model_shapes(scenario.model).experts > 0 else (*_FOLLOW, "expert_par")
-    every = [each for name in _DEFAULT for each in (name, *_AFTER.get(name, ()))]
-    return tuple(name for name in every if name not in gone)
+    scenario, every = exploration.scenario, list(_DEFAULT)
+    there = {"id", *(column.name for column in statistics_of(scenario.cost_model))}
+    for column in fields_of(scenario.cost_model):
+        if column.after in every:
+            every.insert(every.index(column.after) + 1, column.name)
+        if applies(column, scenario.facts) and column.name not in cost_model_of(scenario).implied:
+            there.add(column.name)
+    return tuple(name for name in every if name in there)
 
 
 def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ from dashboard.pages.validation.tables import errors, not_supported, worst
 from dashboard.widgets.controls import choose, shared, show
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
-from engine.cost_models.calibrated.physics.parameters import library_calibration
+from engine.validation import library_calibration
 
 __all__ = ["View", "parse", "render"]
 

@@ -24,7 +24,6 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import capacity_words, counted, plain, with_unit
 from dashboard.words.scenarios import system_name
 from engine.columns import by_name, choice_label
-from engine.cost_models.calibrated import model_shapes
 from engine.executions.table import LARGEST
 
 __all__ = ["show", "tell_size"]
@@ -103,11 +102,10 @@ def _title(model: models.Model) -> str:
 
 def _model_line(model: models.Model) -> str:
     """The size of a model: of its blocks, and of its experts where it has any."""
-    shapes = model_shapes(model)
-    blocks, hidden, heads = (int(number) for number in (shapes.num_blocks, shapes.hidden, shapes.attn_heads))
-    text = f"{blocks:,} blocks · hidden {hidden:,} · {heads:,} heads"
-    if shapes.experts > 0:
-        text += f" · {int(shapes.experts):,} experts, {int(shapes.experts_per_token):,} per token"
+    sizes = models.dimensions(model)
+    text = f"{sizes.num_blocks:,} blocks · hidden {sizes.hidden:,} · {sizes.attn_heads:,} heads"
+    if sizes.experts > 0:
+        text += f" · {sizes.experts:,} experts, {sizes.experts_per_token:,} per token"
     return f"{text} · sequence {model.seq_size:,}"
 
 

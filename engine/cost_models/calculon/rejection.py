@@ -25,6 +25,7 @@ from engine.cost_models.calculon.rates import NetworkRates, Rates
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
 from engine.executions.codes import FULL, NO_OVERLAP
+from engine.executions.rules import undivided
 from engine.space.rejection import Rejected, executions_at
 from engine.space.schedule_points import (
     CellColumns,
@@ -86,8 +87,9 @@ def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected
     everything = np.array([len(table) for table in space.modes], np.int64)
     short = np.where(few_blocks(space, cells), offloading[cells.kind], 0)
     rejected.counts[:, reasons.number_of("offload_needs_three_blocks")] += each * short
-    indivisible = space.model.feedforward % cells.tensor_par != 0
-    rejected.counts[:, reasons.number_of("feedforward_not_divisible")] += np.where(
+    code = "feedforward_not_divisible"
+    indivisible = undivided(cells.tensor_par, feedforward=space.model.feedforward)[code]
+    rejected.counts[:, reasons.number_of(code)] += np.where(
         indivisible, each * (everything[cells.kind] - short), 0
     )
     alive: Flags = (cells.possible > 0) & ~indivisible

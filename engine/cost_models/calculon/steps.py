@@ -11,11 +11,11 @@ from engine.cost_models.calculon.batch import (
     PipelinePart,
     StepBlock,
     StepOptimizer,
+    arithmetic,
+    exchange_part,
     offload_bandwidth,
-    overlapped_part,
     pipeline_part,
 )
-from engine.cost_models.calculon.data_parallel import block_exchange
 from engine.cost_models.calculon.offload import offload
 from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.prepared_rows import PreparedRows
@@ -55,8 +55,7 @@ def evaluate_exact_rows(prepared: PreparedRows, group: Group, part: slice) -> Ro
     pipe = pipeline_part(
         rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
     )
-    computing = pipe.fw_time + pipe.bw_time + pipe.optim_step_time
-    perfect = s.block_microbatches * (prepared.useful[key] + prepared.optimizer_flops[optimizer_key]) / rate.matrix.peak
+    computing, perfect = arithmetic(rate, s, pipe, prepared.useful[key] + prepared.optimizer_flops[optimizer_key])
     memory = prepared.modes.memory[mode] * prepared.first_tier.shape[1] + point
     cell = prepared.points.cell[point]
     rows = RowChunk(
@@ -132,17 +131,14 @@ def _exposed(
     """Exposed time of the gradient exchange over a network [rows]: not overlapped, and overlapped."""
     if not group.exchanges:
         return np.zeros(len(cell)), None
-    net = np.asarray(data_net)
-    members = prepared.cells.data_par[cell].astype(np.float64)
-    exchange = block_exchange(prepared.rate.networks, net, b.weights, members, sharded)
-    if not training.all():
-        exchange = np.where(training, exchange, 0.0)
-    overlap = overlapped_part(
-        prepared.rate, s, pipe, b, o, exchange,
+    exchange = exchange_part(
+        prepared.rate, s, pipe, b, o,
+        members=prepared.cells.data_par[cell].astype(np.float64),
+        exchanging=training,
         tensor_net=np.asarray(group.tensor_net),
         pipeline_net=np.asarray(group.pipeline_net),
-        data_net=net,
+        data_net=np.asarray(data_net),
         sharded=sharded,
         requirements=False,
     )  # fmt: skip
-    return s.blocks * exchange, overlap.exposed
+    return exchange.link, exchange.overlap.exposed

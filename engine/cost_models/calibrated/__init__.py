@@ -25,7 +25,7 @@ from engine.cost_models.calibrated.physics.step import (
     block_level,
     step_times,
 )
-from engine.cost_models.calibrated.systems import accelerator_of, calibrated, system_named
+from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of, system_named
 
 __all__ = [
     "BLOCK_FIELDS",
@@ -46,6 +46,7 @@ __all__ = [
     "calibrated",
     "case_of",
     "effective_rates",
+    "generation_of",
     "library_calibration",
     "memory_use",
     "model_shapes",

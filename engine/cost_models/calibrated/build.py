@@ -7,11 +7,13 @@ Calculon's fields keep their names and meaning. Fields that it does not have are
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.columns import EXTENSIONS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     LAUNCHES,
@@ -26,13 +28,20 @@ from engine.cost_models.calibrated.systems import accelerator_of, fastest_attent
 from hardware import System
 from models import Model
 
-__all__ = ["SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes"]
+__all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes"]
 
 BITS = {"float4": 4.0, "float8": 8.0}
 """Bits of the linear layers by datatype; all others count as 16."""
 RECOMPUTE_OF = {"full": "full", "attn_only": "selective", "none": "none"}
 
+NEUTRAL: dict[str, Any] = {
+    column.name: column.choices.index(str(column.default)) if column.choices else column.default
+    for column in EXTENSIONS
+}
+"""The register's default of every extension, words as positions."""
+
 SOFTWARE_DEFAULTS: dict[str, float | str] = {
+    **{item.name: float(NEUTRAL[item.name]) for item in fields(Software) if item.name in NEUTRAL},
     "attention_kernel": "native",
     "launch": "fused",
     "unfused_elementwise": 0.0,

@@ -16,7 +16,7 @@ from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.offload import Exposed
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.sharding import exposed_exchange
-from engine.cost_models.calibrated.physics.step import PipelineLevel, Update
+from engine.cost_models.calibrated.physics.step import PipelineLevel, Update, whole_step
 
 __all__ = ["FlowPart", "StepPart", "flow_part", "step_part", "with_exchange"]
 
@@ -137,13 +137,12 @@ def with_exchange(
         batch: samples per step. perfect: as for `step_part` [s].
     """
     data = exposed_exchange(exchange, overlapped, part.window, p)
-    waiting = (part.running + data) * straggling
-    total = part.running + data + waiting + part.rest + p.step_constant
+    whole = whole_step(part.running, straggling, p, part.rest, exchange=data)
     return {
-        "sample_rate": batch / total,
-        "total_time": total,
-        "total_efficiency": perfect / total,
-        "system_efficiency": part.computing / total,
+        "sample_rate": batch / whole.seconds,
+        "total_time": whole.seconds,
+        "total_efficiency": perfect / whole.seconds,
+        "system_efficiency": part.computing / whole.seconds,
         "dp_comm_exposed_time": data + part.shared,
-        "overhead_time": waiting + p.step_constant,
+        "overhead_time": whole.waiting + p.step_constant,
     }

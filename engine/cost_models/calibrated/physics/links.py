@@ -2,6 +2,8 @@
 
 It is what would show if nothing overlapped: the same step with every overlap switched off, and a ring that has no
 attention to hide behind.
+
+Source: stated by us; the formulas are those of a step.
 """
 
 from __future__ import annotations

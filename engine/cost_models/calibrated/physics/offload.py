@@ -5,7 +5,9 @@ larger counts); the backward pass fetches both (`engine.cost_models.calibrated.p
 state and gradients travel once per step. What does not fit behind the computation of the block, or of the update, is
 exposed. Two blocks of whatever is offloaded stay beside the processor, the one at work and the one in transit. So do
 the weights of embedding and head, which every microbatch needs; their gradients and optimizer state go with those of
-the blocks. The rules are those of Calculon 0.1.0 (Q13), but for the optimizer, which there moves with every microbatch.
+the blocks. The rules are those of Calculon 0.1.0, but for the optimizer, which there moves with every microbatch.
+
+Source: Calculon 0.1.0, `llm.py` `_get_fw_offload_size` and `_get_bw_offload_size`; the optimizer's part, stated by us.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from engine.cost_models.calibrated.physics.memory import StageMemory
 __all__ = ["RESERVE", "Exposed", "Offloadable", "offloadable", "tiers", "tiers_of", "with_state"]
 
 RESERVE = 2.0**30
-"""Bytes of a processor's memory that are not for tensors: driver context and buffers of collectives. Stated; allocated
-tensors of measured runs reach 96 % of the capacity."""
+"""Memory of a processor that is not for tensors [bytes]: driver context and buffers of collectives. Source: stated by
+us; allocated tensors of measured runs reach 96 % of the capacity."""
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
-from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts, offloads
 
 __all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
 
@@ -110,8 +110,9 @@ class CalibratedRows:
         # No memory helps where the networks reach no further.
         system, reached = self.space.system, self.space.connected
         first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
-        blocks = self.space.num_blocks // self.cells.pipeline_par
-        return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), blocks)
+        few = (self.space.num_blocks // self.cells.pipeline_par < 3)[self.points.cell]
+        allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
+        return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), allowed)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
         """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.

@@ -8,25 +8,21 @@ each in the module that has its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from dashboard.words.formulas import Formula, Symbol, evaluate_text, symbols_in, written
-from engine import Scenario, economics
-from engine.columns import by_name, headline_of
+from engine.columns import EXTENSION_STATISTICS, STATISTICS, by_name
 from engine.cost_models.calibrated.figures import FORWARD_OF_ENDS
+from engine.cost_models.formulas import Expression, Symbol, Untold, symbol_of_column, symbols_in
+from hardware import System
+from models import Model
+from models.token_flops import token_flops
 
-__all__ = ["EXPRESSIONS", "Made", "calibrated_formula", "explained"]
-
-
-class Made(NamedTuple):
-    """Where the symbols of a formula come from: the scenario, and the parts of the step [s] by name."""
-
-    scenario: Scenario
-    parts: Mapping[str, float]
-
+__all__ = ["EXPRESSIONS", "formula"]
 
 _SECONDS: Final = by_name("total_time")
-_TIMES: Final = tuple(column.name for column in headline_of("calibrated") if column.group == "Time")
+_TIMES: Final = tuple(
+    column.name for column in (*STATISTICS, *EXTENSION_STATISTICS) if column.headline and column.group == "Time"
+)
 _WORK: Final = "(fw_time + bw_time + optim_step_time)"
 
 
@@ -97,33 +93,31 @@ _ELSEWHERE: Final = {
 }
 
 
-def explained(name: str) -> str:
+def formula(
+    name: str, row: Mapping[Any, Any], model: Model, system: System, parts: Mapping[str, float], physics: str
+) -> Expression | Untold:
+    """The expression of a figure of an execution, or where it is computed.
+
+    parts: the parts of the step [s] by name. physics: cost model and calibration in words.
+    """
+    found = EXPRESSIONS.get(name)
+    if found is None:
+        return Untold(_explained(name))
+    given, module = found
+    text = given if isinstance(given, str) else given(row)
+    symbols = {one: _symbol(one, row, model, system, parts) for one in symbols_in(text)}
+    if name == "total_time":  # parts of no length say nothing
+        text = _without(text, {one for one, symbol in symbols.items() if symbol.value == 0.0})
+        symbols = {one: symbol for one, symbol in symbols.items() if one in text.split()}
+    return Expression(text, symbols, f"engine.cost_models.calibrated.physics.{module}, with the values of {physics}")
+
+
+def _explained(name: str) -> str:
     """Where a figure without an expression is computed."""
     kind = "memory" if by_name(name).unit == "bytes" else "step"
     return _ELSEWHERE.get(
         name, f"This figure is computed for every kind of work or stage at once; see "
         f"engine.cost_models.calibrated.physics.{kind}."
-    )
-
-
-def calibrated_formula(name: str, row: Mapping[Any, Any], made: Made) -> Formula | None:
-    """The formula of a figure of an execution; None where one expression does not tell it."""
-    found = EXPRESSIONS.get(name)
-    if found is None:
-        return None
-    given, module = found
-    text = given if isinstance(given, str) else given(row)
-    symbols = {one: _symbol(one, row, made) for one in symbols_in(text)}
-    if name == "total_time":  # parts of no length say nothing
-        text = _without(text, {one for one, symbol in symbols.items() if symbol.value == 0.0})
-        symbols = {one: symbol for one, symbol in symbols.items() if one in text.split()}
-    return Formula(
-        column=by_name(name),
-        expression=written(text, {}),
-        numbers=written(text, {one: symbol.text for one, symbol in symbols.items()}),
-        value=evaluate_text(text, {one: symbol.value for one, symbol in symbols.items()}),
-        parts=tuple((one, symbol.text, symbol.meaning) for one, symbol in symbols.items()),
-        source=f"engine.cost_models.calibrated.physics.{module}, with the values of {made.scenario.physics}",
     )
 
 
@@ -133,16 +127,13 @@ def _without(text: str, names: set[str]) -> str:
     return " + ".join(kept) or text
 
 
-def _symbol(name: str, row: Mapping[Any, Any], made: Made) -> Symbol:
-    scenario = made.scenario
+def _symbol(name: str, row: Mapping[Any, Any], model: Model, system: System, parts: Mapping[str, float]) -> Symbol:
     if name in _MEANING:
-        return Symbol(made.parts[name], _MEANING[name], _SECONDS)
+        return Symbol(parts[name], _MEANING[name], _SECONDS)
     if name == "matrix_peak":
-        peak = scenario.system.matrix[str(row["datatype"])].tflops * 1e12
-        return Symbol(peak, "peak of the matrix unit [FLOP/s]")
+        return Symbol(system.matrix[str(row["datatype"])].tflops * 1e12, "peak of the matrix unit [FLOP/s]")
     if name == "token_flops":
-        return Symbol(economics.token_flops(scenario.model).model(), "model FLOP per token, attention in full")
+        return Symbol(token_flops(model).model(), "model FLOP per token, attention in full")
     if name == "sequence":
-        return Symbol(float(scenario.model.seq_size), "tokens of a sequence")
-    column = by_name(name)
-    return Symbol(float(row[name]), column.label, column)
+        return Symbol(float(model.seq_size), "tokens of a sequence")
+    return symbol_of_column(name, row)

@@ -1,6 +1,6 @@
 """Strict JSON documents: reading them, and saying in one sentence what is wrong with one.
 
-Nothing in here knows what a model or a system is; `hardware` reads its documents with this module too.
+Nothing in here knows what a model or a system is.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from models.documents import Change, DocumentError, Scalar, did_you_mean, shown
+from models.documents.reading import Change, DocumentError, Scalar, did_you_mean, shown
 
 
 def changed_document(

@@ -1,7 +1,7 @@
 """How each figure of an execution is computed, as expressions over other figures.
 
-Names are those of the register, or of `dashboard.words.formulas.symbols`. Two dozen figures are sums over the layers of
-a block and are told as such. Some expressions depend on the execution; these are functions of it.
+Names are those of the register, or of `engine.cost_models.calculon.formulas.symbols`. Two dozen figures are sums over
+the layers of a block and are told as such. Some expressions depend on the execution; these are functions of it.
 Source of all: Calculon 0.1.0 (commit caa4b11), `llm.py`, in the function named.
 """
 
