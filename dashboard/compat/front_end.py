@@ -33,7 +33,7 @@ IN_USE: Final = (
     "stAppViewContainer", "stCaptionContainer", "stColumn", "stDataFrame", "stElementContainer",
     "stExpandSidebarButton", "stFullScreenFrame", "stHorizontalBlock", "stMain", "stMainBlockContainer", "stMarkdown",
     "stPopover", "stPopoverBody", "stPopoverButton", "stSelectbox", "stSelectboxVirtualDropdown", "stTopNav",
-    "stTopNavSection", "stVerticalBlock", "stWidgetLabel",
+    "stTooltipContent", "stTopNavSection", "stVerticalBlock", "stWidgetLabel",
 )  # fmt: skip
 """Names of elements (`data-testid`) that the dashboard's styles and scripts look for."""
 
@@ -66,10 +66,11 @@ def marked_in_navigation(title: str, place: int) -> str:
 
     title: of the page. place: of its section, from 0.
     """
+    name, behind = (json.dumps(text, ensure_ascii=False) for text in (title, f" · {title}"))
     section = f'[data-testid="stTopNav"] > :nth-child({place + 1}) > [data-testid="stTopNavSection"] p'
     button = '[data-testid="stExpandSidebarButton"]'
     return (
-        f"<style>{section} {{ font-weight: 600; }} {section}::after {{ content: {json.dumps(f' · {title}')}; }} "
-        f"{button} {{ width: auto; }} {button}::after {{ content: {json.dumps(title)}; margin: 0 6px; font-size: 14px; "
-        "font-weight: 600; }</style>"
+        f"<style>{section} {{ font-weight: 600; }} {section}::after {{ content: {behind}; }} "
+        f"{button} {{ width: auto; }} "
+        f"{button}::after {{ content: {name}; margin: 0 6px; font-size: 14px; font-weight: 600; }}</style>"
     )

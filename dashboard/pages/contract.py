@@ -54,6 +54,8 @@ class Page:
     """Name of its package in `dashboard/pages` and, but for the first page, its address `/<name>`."""
     title: str
     group: Group
+    place: int = 100
+    """Where it stands in its section, low before high; of equal places by name."""
     help: str
     """What somebody can do there, in one sentence."""
     needs: Needs

@@ -7,34 +7,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import groupby
+from pkgutil import iter_modules
 from typing import Final
 
+from dashboard import pages
 from dashboard.link import vocabulary
-from dashboard.pages import (
-    calibrate,
-    compare,
-    execution,
-    explore,
-    library,
-    memory,
-    pareto,
-    results,
-    scenarios,
-    serving,
-    validation,
-    whatif,
-)
 from dashboard.pages.contract import Group, Page
 
 __all__ = ["PAGES", "page", "sections"]
 
-PAGES: Final[tuple[Page, ...]] = (
-    explore.PAGE, execution.PAGE, memory.PAGE, pareto.PAGE, results.PAGE,
-    whatif.PAGE, compare.PAGE, scenarios.PAGE,
-    serving.PAGE,
-    validation.PAGE, calibrate.PAGE, library.PAGE,
-)  # fmt: skip
+
+def _found() -> tuple[Page, ...]:
+    """Returns the page of every package beside this module, section after section."""
+    names = [each.name for each in iter_modules(pages.__path__) if each.ispkg]
+    found: list[Page] = [import_module(f"{pages.__name__}.{name}").PAGE for name in names]
+    sections = list(Group)
+    return tuple(sorted(found, key=lambda each: (sections.index(each.group), each.place, each.name)))
+
+
+PAGES: Final = _found()
 """Every page in the order of the navigation, group after group. The first is served at the root."""
 
 _BY_NAME: Final = {each.name: each for each in PAGES}
@@ -53,4 +46,4 @@ def page(name: str) -> Page:
 
 def sections() -> dict[Group, tuple[Page, ...]]:
     """Returns the pages of each section of the navigation, both in their order."""
-    return {group: tuple(pages) for group, pages in groupby(PAGES, lambda each: each.group)}
+    return {group: tuple(each) for group, each in groupby(PAGES, lambda each: each.group)}

@@ -17,6 +17,7 @@ from engine import Exploration
 from engine.columns import ALL_FIELDS, SHARES, by_name, fields_of, in_order, statistics_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions import reasons
+from engine.executions.codes import NETWORKS
 from engine.store import Condition
 
 __all__ = [
@@ -30,7 +31,6 @@ BINS: Final = 48
 _NEAR: Final = 32
 """Of so many executions the best one is looked at first."""
 
-_NETWORKS: Final = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 _OF_CELLS: Final = {
     "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
     "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings", "context_par": "context_par",
@@ -192,11 +192,11 @@ def varying(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
 def options_of(exploration: Exploration, field: str) -> list[Any]:
     """The values that a field has in executions of the space, whether they run or not."""
     space = exploration.scenario.space
-    if field in _NETWORKS:
+    if field in NETWORKS:
         placed = space.further(np.arange(len(space.cells)))
         if field in placed:
             return sorted(set(placed[field].tolist()))
-        place = _NETWORKS.index(field)
+        place = NETWORKS.index(field)
         return sorted({int(tier) for cell in space.cells for tier in space.assignments[cell.kind][:, place]})
     if field in _OF_CELLS:
         found = [getattr(cell, _OF_CELLS[field]) for cell in space.cells]

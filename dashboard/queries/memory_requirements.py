@@ -9,13 +9,13 @@ import pandas as pd
 
 from dashboard.queries.scenario_edits import altered
 from engine import Scenario
+from engine.executions.codes import OFFLOADS
 from engine.exploration.memory_requirements import least_memory
 from hardware import GIB
 
-__all__ = ["OFFLOADS", "REMEDIES", "needs_of", "with_hbm"]
+__all__ = ["REMEDIES", "needs_of", "with_hbm"]
 
 
-OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 REMEDIES: Final[Mapping[str, tuple[str, ...]]] = {
     "offload": OFFLOADS,
     "recompute": ("activation_recompute",),

@@ -24,6 +24,7 @@ import pandas as pd
 
 from engine.columns import Column, by_name, fields_of
 from engine.executions.arrays import Ints
+from engine.executions.codes import NETWORKS
 from engine.executions.limits import normalise
 from engine.executions.table import LARGEST, Executions
 from hardware import System
@@ -225,8 +226,7 @@ class Space(ABC):
         fields["pipeline_interleaving"] = _ragged([item.interleavings for item in self.cells], cell, interleaving)
         fields["microbatch_size"] = _ragged([item.microbatches for item in self.cells], cell, microbatch)
         kind = c["kind"][cell]
-        nets = ("tensor_par_net", "pipeline_par_net", "data_par_net")
-        for position, name in enumerate(nets):
+        for position, name in enumerate(NETWORKS):
             fields[name] = _ragged([table[:, position] for table in self.assignments], kind, assignment)
         modes = c["mode_kind"][cell]
         for name in self.mode_fields:

@@ -10,8 +10,10 @@ from typing import Any
 from unittest.mock import patch
 
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 import engine
+from dashboard.link import page_links
 from engine import Exploration
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,6 +37,13 @@ def page_alone(name: str, timeout: float = 60) -> AppTest:
         f"from dashboard.pages import registry\nfrom dashboard.shell import frame\nframe.draw(registry.page({name!r}))",
         default_timeout=timeout,
     )
+
+
+def visit(app: AppTest, name: str) -> AppTest:
+    """The whole application at another page. AppTest itself switches to pages that are files only."""
+    assert name in {str(info.get("url_pathname") or page_links.START) for info in app._registered_pages.values()}
+    app._page_hash = calc_hash(name)
+    return app.run()
 
 
 def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) -> AppTest:

@@ -66,7 +66,7 @@ def test_the_chunk_with_plotly_is_found() -> None:
 def test_the_page_is_named_in_its_section_of_the_navigation() -> None:
     style = front_end.marked_in_navigation('A "page"', 2)
     assert ":nth-child(3)" in style
-    assert json.dumps(' · A "page"') in style
+    assert json.dumps(' · A "page"', ensure_ascii=False) in style
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.dashboard.pages import SMALL, TIGHT, again, exploration, figure, html
 
 LONG = 60.0
 ME, OTHER = "me", "somebody else"
-SOME = (Condition("tensor_par", "<=", 8), Condition("microbatch_size", "=", 1))
+SOME = (Condition("tensor_par", "=", 4), Condition("microbatch_size", "=", 1))
 """Few executions, so that evaluating them in the tests takes little."""
 
 

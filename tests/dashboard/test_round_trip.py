@@ -40,7 +40,8 @@ from tests.dashboard.test_whatif import settled
 
 NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 ASKED = {"num_procs": 16, "max_batch_size": 16, "datatype": "bfloat16"}
-LIMITS: dict[str, Any] = {"microbatch_size": [1, 2], "activation_recompute": ["none", "full"], "zero_stage": [0, 1, 3],
+LIMITS: dict[str, Any] = {"microbatch_size": 1, "tensor_par": [2, 8, 16],
+                          "activation_recompute": ["none", "full"], "zero_stage": [0, 1, 3],
                           "tensor_par_comm_type": ["ar", "rs_ag"], "pipeline_par": [1, 2, 4]}  # fmt: skip
 
 

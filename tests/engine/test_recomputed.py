@@ -32,12 +32,14 @@ from engine.store import (
     StoreError,
     TooManyValuesError,
     added_columns,
+    shards,
 )
 from engine.store import writer as store_writer
 from engine.store.added_columns import AddedWriter
 from tests.engine.small_spaces import draw
 
-SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16"}
+LIMITS = {"microbatch_size": [1, 2], "data_par_overlap": False, "tensor_par_overlap": "none"}
+SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": LIMITS}
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
 PLACES = ("memory", "database", "shards")
 
@@ -46,7 +48,11 @@ def explored(place: str, cost_model: str, folder: Path) -> Exploration:
     """GPT-3 13B on 16 GPUs, its rows in memory, in a database file or in several groups of shards."""
     if place == "memory":
         return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL)
-    with patch.object(store_writer, "ROWS_IN_DATABASE", 100 if place == "shards" else 10**6):
+    with (
+        patch.object(store_writer, "ROWS_IN_DATABASE", 100 if place == "shards" else 10**6),
+        patch.object(store_writer, "ROWS_PER_GROUP", 4_000),
+        patch.object(shards, "ROWS_PER_GROUP", 4_000),
+    ):
         return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, store=Store(folder / f"{cost_model}.duckdb"))
 
 

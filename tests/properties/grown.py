@@ -1,6 +1,7 @@
 """What a copy of the tree that has grown shows of it; run by itself, with the copy before everything else on the path.
 
-The copy has a statistic, a field and an accelerator more, see `tests.properties.test_touch_counts`.
+The copy has a statistic, a field, an accelerator, a page and a cost model more, see
+`tests.properties.test_touch_counts`.
 """
 
 import io
@@ -15,7 +16,9 @@ from streamlit.testing.v1 import AppTest
 import engine
 import hardware
 from dashboard.files import exports
-from dashboard.link import scenario_parameters
+from dashboard.link import scenario_parameters, vocabulary
+from dashboard.pages.contract import Group
+from dashboard.pages.registry import page, sections
 from dashboard.queries.explorations import choice_costs
 from dashboard.queries.filters import Filter, derived_of, parse, text
 from dashboard.widgets.tables import arranged
@@ -94,14 +97,28 @@ def main(copy: Path) -> None:
     assert "swift_host" not in [column.name for column in choices_of("calculon")]
     assert "gather_link_time" in [column.name for column in headline_of("calibrated")]
 
+    # The page stands in its section of the navigation, behind those with a place, and its parameter has a word.
+    assert [each.name for each in sections()[Group.DECIDE]][-1] == "grown"
+    assert page("grown").view().parse() == "It has grown."
+    assert vocabulary.WORDS["grown_by"] == "growth"
+
+    # The cost model explores, finds its optimum and can be chosen in a link.
+    assert list(engine.COST_MODELS)[-1] == "toy"
+    by_toy = MACHINE | {"cost_model": "toy"}
+    other = engine.Scenario.of("gpt3-6.7B", "grown_80g", limits={"tensor_par": [1, 2]}, **by_toy)
+    explored = engine.explore_scenario(other)
+    assert explored.best is not None
+    assert best_of(other)["sample_rate"] == explored.best["sample_rate"]
+    assert scenario_parameters.read_scenario(scenario_parameters.parameters_of(other)).scenario == other
+
     # Link and editor.
     parameters = scenario_parameters.parameters_of(scenario)
     assert scenario_parameters.read_scenario(parameters).scenario.limits["swift_host"] == [False, True]
-    page = AppTest.from_function(editor, default_timeout=60)
-    page.session_state["_url"] = parameters
-    page.run()
-    assert not page.exception, [error.value for error in page.exception]
-    field = next(group for group in page.get("button_group") if group.key == "limit_swift_host")
+    dialog = AppTest.from_function(editor, default_timeout=60)
+    dialog.session_state["_url"] = parameters
+    dialog.run()
+    assert not dialog.exception, [error.value for error in dialog.exception]
+    field = next(group for group in dialog.get("button_group") if group.key == "limit_swift_host")
     assert set(field.value) == {True, False}
 
 

@@ -76,20 +76,66 @@ FIELD: Mapping[str, Edit] = {
 ACCELERATOR: Mapping[str, Edit] = {"hardware/library/grown_80g.json": accelerator}
 
 
+PAGE = {
+    "dashboard/pages/grown/__init__.py": '''"""A page that there is not."""
+
+from dashboard.pages.contract import Group, Needs, Page
+
+PAGE = Page(
+    name="grown", title="Grown", group=Group.DECIDE, help="Shows that it is there.", needs=Needs.SCENARIO,
+    parameters={"grown_by": "growth"},
+)
+''',
+    "dashboard/pages/grown/view.py": '''"""Draws it."""
+
+import streamlit as st
+
+
+def parse() -> str:
+    return "It has grown."
+
+
+def render(view: str) -> None:
+    st.markdown(view)
+''',
+}
+"""A page: one package."""
+
+REGISTRY = "engine/cost_models/registry.py"
+COST_MODEL: Mapping[str, Edit] = {
+    REGISTRY: lambda source: behind("register(CALCULON)\n", "register(TOY)\n")(
+        behind("import CALCULON\n", "from engine.cost_models.toy.cost_model import TOY\n")(source)
+    ),
+}
+"""A cost model beside its package, which is the toy of the tests: its import and its registration."""
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages to which a statistic, a field and an accelerator are added."""
+    """A copy of the packages to which a statistic, a field, an accelerator, a page and a cost model are added."""
     target = tmp_path_factory.mktemp("grown")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path, edit in (STATISTIC | FIELD | ACCELERATOR).items():
+    for path, source in PAGE.items():
+        (target / path).parent.mkdir(exist_ok=True)
+        (target / path).write_text(source, encoding="utf-8")
+    package = target / "engine/cost_models/toy"
+    package.mkdir()
+    for file in (ROOT / "tests/toy").glob("*.py"):
+        source = "" if file.name == "__init__.py" else file.read_text(encoding="utf-8")
+        (package / file.name).write_text(source.replace("tests.toy", "engine.cost_models.toy").replace(
+            "from tests import toy", "from engine.cost_models import toy"), encoding="utf-8")  # fmt: skip
+    for path, edit in (STATISTIC | FIELD | ACCELERATOR | COST_MODEL).items():
         file = target / path
         file.write_text(edit(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
     return target
 
 
-def test_a_statistic_is_two_files_a_field_three_and_an_accelerator_one(copy: Path) -> None:
-    assert (len(STATISTIC), len(FIELD), len(ACCELERATOR)) == (2, 3, 1)
+def test_what_one_touches_to_add_a_thing_and_that_it_shows(copy: Path) -> None:
+    assert (len(STATISTIC), len(FIELD), len(ACCELERATOR), len(COST_MODEL)) == (2, 3, 1, 1)
+    assert len({Path(path).parent for path in PAGE}) == 1
+    before, after = ((root / REGISTRY).read_text(encoding="utf-8").splitlines() for root in (ROOT, copy))
+    assert len(after) - len(before) == 2  # the import of its object and the call that makes it known
     found = subprocess.run(
         [sys.executable, "-P", str(Path(__file__).with_name("grown.py")), str(copy)], cwd=copy, check=False,
         capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(copy)},

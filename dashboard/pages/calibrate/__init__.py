@@ -8,6 +8,7 @@ PAGE = Page(
     name="calibrate",
     title="Calibrate",
     group=Group.TRUST,
+    place=2,
     help="Fit the calibrated model to measured runs of your own cluster.",
     needs=Needs.NOTHING,
     parameters={

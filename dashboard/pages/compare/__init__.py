@@ -8,6 +8,7 @@ PAGE = Page(
     name="compare",
     title="Compare",
     group=Group.DECIDE,
+    place=2,
     help="Scenarios side by side: what differs and what it changes.",
     needs=Needs.SCENARIO,
     parameters={

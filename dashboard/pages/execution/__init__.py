@@ -8,6 +8,7 @@ PAGE = Page(
     name="execution",
     title="Execution",
     group=Group.EXPLORE,
+    place=2,
     help="Everything about one execution: time, memory, schedule, layers, networks.",
     needs=Needs.EXPLORATION,
     parameters={

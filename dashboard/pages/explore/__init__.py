@@ -8,6 +8,7 @@ PAGE = Page(
     name="explore",
     title="Map",
     group=Group.EXPLORE,
+    place=1,
     help="Every execution of one model on one system, as a map of tensor by pipeline parallel.",
     needs=Needs.EXPLORATION,
     parameters={

@@ -8,6 +8,7 @@ PAGE = Page(
     name="library",
     title="Library",
     group=Group.TRUST,
+    place=3,
     help="Models and systems with the source of every number; edit copies.",
     needs=Needs.NOTHING,
     parameters={

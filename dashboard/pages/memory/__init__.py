@@ -8,6 +8,7 @@ PAGE = Page(
     name="memory",
     title="Memory",
     group=Group.EXPLORE,
+    place=3,
     help="Where the memory goes, tier by tier, and what would fit if.",
     needs=Needs.EXPLORATION,
     parameters={

@@ -8,6 +8,7 @@ PAGE = Page(
     name="pareto",
     title="Pareto",
     group=Group.EXPLORE,
+    place=4,
     help="The executions that no other beats in two or three figures at once.",
     needs=Needs.EXPLORATION,
     parameters={

@@ -8,6 +8,7 @@ PAGE = Page(
     name="results",
     title="Results",
     group=Group.EXPLORE,
+    place=5,
     help="All executions as a table: filter, sort, export.",
     needs=Needs.EXPLORATION,
     parameters={

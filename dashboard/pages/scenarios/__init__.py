@@ -8,6 +8,7 @@ PAGE = Page(
     name="scenarios",
     title="Scenarios",
     group=Group.DECIDE,
+    place=3,
     help="What was explored before: reopen, share, delete.",
     needs=Needs.NOTHING,
     parameters={

@@ -8,6 +8,7 @@ PAGE = Page(
     name="serving",
     title="Serving",
     group=Group.SERVE,
+    place=1,
     help="The best way to serve a model: latency, throughput, memory and cost.",
     needs=Needs.NOTHING,
     parameters={

@@ -8,6 +8,7 @@ PAGE = Page(
     name="validation",
     title="Validation",
     group=Group.TRUST,
+    place=1,
     help="Predicted against measured training runs: how accurate, and where not.",
     needs=Needs.NOTHING,
     parameters={

@@ -8,6 +8,7 @@ PAGE = Page(
     name="whatif",
     title="What-if",
     group=Group.DECIDE,
+    place=1,
     help="Change the hardware or the model and see which execution is best then.",
     needs=Needs.SCENARIO,
     parameters={

@@ -24,7 +24,7 @@ from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.rates import NetworkRates, Rates
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
-from engine.executions.codes import FULL, NO_OVERLAP
+from engine.executions.codes import FULL, NO_OVERLAP, OFFLOADS
 from engine.executions.rules import undivided
 from engine.space.rejection import Rejected, executions_at
 from engine.space.schedule_points import (
@@ -134,7 +134,7 @@ def memory_requirements(
         sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
         full = np.asarray(choice["activation_recompute"] == FULL)
         use = memory_use(stages, sizes, full, np.asarray(choice["training"]))
-        flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
+        flags = [mm[name][here][:, None] for name in OFFLOADS]
         first_tier[here], second_tier[here] = tiers(use, full, *flags)
     return first_tier, second_tier
 

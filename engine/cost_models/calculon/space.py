@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.columns import FIELDS, by_name
 from engine.executions.arrays import Ints
-from engine.executions.codes import FULL
+from engine.executions.codes import FULL, NETWORKS, OFFLOADS
 from engine.executions.limits import LimitError, permits
 from engine.executions.rules import mode_rules, tokens_undivided, undivided
 from engine.executions.table import DATATYPES
@@ -62,9 +62,8 @@ class CalculonSpace(Space):
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
         """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
-        names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
         options = []
-        for name, present in zip(names, (tensor, pipeline, data), strict=True):
+        for name, present in zip(NETWORKS, (tensor, pipeline, data), strict=True):
             allowed = permits(self.limits, name)
             options.append([tier for tier in (range(self.tiers) if present else (0,)) if allowed(tier)])
         return np.array(list(product(*options)), np.int64).reshape(-1, 3)
@@ -126,6 +125,6 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tenso
     valid = ~np.logical_or.reduce(list(rules.values()))
     # Calculon runs these, but its search does not try them.
     valid &= ~(columns["activations_offload"] & (columns["activation_recompute"] == FULL))
-    for name in ("weight_offload", "activations_offload", "optimizer_offload"):
+    for name in OFFLOADS:
         valid &= np.isin(columns[name], offload)
     return Modes({name: array[valid] for name, array in columns.items()})

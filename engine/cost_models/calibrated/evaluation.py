@@ -29,6 +29,7 @@ from engine.cost_models.calibrated.physics.stage_times import block_level, offlo
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
 from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
+from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.sentences import excesses
@@ -119,7 +120,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
     level = block_level(case, p)
     flow, once = pipeline_flow(case, level, p), update_level(case, p)
     stages = stage_memories(case)
-    flags = [part[name].astype(np.float64) for name in ("weight_offload", "activations_offload", "optimizer_offload")]
+    flags = [part[name].astype(np.float64) for name in OFFLOADS]
     offloads = dict(zip(("weights", "activations", "state"), flags, strict=True))
     kept, held, rate = activation_bytes(case), block_weight_bytes(case), link_rate(system, p)
     moved = None

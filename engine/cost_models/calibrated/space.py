@@ -22,6 +22,7 @@ from engine.cost_models.calibrated.physics.parameters import parameters, paramet
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Ints
+from engine.executions.codes import OFFLOADS
 from engine.executions.limits import LimitError, permits
 from engine.executions.rules import mode_rules, tokens_undivided
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
@@ -296,7 +297,7 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
         & (experts | ~columns["expert_overlap"])
         & (pipeline | ~columns["pipeline_overlap"])
     )
-    for name in ("weight_offload", "activations_offload", "optimizer_offload"):
+    for name in OFFLOADS:
         valid &= np.isin(columns[name], offload)
     kept = {name: array[valid] for name, array in columns.items()}
     columns = {name: array if array.dtype == bool else array.astype(np.int64) for name, array in kept.items()}

@@ -14,7 +14,7 @@ from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Case
 from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
 from engine.executions.arrays import Ints, take
-from engine.executions.codes import ALL_REDUCE, NO_OVERLAP, NONE
+from engine.executions.codes import ALL_REDUCE, NO_OVERLAP, NONE, OFFLOADS
 from engine.space.schedule_points import (
     CellColumns,
     Grains,
@@ -47,7 +47,6 @@ KEPT_FIELDS = (
 """What decides the activations that a stage keeps."""
 STATE_FIELDS = ("zero_stage", "optimizer_datatype")
 """What decides the weights, gradients and optimizer state that it holds."""
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 GRAINS = Grains(
     (*FIELDS_OF_A_MODE, "fully_sharded"),
     TIME_FIELDS,
