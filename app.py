@@ -1,4 +1,4 @@
-"""The page frame and the navigation, and the server around them; every page is a script in `dashboard/pages`.
+"""The page frame and the navigation, and the server around them; every page is a package in `dashboard/pages`.
 
 Streamlit runs this file twice over: once as a server, to which files to download are added, and then as a script for
 every visitor. Only the script imports the pages' modules, whose caches need a server that runs.
@@ -7,19 +7,21 @@ every visitor. Only the script imports the pages' modules, whose caches need a s
 from pathlib import Path
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from dashboard.compat.session import runs_page
 
 ROOT = Path(__file__).parent
 
-if get_script_run_ctx(suppress_warning=True) is None:
+if not runs_page():
     from starlette.middleware import Middleware
 
+    from dashboard.compat.addresses import ask_nobody
     from dashboard.compat.memory_allocator import few_arenas
     from dashboard.files import downloads
     from dashboard.shell import middleware, root_address
 
     few_arenas()
-    middleware.ask_nobody()
+    ask_nobody()
     app = st.App(
         __file__,
         routes=[*downloads.routes(), *root_address.routes()],
@@ -27,15 +29,16 @@ if get_script_run_ctx(suppress_warning=True) is None:
         lifespan=middleware.greeting,
     )
 else:
+    from dashboard.compat.reconnection import known_again
     from dashboard.jobs.turns import turns
     from dashboard.link import state
-    from dashboard.shell import frame, login, reconnection
+    from dashboard.shell import frame, login
 
     st.set_page_config(page_title="Shardscape", page_icon=str(ROOT / "static" / "mark.svg"), layout="wide")
     login.require()
-    page = st.navigation(frame.pages(), position="top")
+    page = frame.navigation()
     state.begin(page.url_path)
-    reconnection.known_again()
+    known_again()
     with turns.turn():
         above = frame.open_page(ROOT / "static", page)
         page.run()

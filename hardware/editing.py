@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hardware.schema import Assumption, System
-from models.documents import DocumentError, sentence, shown
-from models.editing import changed_document, changes_between, lineage, marked, within
+from models.documents import DocumentError, changed_document, changes_between, lineage, marked, sentence, shown, within
 
 
 class SystemFileError(DocumentError):

@@ -6,6 +6,7 @@
 """
 
 from models.architecture import Architecture, Experts, LatentAttention, SparseAttention
+from models.dimensions import Dimensions, dimensions
 from models.documents import Change
 from models.hugging_face import from_hugging_face, hugging_face_types
 from models.loader import ModelLike, edited, load, load_document, model_of, names, to_calculon, to_document
@@ -15,12 +16,14 @@ __all__ = [
     "Architecture",
     "BlockShape",
     "Change",
+    "Dimensions",
     "Experts",
     "LatentAttention",
     "Model",
     "ModelFileError",
     "ModelLike",
     "SparseAttention",
+    "dimensions",
     "edited",
     "from_hugging_face",
     "hugging_face_types",

@@ -11,8 +11,18 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.architecture import Architecture, Tokens
-from models.documents import Library, check_format, name_from_stem, sentence, shown
-from models.editing import changed_document, changes_between, lineage, marked, within
+from models.documents import (
+    Library,
+    changed_document,
+    changes_between,
+    check_format,
+    lineage,
+    marked,
+    name_from_stem,
+    sentence,
+    shown,
+    within,
+)
 from models.hugging_face import from_hugging_face, is_hugging_face
 from models.schema import BlockShape, Changes, Line, Lines, Model, ModelFileError, Name, ShortText
 

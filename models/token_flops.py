@@ -33,7 +33,7 @@ __all__ = [
 
 Convention = Literal["full", "causal"]
 Recompute = Literal["none", "attn_only", "full"]
-Recipe = Literal["published", "calculon"]
+Recipe = Literal["published", "block"]
 
 CONVENTIONS: Final[dict[Convention, str]] = {
     "full": "attention in full (12 L h s per token)",
@@ -95,10 +95,10 @@ def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
     """Matrix arithmetic of one token of a model at its `seq_size`.
 
     recipe: "published" counts the architecture with LM head and active experts (where it is not recorded, the block
-    numbers with a vocabulary of 51,200); "calculon" counts the six numbers of Calculon's block recipe, which has no
-    vocabulary layer. Raises `models.ModelFileError` where "calculon" has no numbers for the architecture.
+    numbers with a vocabulary of 51,200); "block" counts the six numbers of Calculon's block recipe, which has no
+    vocabulary layer. Raises `models.ModelFileError` where "block" has no numbers for the architecture.
     """
-    if recipe == "calculon":
+    if recipe == "block":
         return block_flops(model.require_block())
     return architecture_flops(model.architecture_or_assumed(), model.seq_size)
 

@@ -55,7 +55,6 @@ def test_files_that_the_readme_names_exist():
     named = re.findall(r'(?:src|srcset)="([^":]+)"', README)
     named += re.findall(r"`((?:engine|tests|static|\.ci)/[\w./]*)`", README)
     assert ".github/screenshots/explore.png" in named
-    assert "engine/cost_models/calculon/quirks.py" in named
     for name in named:
         path = ROOT / name
         assert path.exists() or path.with_suffix(".py").exists(), name

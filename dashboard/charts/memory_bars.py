@@ -53,8 +53,7 @@ def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
     Without offload everything is in tier 1. What is offloaded lives in tier 2, and tier 1 keeps the blocks in transit.
     The pieces of a tier sum to `proc_mem_tier1_cap_req` and `proc_mem_tier2_cap_req`.
     Source: memory accounting of Calculon 0.1.0, `Llm._check_mem_caps` and the `*_with_offload` statistics; logits,
-    temporaries and reserve are parts of the calibrated cost model only
-    (`engine.cost_models.calibrated.physics.memory`).
+    temporaries and reserve are not parts of every cost model.
     """
 
     def size(name: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,21 +12,12 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, note
 from dashboard.words.numbers import format_value, plain, scale_for
+from engine.cost_models.account import Roofs
 
 HEIGHT: Final = 430
 STAGES: Final = (("fw", "forward"), ("agrad", "backward, activations"), ("wgrad", "backward, weights"))
 _LARGEST: Final = 24
 _SMALLEST: Final = 6
-
-
-class Roofs(NamedTuple):
-    """The highest rate and a lower one, such as those of the matrix and the vector unit [FLOP/s], the memory's
-    bandwidth [bytes/s], and what the two rates are called."""
-
-    matrix: float
-    lower: float
-    bandwidth: float
-    names: tuple[str, str] = ("matrix", "vector")
 
 
 _APART: Final = 3.0
@@ -37,7 +28,7 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
     """Draw one mark per layer and pass that computes anything; its area grows with the time it takes.
 
     layers: columns label, engine, and for each stage of `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed`
-    [bytes] and `{stage}_processing_time` [s], as `engine.layer_table` gives them.
+    [bytes] and `{stage}_processing_time` [s], as `engine.cost_models.account.BlockAccount` has them.
     """
     colours = palette(mode)
     marks = points(layers)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from dashboard.charts.elements.palette import TIME_KINDS, Kind, Palette, kinds_of, palette
+from dashboard.charts.elements.palette import TIME_KINDS, Kind, Palette, common_kinds, palette
 from dashboard.charts.elements.template import Chart, base, noted
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, Scale, format_delta, format_value, percent, scale_for
@@ -28,12 +28,12 @@ def time_pieces(execution: Mapping[Any, Any]) -> dict[str, float]:
 
 
 def time_kinds(*executions: Mapping[Any, Any] | None) -> tuple[Kind, ...]:
-    """Return the parts of a step to show for these executions: what the exact cost model has, and what any has beyond.
+    """Return the parts of a step to show for these executions: what every cost model has, and what any has beyond.
 
     Executions without experts or context parallelism lose nothing to those, and rows that can only be empty are left
     out.
     """
-    plain = kinds_of(TIME_KINDS, "calculon")
+    plain = common_kinds(TIME_KINDS)
     taken = [time_pieces(execution) for execution in executions if execution is not None]
     return tuple(kind for kind in TIME_KINDS if kind in plain or any(pieces[kind.key] > 0 for pieces in taken))
 

@@ -15,10 +15,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-import plotly.offline
-
 from dashboard.charts.elements.markup import figure_strip, head, stylesheet
 from dashboard.charts.elements.template import CONFIG
+from dashboard.compat import plotly_figures
 from dashboard.files.exports import version
 from dashboard.files.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
 from dashboard.queries.accuracy import EXPLAINED, label_of
@@ -30,8 +29,8 @@ from dashboard.words.limits import in_words
 from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
 from engine.columns import choice_label
-from engine.cost_models.calibrated import effective_rates
 from engine.cost_models.contract import told_not_measured
+from engine.cost_models.registry import cost_model_of
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 
@@ -118,7 +117,7 @@ def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
 
 def page(name: str, body: str, data: dict[str, Any]) -> str:
     """The HTML document around a body."""
-    library = f"\n{plotly.offline.get_plotlyjs()}\n"
+    library = f"\n{plotly_figures.library()}\n"
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
@@ -235,7 +234,7 @@ def _founded(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     """The label of the figures in words, and the calibration with its errors and the rates that follow from it."""
     label = label_of(scenario)
     said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"
-    if scenario.cost_model == "calculon":
+    if not cost_model_of(scenario).takes_calibration:
         return said
     unknown = "" if best is None else told_not_measured(scenario.not_measured(best))
     said += f"<li>The best: {escape(unknown)}</li>" if unknown else ""
@@ -246,7 +245,7 @@ def _founded(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     )  # fmt: skip
     rates = "; ".join(
         f"{rate.name} {100 * rate.share:.0f} % of its peak ({rate.provenance})"
-        for rate in effective_rates(scenario.system, used)
+        for rate in cost_model_of(scenario).sustained_rates(scenario.system, used)
     )
     return (
         f"{said}<li>Calibration {escape(used.name)} of {escape(used.date)}, fitted on {escape(used.fitted_on)}. "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.pareto import pareto
 from dashboard.charts.reasons import reasons
 from dashboard.charts.time_bar import waterfall
+from dashboard.compat.caches import computed
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
 from dashboard.words.executions import choices, recomputed, title
@@ -35,6 +35,7 @@ from dashboard.words.numbers import (
 )
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
+from engine.cost_models.registry import cost_model_of, named
 from hardware import GIB
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
@@ -45,11 +46,8 @@ _DEGREES: Final = ("id", "tensor_par", "pipeline_par", "data_par")
 _RESULTS: Final = (
     "sample_rate", "total_time", "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
 )  # fmt: skip
-_TOLD: Final = {
-    "calculon": ("selective_recompute",),
-    "calibrated": ("selective_recompute", "optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net"),
-}
-"""Choices of a cost model that another column of the table tells."""
+_TOLD: Final = "selective_recompute"
+"""A choice that another column of the table tells."""
 
 
 class Figure(NamedTuple):
@@ -99,7 +97,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
-        costs = inspect.unwrap(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
+        costs = computed(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
         tiers = tuple(f"tier {number}" for number in range(len(scenario.system.networks)))
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())
@@ -117,8 +115,8 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         missing = f"{count(exploration.total - exploration.feasible)} of {count(exploration.total)}"
         found.append(Figure("reasons", "Why executions are infeasible", missing,
                             lambda mode: reasons(exploration.infeasible_by_reason, mode)))  # fmt: skip
-    if scenario.cost_model != "calculon":
-        return found  # the curves of efficiency by size are Calculon's
+    if not cost_model_of(scenario).reads_efficiencies:
+        return found
     system = scenario.system
     compute = [(f"{kind} {choice_label('datatype', name)}", engine.gflops_efficiency)
                for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
@@ -149,7 +147,7 @@ def top_table(exploration: Exploration) -> str:
     cost_model = exploration.scenario.cost_model
     choices_made = [
         column.name for column in fields_of(cost_model)
-        if column.name not in (*_DEGREES, *_TOLD[cost_model]) and frame[column.name].nunique() > 1
+        if column.name not in (*_DEGREES, _TOLD, *named(cost_model).implied) and frame[column.name].nunique() > 1
     ]  # fmt: skip
     columns = [_column(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
     heads = "".join(f'<th title="{escape(why)}">{escape(name)}</th>' for name, why, _ in columns)

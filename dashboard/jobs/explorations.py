@@ -1,34 +1,30 @@
-"""Explorations off the page's thread: one runner per server, shared by all sessions.
+"""Explorations: what a server has explored, explores or will, shared by all sessions.
 
-A request for a scenario gives a job. Equal scenarios share one job, whoever asks; a job goes on when a tab is closed.
-Explorations stay open as long as there is room, and are found again in the store.
-
-One small space is explored at a time, and beside it one large one, so that nobody waits minutes for what takes a
-second. Among those that wait, what a session asked for last comes before all that any session asked for earlier.
+Equal scenarios are one job of the board, whoever asks; a job goes on when a tab is closed. Explorations stay open as
+long as there is room, and are found again in the store. One small space is explored at a time, and beside it one large
+one, so that nobody waits minutes for what takes a second.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
+from dashboard.jobs.board import Board
 from dashboard.jobs.interpreters import FAR_BEHIND
+from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.worker_process import Worker
 from dashboard.settings import Settings
-from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
+from dashboard.words.numbers import counted
+from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Scenario, explore_scenario
 from engine.exploration.run import from_store
 from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreError, StoreInterruptedError, StoreWriteError
 
-__all__ = ["Job", "QueueFull", "Runner", "State"]
-
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
+__all__ = ["ExplorationJob", "Runner"]
 
 LOG: Final = logging.getLogger("shardscape.runner")
 _UNSTORED: Final = "The result could not be stored and is kept in memory."
@@ -40,174 +36,136 @@ ROWS_IN_MEMORY: Final = 12_000_000
 """Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
 
 
-class QueueFull(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """Too many explorations are waiting."""
+class ExplorationJob(Job):
+    """One exploration on its way."""
 
-
-@dataclass(eq=False)
-class Job:
-    """One exploration on its way. Read-only for everybody but the runner."""
-
-    scenario: Scenario
-    asker: str = ""
-    """The session that asked first."""
-    state: State = "waiting"
-    progress: Progress | None = None
-    exploration: Exploration | None = None
-    problem: str = ""
-    """One sentence for a failed job."""
-    in_memory: bool = False
-    """Whether the rows are held in memory, because no store has them."""
-    shown: bool = False
-    """Whether a page has shown what was found, or found it stored."""
-
-    def __post_init__(self) -> None:
-        self.finished = threading.Event()
-        self.stop = threading.Event()
-        self.watchers: set[str] = set()
-        self.left: set[str] = set()
-        """Who took the request back; somebody else who asks for what was stopped gets it anew."""
+    def __init__(self, server: Runner, scenario: Scenario) -> None:
+        total = scenario.space.total
+        size = f"{counted(scenario.num_procs, 'GPU')} · {counted(total, 'execution')}"
+        about = f"{scenario.model.title or scenario.model.name} · {size}"
+        super().__init__(server.kind, scenario.key, "Evaluating", about, lane="large" if total >= LARGE else "")
+        self.scenario = scenario
+        self.exploration: Exploration | None = None
+        self.in_memory = False
+        """Whether the rows are held in memory, because no store has them."""
+        self.shown = False
+        """Whether a page has shown what was found, or found it stored."""
+        self._server = server
 
     @property
-    def key(self) -> str:
-        """Content hash of the scenario."""
-        return self.scenario.key
+    def weight(self) -> float:
+        """Rows in memory."""
+        return self.exploration.feasible if self.in_memory and self.exploration is not None else 0
 
     @property
-    def large(self) -> bool:
-        """Whether it takes so long that others do not wait for it."""
-        return self.scenario.space.total >= LARGE
+    def note(self) -> str:
+        """That nobody has to stay."""
+        return "The page appears by itself when it is done; closing it does not stop the work."
 
     @property
-    def ended(self) -> bool:
-        """Whether nothing more will happen."""
-        return self.state in ("done", "failed", "cancelled")
+    def account(self) -> str:
+        """Why there is none."""
+        return self.problem or "Exploring was cancelled before it was done; nothing was kept."
 
-    def wait(self, seconds: float) -> bool:
-        """Waits until the job has ended, at most so long; returns whether it has."""
-        return self.finished.wait(seconds)
+    def work(self) -> bool:
+        """Explores."""
+        limit = self._server.settings.longest_seconds
+        latest = time.monotonic() + limit
+        try:
+            self.exploration = self._explored(lambda: self.stops() or time.monotonic() > latest)
+        except ExplorationCancelled:
+            if self.stops():
+                raise
+            raise ValueError(
+                f"Exploring was stopped after {limit:,.0f} s, the limit of this server. "
+                "Fix some choices to make the space smaller."
+            ) from None
+        except MemoryError:
+            raise MemoryError("The server has not enough memory for this space. Fix some choices.") from None
+        return False
+
+    def _explored(self, stop: Callable[[], bool]) -> Exploration:
+        """The exploration, in the store where that takes it."""
+        server, store = self._server, self._server.store
+        self.in_memory = store is None
+        try:
+            if server.workers and store is not None:
+                worker = server.workers[self.lane == "large"]
+                found = worker.explore(self.scenario, store, self.tell, stop)
+            else:
+                found = explore_scenario(self.scenario, store=store, progress=self.tell, cancel=stop, workers=1)
+            server.say_unstored()
+            return found
+        except StoreInterruptedError:
+            raise
+        except StoreError as problem:
+            if store is None or isinstance(problem, ExplorationTooLarge):
+                raise
+            LOG.warning("exploration %s is not stored: %s", self.key, problem)
+            server.say_unstored(_for_visitors(problem))
+            self.in_memory = True
+            return explore_scenario(self.scenario, progress=self.tell, cancel=stop, workers=1)
 
 
 class Runner:
     """Explores one small and one large scenario at a time and keeps what it found."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, board: Board | None = None) -> None:
+        """board: where its jobs are; one of its own without."""
         self.settings = settings
         self.warnings: list[str] = list(settings.problems)
         """Sentences about what is not as it should be, for every page to show."""
         self.store: Store | None = self._open(settings.store)
-        self._lock = threading.RLock()
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._queue: list[Job] = []
-        self._turns: dict[str, float] = {}
-        """When those sessions that have more waiting had their latest turn."""
-        self._work = threading.Condition(self._lock)
-        self._closed = False
-        self._workers = self._other_processes() if settings.process and self.store is not None else ()
-        self._threads = [
-            threading.Thread(target=self._run, args=(large,), name=f"shardscape-runner{'-large' * large}", daemon=True)
-            for large in (False, True)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self.workers = self._other_processes() if settings.process and self.store is not None else ()
+        """Processes to explore in: small spaces, large ones."""
+        self.board = board or Board()
+        self.kind = Kind(
+            name="exploration", doing="Exploring", most_waiting=settings.queue, most_of_one=PER_SESSION,
+            most_kept=settings.kept, most_weight=ROWS_IN_MEMORY, processes=self.workers,
+        )  # fmt: skip
 
-    def request(self, scenario: Scenario, watcher: str = "", *, again: bool = False) -> Job:
-        """The job of a scenario: the one there is, or a new one.
+    def request(self, scenario: Scenario, watcher: str = "") -> ExplorationJob:
+        """The job of a scenario: the one there is, or a new one. Raises `BoardFull`."""
+        job = self.board.seen(self.kind, scenario.key, watcher) or self.board.post(self._new(scenario), watcher)
+        assert isinstance(job, ExplorationJob)
+        return job
 
-        watcher: who asks; a job that others watch too is not stopped by one of them. again: start anew after a failure
-        or cancellation, which otherwise stays as it is for who cancelled. Raises `QueueFull`.
-        """
-        with self._lock:
-            job = self._jobs.get(scenario.key)
-            if job is not None and not _to_start_anew(job, watcher, again):
-                self._jobs.move_to_end(scenario.key)
-                job.watchers.add(watcher)
-                return job
-        stored = self._stored(scenario)
-        with self._lock:
-            job = self._jobs.get(scenario.key)
-            if job is not None and not _to_start_anew(job, watcher, again):
-                job.watchers.add(watcher)
-                return job
-            job = Job(scenario, watcher)
-            job.watchers.add(watcher)
-            if stored is not None:
-                job.shown = True
-                self._end(job, "done", exploration=stored)
-            else:
-                refusal = self.refusal(scenario)
-                if refusal:
-                    self._end(job, "failed", problem=refusal)
-                elif self._waiting_too_many(watcher):
-                    raise QueueFull(
-                        f"{len(self._queue)} explorations are waiting already, which is the limit of this server; "
-                        "try again when some are done."
-                    )
-                else:
-                    self._queue.append(job)
-                    self._work.notify_all()
-            self._jobs[scenario.key] = job
-            self._jobs.move_to_end(scenario.key)
-            self._forget()
-            return job
-
-    def cancel(self, key: str, watcher: str = "", here: Callable[[str], bool] = lambda _: True) -> bool:
-        """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped.
-
-        here: tells whether a watcher is still there; a page that was closed or loaded again counts no more.
-        """
-        with self._lock:
-            job = self._jobs.get(key)
-            if job is None or job.ended:
-                return False
-            job.left.add(watcher)
-            job.watchers = {other for other in job.watchers if other != watcher and here(other)}
-            if job.watchers:
-                return False
-            job.stop.set()
-            if job in self._queue:
-                self._queue.remove(job)
-                self._end(job, "cancelled")
-            return True
-
-    def find(self, key: str) -> Job | None:
+    def find(self, key: str) -> ExplorationJob | None:
         """The job of a scenario by its key, if there is one."""
-        with self._lock:
-            return self._jobs.get(key)
+        job = self.board.find(self.kind, key)
+        assert job is None or isinstance(job, ExplorationJob)
+        return job
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> list[ExplorationJob]:
         """Every job there is, those asked for longest ago first."""
-        with self._lock:
-            return tuple(self._jobs.values())
-
-    def position(self, job: Job) -> int:
-        """How many jobs are ahead of a waiting one."""
-        with self._lock:
-            if job not in self._queue:
-                return 0
-            running = sum(other.state == "running" and other.large == job.large for other in self._jobs.values())
-            return self._in_order(job.large).index(job) + running
+        return self.board.jobs(self.kind)
 
     def forget(self, key: str) -> None:
         """Drops an ended job, for example after its exploration was deleted from the store."""
-        with self._lock:
-            job = self._jobs.get(key)
-            if job is not None and job.ended:
-                del self._jobs[key]
+        job = self.find(key)
+        if job is not None:
+            self.board.forget(job)
 
     def close(self) -> None:
-        """Stops what runs, ends the thread and gives the store back."""
-        with self._lock:
-            self._closed = True
-            for job in (*self._queue, *self._jobs.values()):
-                job.stop.set()
-            self._work.notify_all()
-        for worker in self._workers:
-            worker.close()
-        for thread in self._threads:
-            thread.join(timeout=30)
+        """Stops what runs and gives the store back."""
+        self.board.close(self.kind)
         if self.store is not None:
             self.store.close()
+
+    def refusal(self, scenario: Scenario) -> str:
+        """Why a space is too large for this server; empty where it is not."""
+        total = scenario.space.total
+        if total > self.settings.largest_space:
+            return (
+                f"The space has {total:,} executions; this server explores up to {self.settings.largest_space:,}. "
+                "Fix some choices to make it smaller."
+            )
+        return ""
+
+    def say_unstored(self, problem: str = "") -> None:
+        """Says that a result could not be stored, the latest only; without a problem, that it could."""
+        warnings = [said for said in self.warnings if not said.startswith(_UNSTORED)]
+        self.warnings[:] = warnings + ([f"{_UNSTORED} {problem}"] if problem else [])
 
     def _open(self, path: Path | None) -> Store | None:
         if path is None:
@@ -234,24 +192,16 @@ class Runner:
             return ()
         return workers
 
-    def _in_order(self, large: bool) -> list[Job]:
-        """The small or large ones that wait, in the order of their turns: for each session the latest, then for each
-        the one before, and so on; those first whose session has had no turn, or not for long."""
-        newer: Counter[str] = Counter()
-        rounds = {}
-        for job in reversed(self._queue):
-            rounds[job.key] = newer[job.asker]
-            newer[job.asker] += 1
-        waiting = [job for job in self._queue if job.large == large]
-        return sorted(waiting, key=lambda job: (rounds[job.key], self._turns.get(job.asker, 0.0)))
-
-    def _waiting_too_many(self, watcher: str) -> bool:
-        """Whether there is no room for one more that waits; makes it where a session has many of its own."""
-        own = [job for job in self._queue if job.asker == watcher and job.watchers <= {watcher}]
-        if watcher and len(own) >= PER_SESSION:
-            self._queue.remove(own[0])
-            del self._jobs[own[0].key]  # should a page come back to it, it asks again
-        return len(self._queue) >= self.settings.queue
+    def _new(self, scenario: Scenario) -> ExplorationJob:
+        """A job to be done, or one that was found in the store or refused."""
+        job, stored = ExplorationJob(self, scenario), self._stored(scenario)
+        refusal = self.refusal(scenario)
+        if stored is not None:
+            job.exploration, job.shown = stored, True
+            job.end("done")
+        elif refusal:
+            job.end("failed", refusal)
+        return job
 
     def _stored(self, scenario: Scenario) -> Exploration | None:
         if self.store is None:
@@ -262,124 +212,9 @@ class Runner:
             LOG.warning("stored exploration %s not usable: %s", scenario.key, problem)
             return None
 
-    def refusal(self, scenario: Scenario) -> str:
-        """Why a space is too large for this server; empty where it is not."""
-        total = scenario.space.total
-        if total > self.settings.largest_space:
-            return (
-                f"The space has {total:,} executions; this server explores up to {self.settings.largest_space:,}. "
-                "Fix some choices to make it smaller."
-            )
-        return ""
-
-    def _run(self, large: bool) -> None:
-        while True:
-            with self._lock:
-                while not (waiting := self._in_order(large)) and not self._closed:
-                    self._work.wait()
-                if self._closed:
-                    for job in waiting:
-                        self._end(job, "cancelled")
-                    return
-                job = waiting[0]
-                self._queue.remove(job)
-                left = {other.asker for other in self._queue}
-                self._turns = {asker: when for asker, when in self._turns.items() if asker in left}
-                self._turns[job.asker] = time.monotonic()
-                job.state = "running"
-            self._explore(job)
-            with self._lock:
-                self._forget()
-
-    def _explore(self, job: Job) -> None:
-        """Runs one job to its end, whatever happens."""
-        latest = time.monotonic() + self.settings.longest_seconds
-
-        def stop() -> bool:
-            return job.stop.is_set() or time.monotonic() > latest
-
-        def tell(progress: Progress) -> None:
-            job.progress = progress
-
-        try:
-            try:
-                job.in_memory = self.store is None
-                if self._workers and self.store is not None:
-                    found = self._workers[job.large].explore(job.scenario, self.store, tell, stop)
-                else:
-                    found = explore_scenario(job.scenario, store=self.store, progress=tell, cancel=stop, workers=1)
-                self._unstored()
-            except StoreInterruptedError:
-                raise
-            except StoreError as problem:
-                if self.store is None or isinstance(problem, ExplorationTooLarge):
-                    raise
-                LOG.warning("exploration %s is not stored: %s", job.key, problem)
-                self._unstored(_for_visitors(problem))
-                job.in_memory = True
-                found = explore_scenario(job.scenario, progress=tell, cancel=stop, workers=1)
-            self._end(job, "done", exploration=found)
-        except ExplorationCancelled:
-            if job.stop.is_set():
-                self._end(job, "cancelled")
-            else:
-                limit = self.settings.longest_seconds
-                self._end(
-                    job,
-                    "failed",
-                    problem=f"Exploring was stopped after {limit:,.0f} s, the limit of this server. "
-                    "Fix some choices to make the space smaller.",
-                )
-        except WorkerError as problem:
-            if job.stop.is_set():  # ended because the server ends
-                self._end(job, "cancelled")
-            else:
-                self._end(job, "failed", problem=str(problem))
-        except ValueError as problem:  # every error of the engine about its input is one, with a sentence
-            self._end(job, "failed", problem=str(problem))
-        except MemoryError:
-            self._end(job, "failed", problem="The server has not enough memory for this space. Fix some choices.")
-        except Exception:
-            LOG.exception("exploration %s failed", job.key)
-            self._end(job, "failed", problem="Exploring failed for a reason of our own; the server's log has it.")
-
-    def _unstored(self, problem: str = "") -> None:
-        """Says that a result could not be stored, the latest only; without a problem, that it could."""
-        with self._lock:
-            self.warnings[:] = [said for said in self.warnings if not said.startswith(_UNSTORED)]
-            if problem:
-                self.warnings.append(f"{_UNSTORED} {problem}")
-
-    def _end(self, job: Job, state: State, *, exploration: Exploration | None = None, problem: str = "") -> None:
-        with self._lock:
-            job.exploration, job.problem, job.state = exploration, problem, state
-            job.finished.set()
-
-    def _forget(self) -> None:
-        """Drops the jobs not asked for longest, beyond the number and the memory allowed."""
-        ended = [job for job in self._jobs.values() if job.ended]
-        rows = sum(_rows_in_memory(job) for job in ended)
-        surplus = len(ended) - self.settings.kept
-        for job in ended[:-1]:  # the latest stays whatever it weighs
-            if surplus <= 0 and rows <= ROWS_IN_MEMORY:
-                return
-            del self._jobs[job.key]
-            surplus -= 1
-            rows -= _rows_in_memory(job)
-
-
-def _to_start_anew(job: Job, watcher: str, again: bool) -> bool:
-    """Whether a request does not take the job there is."""
-    stopped = job.state == "cancelled" and bool(job.left) and watcher not in job.left
-    return stopped or (again and job.state in ("failed", "cancelled"))
-
 
 def _for_visitors(problem: StoreError) -> str:
     """Why something could not be stored, without the file that was to be written, of which no visitor knows."""
     if not isinstance(problem, StoreWriteError):
         return str(problem)
     return f"{problem.why[:1].upper()}{problem.why[1:]}; the next result is stored again once there is room."
-
-
-def _rows_in_memory(job: Job) -> int:
-    return job.exploration.feasible if job.in_memory and job.exploration is not None else 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.jobs.explorations import Job, Runner
+from dashboard.jobs.explorations import ExplorationJob, Runner
 from dashboard.link.document_validation import Refused, scenario_of
 from dashboard.link.user_files import Saved, UserFiles
 from dashboard.words.numbers import plain
@@ -40,7 +40,7 @@ class Entry:
     """None where the store's record cannot be read any more."""
     saved: Saved | None = None
     record: Record | None = None
-    job: Job | None = None
+    job: ExplorationJob | None = None
     problem: str = ""
 
     @property

@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from dashboard.jobs.interpreters import BEHIND, Interpreter, connected
 from dashboard.jobs.scratch_folders import scratch_folder
-from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
-from engine.exploration.run import from_store
-from engine.store import ROWS_IN_DATABASE, Record, Store, StoreError, Writer
+from engine import Exploration, ExplorationCancelled, Progress, Scenario
+from engine.exploration.run import explore_into, from_store, record_of
+from engine.store import ROWS_IN_DATABASE, Store, StoreError, Writer
 from engine.store.shards import write_shard
 
 __all__ = ["Refused", "Worker", "serve"]
@@ -130,7 +130,7 @@ def _take(
             if what == "progress":
                 progress(content)
             elif what == "open":
-                writer = stack.enter_context(store.writer(*content[0], **content[1]))
+                writer = stack.enter_context(store.writer(**content))
                 if writer.record is not None:  # another thread has stored it meanwhile
                     (folder / _STOP).touch()
             elif what == "rows":
@@ -156,8 +156,8 @@ def _take(
                 raise _ENDS[what](content)
 
 
-class _Relay(Store):
-    """Stands in for the store in the process: passes on what is to be written."""
+class _Relay:
+    """Takes the rows of an exploration in the process, and passes them on to where the store is."""
 
     def __init__(self, send: Callable[[str, Any], None], folder: Path) -> None:
         self._send_on = send
@@ -167,18 +167,13 @@ class _Relay(Store):
         self._shards: deque[tuple[str, int, Future[int]]] = deque()
         """Those that are being written, by name, with the number of their rows."""
         self._server = os.getppid()
-        self.record = None
+        self._writer = ThreadPoolExecutor(1)  # which leaves the process's own thread to evaluate
 
-    def find(self, key: str) -> Record | None:
-        """Nothing: whoever gave the order has looked."""
-        return None
+    def __enter__(self) -> Self:
+        return self
 
-    @contextlib.contextmanager
-    def writer(self, *what: Any, **more: Any) -> Iterator[Any]:
-        """Itself: what it is told to append goes on."""
-        self._send_on("open", (what, more))
-        with ThreadPoolExecutor(1) as self._writer:  # which leaves this thread to evaluate
-            yield self
+    def __exit__(self, *problem: object) -> None:
+        self._writer.shutdown()
 
     def append(self, rows: pa.Table) -> None:
         """Passes on rows, many at a time."""
@@ -202,7 +197,6 @@ class _Relay(Store):
                 stream.write_table(table)
             self._send_on("rows", name)
         self._send_on("complete", {"reductions": dict(reductions), **more})
-        raise _Told
 
     def _write(self) -> None:
         """Begins to write what there is as a shard, once there are not too many that nobody has taken."""
@@ -233,10 +227,6 @@ class _Relay(Store):
         return os.getppid() != self._server
 
 
-class _Told(Exception):  # noqa: N818 - not an error
-    """Everything has been passed on."""
-
-
 def serve(behind: int) -> None:
     """In the process: explores what it is told to until the server is gone. behind: see `Worker`."""
     with connected(behind) as (source, tell):
@@ -254,15 +244,15 @@ def serve(behind: int) -> None:
                 return
             relay = _Relay(send, Path(folder))
             try:
-                explore_scenario(
-                    scenario,
-                    store=relay,
-                    progress=lambda progress: send("progress", progress),
-                    cancel=relay.stopped,
-                    workers=1,
-                )
-            except _Told:
-                continue
+                send("open", record_of(scenario))
+                with relay:
+                    explore_into(
+                        scenario,
+                        relay,
+                        progress=lambda progress: send("progress", progress),
+                        cancel=relay.stopped,
+                        workers=1,
+                    )
             except ExplorationCancelled as problem:
                 if relay.alone():
                     shutil.rmtree(folder, ignore_errors=True)

@@ -22,6 +22,7 @@ import hardware
 import models
 from dashboard.link.document_validation import MOST_BYTES, PROBLEMS, Refused, parse, scenario_of, sentence
 from engine import Scenario
+from engine.cost_models.registry import cost_model_of
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, shown
 
@@ -83,7 +84,7 @@ def packed(scenario: Scenario) -> str:
         document["key"] = scenario.key[:8]
     document |= {"model": model, "num_procs": scenario.num_procs, "max_batch_size": scenario.max_batch_size}
     document |= {"datatype": scenario.datatype, "limits": dict(scenario.limits), "system": system}
-    if scenario.cost_model != "calculon":
+    if not cost_model_of(scenario).columns.unnamed:
         document["cost_model"] = scenario.cost_model
     if scenario.calibration is not None:
         document["calibration"] = _short_calibration(scenario.calibration)

@@ -20,11 +20,10 @@ from dashboard.link.document_validation import Refused, checked, sentence
 from dashboard.link.packing import LONGEST, packed, unpacked
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
-from engine.cost_models.registry import COST_MODELS, chosen_cost_model
+from engine.cost_models.registry import COST_MODELS, able, chosen_cost_model, cost_model_of, named
 from engine.executions.limits import OPTIONS, normalise
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean
-from models.represent import obstacles
 
 __all__ = [
     "DEFAULT",
@@ -113,19 +112,13 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         model, system = part("model", _model), part("system", _system)
         calibration = part("calibration", _calibration)
         asked = part("cost", _cost_model)
-        if asked == "calculon" and model.block is None:
-            has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"
-            other = next(name for name in COST_MODELS if name != asked)
-            problems.append(
-                f"{model.title or model.name} has {has}, which the cost model {asked} cannot represent. Showing the "
-                f"{other} cost model instead."
-            )
-            asked = other
-        if asked == "calculon" and calibration is not None:
-            problems.append("The cost model calculon, which the link names, takes no calibration; that is left out.")
+        if asked and (refused := named(asked).unsupported(model)):
+            asked = able(model, asked).name
+            problems.append(f"{' '.join(refused)} Showing the {asked} cost model instead.")
+        if asked and calibration is not None and not named(asked).takes_calibration:
+            problems.append(f"The cost model {asked}, which the link names, takes no calibration; that is left out.")
             calibration = None
-        wanted = asked or ("calibrated" if model.block is None or calibration else None)
-        cost_model = chosen_cost_model(wanted, system, calibration).name
+        cost_model = able(model, chosen_cost_model(asked or None, system, calibration).name).name
         scenario = Scenario.of(
             model,
             system,
@@ -191,8 +184,8 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
     }
     if scenario.limits:
         result["limits"] = limits_to_text(scenario.limits)
-    # Links to Calculon's own systems stay as they always were.
-    if scenario.cost_model == "calibrated" or scenario.system.cost_model == "calibrated":
+    # Links in which both the cost model and the system are of the time before there were several name none.
+    if not (cost_model_of(scenario).columns.unnamed and scenario.system.cost_model == scenario.cost_model):
         result["cost"] = scenario.cost_model
     if calibration is not None:
         result["calibration"] = calibration.name
@@ -240,7 +233,7 @@ def _sound_limits(text: str, cost_model: str, problems: list[str]) -> dict[str, 
     return limits_from_text(";".join(kept), cost_model)
 
 
-def limits_from_text(text: str, cost_model: str = "calculon") -> dict[str, Any]:
+def limits_from_text(text: str, cost_model: str) -> dict[str, Any]:
     """Normalised limits on the fields of a cost model from compact text. Raises `LinkError` or `engine.LimitError`."""
     if len(text) > LONGEST_LIMITS:
         raise LinkError(f"The link's limits have {len(text):,} characters; up to {LONGEST_LIMITS:,} are read.")

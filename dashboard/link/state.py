@@ -19,9 +19,8 @@ from contextlib import contextmanager
 from typing import Final, Literal, NoReturn
 
 import streamlit as st
-from streamlit import runtime
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from dashboard.compat.session import identifier, went_back
 from dashboard.link import scenario_parameters, vocabulary
 from engine import Scenario
 
@@ -58,7 +57,7 @@ def begin(page: str) -> None:
     switched = not first and session[_PAGE] != page
     copy: dict[str, str] = {} if first else session[_COPY]
     own = session.setdefault(_ASKED, {}).setdefault(page, set())
-    back = _went_back()
+    back = went_back()  # its URL is then all there is
     if switched and not back and not any(name in shown for name in _SHARED):
         _write({name: copy[name] for name in (*_SHARED, *sorted(own)) if name in copy})
     elif first or switched or shown != session[_WRITTEN]:  # a link was opened, or the browser went back
@@ -277,16 +276,7 @@ def theme_mode() -> Literal["light", "dark"]:
 
 def watcher() -> str:
     """A name for this session, so that one person's cancelling does not stop what another waits for."""
-    context = get_script_run_ctx(suppress_warning=True)
-    if context is not None and runtime.exists():
-        return context.session_id
-    return str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
-
-
-def _went_back() -> bool:
-    """Whether the browser asked for this run by going back or forward: its URL is then all there is."""
-    context = get_script_run_ctx(suppress_warning=True)
-    return context is not None and context.is_history_navigation
+    return identifier() or str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
 
 
 def _reading() -> scenario_parameters.Reading:

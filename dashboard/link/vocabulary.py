@@ -4,60 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from dashboard.link import scenario_parameters
 from engine.columns import UnknownColumn, by_name
 from models.documents import near_matches
 
-__all__ = ["WORDS", "about", "refused", "unknown"]
+__all__ = ["WORDS", "about", "learn", "refused", "unknown"]
 
 _MOST_LISTED: Final = 8
 _FEW: Final = 5
 _MOST_TOLD: Final = 3
 _SHOWN: Final = 40
 
-WORDS: Final[Mapping[str, str]] = {
-    **{name: name for name in scenario_parameters.NAMES},
-    "cell": "cell", "id": "execution", "metric": "metric", "download": "choice of executions to download",
-    "map_x": "axis across", "map_y": "axis up", "map_facet": "field with a map per value", "map_at": "cell",
-    "map_domain": "colours", "map_table": "switch to a table",
-    "execution_b": "execution B", "execution_figure": "figure of the formula", "execution_block": "kind of block",
-    "whatif_changes": "changes of What-if", "whatif_around": "base of the studies", "whatif_step": "step of a change",
-    "whatif_one": "parameter of the sweep", "whatif_x": "parameter across", "whatif_y": "parameter up",
-    "whatif_grid": "grid", "whatif_batch": "batch of the sizes", "whatif_size_show": "view of the sizes",
-    "whatif_range": "range of sizes", "whatif_input": "kind of input",
-    "memory_tier": "memory", "memory_hbm": "HBM", "memory_sort": "order",
-    "pareto_x": "axis across", "pareto_y": "axis up", "pareto_z": "third figure", "pareto_xscale": "scale across",
-    "pareto_yscale": "scale up", "pareto_xbetter": "direction across", "pareto_ybetter": "direction up",
-    "pareto_zbetter": "direction of the third figure", "pareto_close": "switch for close executions",
-    "pareto_columns": "switch for all columns",
-    "pareto_b": "second scenario", "pareto_c": "third scenario", "pareto_d": "fourth scenario",
-    "compare_b": "second scenario", "compare_c": "third scenario", "compare_d": "fourth scenario",
-    "compare_metric": "metric", "compare_domain": "colours", "compare_pair": "pair of scenarios",
-    "results_where": "filters", "results_sort": "column to sort by", "results_order": "direction",
-    "results_size": "rows per page", "results_page": "page", "results_columns": "columns",
-    "results_cell": "cell that does not filter",
-    "serving_model": "model", "serving_system": "system", "serving_procs": "number of GPUs",
-    "serving_prompt": "prompt length", "serving_output": "output length", "serving_ttft": "limit on the first token",
-    "serving_tpot": "limit per token", "serving_price": "price", "serving_weight_bits": "bits of the weights",
-    "serving_kv_bits": "bits of the KV cache", "serving_launch": "launch modes", "serving_by": "order",
-    "serving_only": "selection", "serving_columns": "switch for all columns", "serving_id": "deployment",
-    "validation_errors": "kind of error", "validation_field": "field", "validation_run": "run",
-    "validation_hardware": "hardware", "validation_family": "family", "validation_source": "source",
-    "validation_calculon": "comparison with Calculon",
-    "calibrate_base": "base", "calibrate_example": "example", "calibrate_parameters": "parameters to fit",
-    "calibrate_rank": "kind of runs", "calibrate_system": "system",
-    "library_kind": "kind", "library_item": "entry", "library_edit": "entry to edit",
-    "scenarios_kind": "kind", "scenarios_pick": "picked entries",
-    "execution_run_tokens": "number of tokens", "execution_run_mtbf_h": "time between failures",
-    "execution_run_interval_s": "time between checkpoints", "execution_run_restart_s": "time to restart",
-    "execution_run_storage_gb_per_s": "storage bandwidth", "execution_run_bytes_per_parameter": "checkpoint size",
-    "execution_run_power_w": "power", "execution_run_power_share": "share of the power",
-    "execution_run_pue": "power usage effectiveness", "execution_run_usd_low": "lowest price",
-    "execution_run_usd_high": "highest price",
-}  # fmt: skip
-"""Every parameter that some page reads -> what it is."""
+_WORDS: Final = {**{name: name for name in scenario_parameters.NAMES}, "cell": "cell", "id": "execution"}
+WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
+"""Every parameter that some page reads -> what it is: those of all pages, and those that `learn` was told of."""
 
 _MEANT: Final[Mapping[str, Sequence[str]]] = {
     "axes": ("map_x", "map_y"), "axis": ("map_x", "map_y"), "x": ("map_x",), "y": ("map_y",),
@@ -67,6 +30,17 @@ _MEANT: Final[Mapping[str, Sequence[str]]] = {
     "dtype": ("type",), "batch_size": ("batch",), "max_batch_size": ("batch",), "cost_model": ("cost",),
 }  # fmt: skip
 """What people may write -> what it is called here."""
+
+
+def learn(parameters: Mapping[str, str]) -> None:
+    """Adds the parameters that belong to one page. parameters: name -> what it is.
+
+    Raises: ValueError where a parameter belongs to somebody already.
+    """
+    taken = sorted(_WORDS.keys() & parameters.keys())
+    if taken:
+        raise ValueError(f"parameters of the link with two owners: {', '.join(taken)}")
+    _WORDS.update(parameters)
 
 
 def refused(name: str, text: str, default: str, accepted: Collection[str] | re.Pattern[str]) -> str:

@@ -1,37 +1,49 @@
-"""The pages that there are, in the order of the navigation."""
+"""The pages that there are; navigation, links from page to page and the words of link parameters follow from them.
+
+    from dashboard.pages.registry import PAGES, page
+
+    page("pareto").parameters["pareto_x"]   # "axis across"
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from importlib import import_module
+from itertools import groupby
+from pkgutil import iter_modules
+from typing import Final
 
-from dashboard.link.page_paths import START
+from dashboard import pages
+from dashboard.link import vocabulary
+from dashboard.pages.contract import Group, Page
 
-__all__ = ["PAGES", "Entry"]
-
-
-class Entry(NamedTuple):
-    """A page of the navigation; its script is `dashboard/pages/<name>/script.py`, its address `/<name>`."""
-
-    name: str
-    title: str
-    help: str
-    about_scenario: bool = True
-    """Whether the scenario sentence stands above it."""
+__all__ = ["PAGES", "page", "sections"]
 
 
-PAGES: Final = (
-    Entry(START, "Explore", "Every execution of one model on one system, as a map of tensor by pipeline parallel."),
-    Entry("execution", "Execution", "Everything about one execution: time, memory, schedule, layers, networks."),
-    Entry("whatif", "What-if", "Change the hardware or the model and see which execution is best then."),
-    Entry("memory", "Memory", "Where the memory goes, tier by tier, and what would fit if."),
-    Entry("pareto", "Pareto", "The executions that no other beats in two or three figures at once."),
-    Entry("serving", "Serving", "The best way to serve a model: latency, throughput, memory and cost.", False),
-    Entry("compare", "Compare", "Scenarios side by side: what differs and what it changes."),
-    Entry("results", "Results", "All executions as a table: filter, sort, export."),
-    Entry("validation", "Validation", "Predicted against measured training runs: how accurate, and where not.", False),
-    Entry("calibrate", "Calibrate", "Fit the calibrated model to measured runs of your own cluster.", False),
-    Entry("library", "Library", "Models and systems with the source of every number; edit copies.", False),
-    Entry("scenarios", "Scenarios", "What was explored before: reopen, share, delete.", False),
-)
-"""The pages there may be, in order; one appears in the navigation once its script exists. The first is the default."""
-_BY_PATH: Final[dict[str, Entry]] = {"" if entry is PAGES[0] else entry.name: entry for entry in PAGES}
+def _found() -> tuple[Page, ...]:
+    """Returns the page of every package beside this module, section after section."""
+    names = [each.name for each in iter_modules(pages.__path__) if each.ispkg]
+    found: list[Page] = [import_module(f"{pages.__name__}.{name}").PAGE for name in names]
+    sections = list(Group)
+    return tuple(sorted(found, key=lambda each: (sections.index(each.group), each.place, each.name)))
+
+
+PAGES: Final = _found()
+"""Every page in the order of the navigation, group after group. The first is served at the root."""
+
+_BY_NAME: Final = {each.name: each for each in PAGES}
+
+for _each in PAGES:
+    vocabulary.learn(_each.parameters)
+
+
+def page(name: str) -> Page:
+    """Returns the page of that name; the empty name, which is the address of the root, is the first page's.
+
+    Raises: KeyError where there is none.
+    """
+    return _BY_NAME[name] if name else PAGES[0]
+
+
+def sections() -> dict[Group, tuple[Page, ...]]:
+    """Returns the pages of each section of the navigation, both in their order."""
+    return {group: tuple(each) for group, each in groupby(PAGES, lambda each: each.group)}

@@ -2,7 +2,8 @@
 
 A figure is "exact" where it is Calculon's, "calibrated" where kernel rates of the GPU's generation were fitted to
 measured runs, and "modelled" where nothing was measured on that generation, or something else that an execution rests
-on was never measured (`engine.cost_models.calibrated.measured`), or where bytes are counted rather than fitted.
+on was never measured (`engine.cost_models.contract.CostModel.not_measured`), or where bytes are counted rather than
+fitted.
 Intervals come from runs of sources that had no part in the fit (`engine.validation.uncertainty`).
 """
 
@@ -16,21 +17,22 @@ from dashboard.queries.explorations import Where, near_best
 from dashboard.words.numbers import SPACE, percent, signed_percent
 from engine import Exploration, Scenario
 from engine.columns import by_name
-from engine.cost_models.calibrated.measured import OFFLOADS
-from engine.validation.uncertainty import SHARE, Interval, interval_of, is_modelled
+from engine.cost_models.registry import cost_model_of
+from engine.validation.uncertainty import OFFLOADS, SHARE, Interval, interval_of, is_modelled
 
 __all__ = [
-    "EXPLAINED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of", "marked", "origin_of", "span",
-    "ties", "within",
+    "EXACT", "EXPLAINED", "FITTED", "MODELLED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of",
+    "marked", "origin_of", "span", "ties", "within",
 ]  # fmt: skip
 
 _TIMES: Final = ("Step time", "1 T tokens take")
 _RATES: Final = ("Best throughput", "Throughput", "MFU")
 _MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
+EXACT, FITTED, MODELLED = "exact", "calibrated", "modelled"
 EXPLAINED: Final = {
-    "calibrated": "Rates of this GPU's generation were fitted to measured training runs.",
-    "modelled": "Nothing was measured on this GPU's generation: its datasheet with the efficiencies of others.",
-    "exact": "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
+    FITTED: "Rates of this GPU's generation were fitted to measured training runs.",
+    MODELLED: "Nothing was measured on this GPU's generation: its datasheet with the efficiencies of others.",
+    EXACT: "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
     "page Validation.",
 }
 """What each label says."""
@@ -50,16 +52,18 @@ class ErrorOf(NamedTuple):
 
 def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> str:
     """The label of a scenario's times, or those of one execution: "calibrated", "modelled" or "exact"."""
-    if scenario.cost_model == "calculon":
-        return "exact"
-    unknown = is_modelled(scenario) or (execution is not None and bool(scenario.not_measured(execution)))
-    return "modelled" if unknown else "calibrated"
+    cost_model = cost_model_of(scenario)
+    if cost_model.reference:
+        return EXACT
+    if not cost_model.takes_calibration or is_modelled(scenario):
+        return MODELLED
+    return MODELLED if execution is not None and scenario.not_measured(execution) else FITTED
 
 
 def origin_of(scenario: Scenario, statistic: str, execution: Mapping[Any, Any]) -> str:
     """The label of a statistic of an execution: memory is counted, so it is "modelled" wherever it is not exact."""
     label = label_of(scenario, execution)
-    return "modelled" if label == "calibrated" and by_name(statistic).unit == "bytes" else label
+    return MODELLED if label == FITTED and by_name(statistic).unit == "bytes" else label
 
 
 def error_of(scenario: Scenario, execution: Mapping[Any, Any]) -> ErrorOf | None:
@@ -78,7 +82,7 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     """Headline figures with their labels, and those that follow from the time of a step with their interval or what
     was never measured."""
     time, rate = (founded(scenario, execution, kind) for kind in ("time", "rate"))
-    counted = {"origin": "exact" if label_of(scenario) == "exact" else "modelled"}
+    counted = {"origin": EXACT if label_of(scenario) == EXACT else MODELLED}
     found = []
     for tile in tiles:
         known = (

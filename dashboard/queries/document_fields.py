@@ -10,7 +10,7 @@ from dashboard.link.catalogue import called
 from engine.columns import choice_label
 from hardware import System
 from models import Model
-from models.editing import marked, within
+from models.documents import marked, within
 
 __all__ = ["Field", "Mark", "fields_of", "marks_of", "model_fields", "system_fields", "value_at"]
 

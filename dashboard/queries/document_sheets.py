@@ -11,7 +11,8 @@ from dashboard.link.catalogue import called
 from dashboard.queries.document_fields import Field, Mark, fields_of, marks_of, value_at
 from dashboard.words.numbers import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
 from engine.columns import choice_label
-from engine.cost_models.calibrated.build import left_out
+from engine.cost_models.contract import CostModel
+from engine.cost_models.registry import COST_MODELS, named
 from hardware import System
 from models import Model
 
@@ -82,46 +83,22 @@ def _row(field: Field, value: Any, notes: str) -> str:
 
 def not_represented(thing: Model | System, cost_model: str) -> list[str]:
     """What of the real thing a cost model leaves out or changes, in sentences."""
-    if isinstance(thing, Model):
-        return [*(thing.not_represented if cost_model == "calculon" else left_out(thing)), *thing.notes]
-    return [*thing.notes, *_unread(thing, cost_model), _unmodelled(cost_model)]
-
-
-def _unread(system: System, cost_model: str) -> list[str]:
-    """What a cost model does not read of a system's description."""
-    if cost_model == "calibrated":
-        return [
-            "Efficiencies and latencies of the description are not read; those of a calibration are.",
-            "Groups are placed evenly on the fewest networks that hold them: what is left over of a network stays "
-            "idle, so that whether one must be filled is not read.",
-        ]
-    if system.accelerator is not None and system.accelerator.tdp_w is not None:
-        return ["Power, price, clock and multiprocessors are recorded, but enter no time."]
-    return []
-
-
-def _unmodelled(cost_model: str) -> str:
-    hosts = "" if cost_model == "calibrated" else "host processors, "
-    return (
-        f"Contention between collectives, network topology within a tier, {hosts}storage and failures are not modelled."
-    )
+    left_out = named(cost_model).left_out(thing)
+    return [*left_out, *thing.notes] if isinstance(thing, Model) else [*thing.notes, *left_out]
 
 
 def representation(thing: Model | System) -> list[tuple[str, str, list[str]]]:
-    """Title, scope and sentences on what each cost model that takes it leaves out or changes; notes only once.
-
-    Models with more than Calculon's six numbers can tell are taken by the calibrated one only.
-    """
-    title, exact, calibrated = "What is not represented", "in the exact cost model", "in the calibrated cost model"
+    """Title, scope and sentences on what each cost model that takes it leaves out or changes; notes only once."""
+    title = "What is not represented"
+    able = [each for each in reversed(COST_MODELS.values()) if isinstance(thing, System) or not each.unsupported(thing)]
+    parts = [(title, f"in the {_called(each)} cost model", list(each.left_out(thing))) for each in able]
     if isinstance(thing, System):
-        parts = [
-            (title, exact, [*_unread(thing, "calculon"), _unmodelled("calculon")]),
-            (title, calibrated, [*_unread(thing, "calibrated"), _unmodelled("calibrated")]),
-        ]
         return [("Notes", "on the description", list(thing.notes)), *parts] if thing.notes else parts
-    if thing.block is None:
-        return [(title, calibrated, not_represented(thing, "calibrated"))]
-    return [(title, exact, not_represented(thing, "calculon")), (title, calibrated, list(left_out(thing)))]
+    return [(*parts[0][:2], [*parts[0][2], *thing.notes]), *parts[1:]]
+
+
+def _called(cost_model: CostModel) -> str:
+    return "exact" if cost_model.reference else cost_model.name
 
 
 def changes_in_words(thing: Model | System) -> list[str]:

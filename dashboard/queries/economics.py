@@ -15,6 +15,7 @@ import pandas as pd
 
 from engine import Scenario, economics
 from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
+from engine.cost_models.registry import cost_model_of
 from engine.economics import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
 from engine.exploration.recomputed import is_stored
 from models.token_flops import Convention
@@ -173,10 +174,9 @@ def common_metrics(scenarios: Iterable[Scenario]) -> dict[str, Metric]:
 def token_flops(scenario: Scenario) -> TokenFlops:
     """Matrix arithmetic of one token [FLOP], of what the scenario's cost model times.
 
-    Calculon's has no vocabulary layer, so none counts there; where six block numbers cannot stand for the model, its
-    published architecture counts whole.
+    Where six block numbers cannot stand for the model, its published architecture counts whole.
     """
-    return economics.token_flops(scenario.model, "calculon" if _by_blocks(scenario) else "published")
+    return economics.token_flops(scenario.model, "block" if _by_blocks(scenario) else "published")
 
 
 def flops_formula(scenario: Scenario) -> str:
@@ -185,7 +185,7 @@ def flops_formula(scenario: Scenario) -> str:
 
 
 def _by_blocks(scenario: Scenario) -> bool:
-    return getattr(scenario, "cost_model", "calculon") == "calculon" and scenario.model.block is not None
+    return cost_model_of(scenario).flop_recipe == "block" and scenario.model.block is not None
 
 
 def utilisation(

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
-import streamlit as st
 
+from dashboard.compat.caches import remembered
 from engine import Exploration
 from engine.columns import fields_of, statistics_of
 from engine.exploration.result import first_row
@@ -20,7 +20,7 @@ _ENDLESS: Final = 1e12
 """Capacity that no execution exceeds [GiB]."""
 
 
-@st.cache_data(show_spinner=False, max_entries=512)
+@remembered(entries=512)
 def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
     """One execution with all its statistics. key: of the exploration."""
     row = first_row(_exploration.evaluate_ids([execution]))

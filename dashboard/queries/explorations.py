@@ -8,20 +8,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import needs_of
 from engine import Exploration
-from engine.columns import EXTENSIONS, SHARES, by_name, fields_of, statistics_of
+from engine.columns import ALL_FIELDS, SHARES, by_name, fields_of, in_order, statistics_of
+from engine.cost_models.registry import cost_model_of
 from engine.executions import reasons
+from engine.executions.codes import NETWORKS
 from engine.store import Condition
 
 __all__ = [
-    "CHOICES", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs", "columns_of",
-    "frozen", "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of", "spread_of",
-    "spread_over", "top_of", "values_of",
+    "CHOICES", "OF_THE_MAP", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs",
+    "columns_of", "frozen", "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of",
+    "spread_of", "spread_over", "top_of", "values_of", "varying",
 ]  # fmt: skip
 
 TABLE_ROWS: Final = 60
@@ -29,19 +31,19 @@ BINS: Final = 48
 _NEAR: Final = 32
 """Of so many executions the best one is looked at first."""
 
-_NETWORKS: Final = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 _OF_CELLS: Final = {
     "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
     "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings", "context_par": "context_par",
     "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par",
 }  # fmt: skip
 """Fields that the cells of a space tell -> the attribute that holds them."""
-CHOICES: Final = (
-    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
-    "microbatch_size", "pipeline_interleaving", "weight_offload", "activations_offload", "optimizer_offload",
-    "seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "attention_type",
-    *(column.name for column in EXTENSIONS),
-)  # fmt: skip
+OF_THE_MAP: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size")
+"""The fields that the map shows, or that differ from cell to cell of it."""
+CHOICES: Final = tuple(
+    column.name
+    for column in in_order(ALL_FIELDS)
+    if not column.of_scenario and column.name not in (*OF_THE_MAP, "training")
+)
 """The fields that the map hides, in the order in which their cost is shown."""
 
 
@@ -94,7 +96,7 @@ def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
     return ["id", *dict.fromkeys(name for name in names if name in known)]
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def top_of(
     _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
@@ -103,7 +105,7 @@ def top_of(
     return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def spread_of(_exploration: Exploration, key: str, where: Where) -> Spread:
     """Step times of the feasible executions that meet conditions. See `spread_over`."""
     return spread_over(_exploration.rows.table(["total_time"], where=where)["total_time"].to_numpy())
@@ -120,13 +122,13 @@ def spread_over(times: npt.NDArray[np.float64]) -> Spread:
     return Spread(counts.tolist(), edges.tolist())
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def span_of(_exploration: Exploration, key: str, name: str, where: Where = ()) -> tuple[float, float] | None:
     """Lowest and highest finite value of a column among those that meet conditions."""
     return _exploration.rows.value_range(name, where=where)
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def near_best(
     _exploration: Exploration, key: str, rate: float, share: float = 0.95, where: Where = ()
 ) -> tuple[int, int]:
@@ -146,11 +148,10 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
     return found.assign(value=metric.of_column(found["value"]))
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """See `choice_costs`; the value is of a statistic, which several metrics share."""
-    # ZeRO stages say whether the optimizer is sharded, and degrees which networks carry what.
-    implied = {"optimizer_sharding", *_NETWORKS} if _exploration.scenario.cost_model == "calibrated" else set()
+    implied = cost_model_of(_exploration.scenario).implied
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.
@@ -181,14 +182,21 @@ def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where:
     return pd.DataFrame(rows, columns=["field", "choice", "value"])
 
 
+@remembered(entries=64)
+def varying(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
+    """Returns the values of every field that has more than one, those that the map hides first."""
+    found = {name: options_of(_exploration, name) for name in (*CHOICES, *OF_THE_MAP)}
+    return {name: options for name, options in found.items() if len(options) > 1}
+
+
 def options_of(exploration: Exploration, field: str) -> list[Any]:
     """The values that a field has in executions of the space, whether they run or not."""
     space = exploration.scenario.space
-    if field in _NETWORKS:
+    if field in NETWORKS:
         placed = space.further(np.arange(len(space.cells)))
         if field in placed:
             return sorted(set(placed[field].tolist()))
-        place = _NETWORKS.index(field)
+        place = NETWORKS.index(field)
         return sorted({int(tier) for cell in space.cells for tier in space.assignments[cell.kind][:, place]})
     if field in _OF_CELLS:
         found = [getattr(cell, _OF_CELLS[field]) for cell in space.cells]
@@ -214,7 +222,7 @@ def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int, ...]) -> list[float]:
     """A statistic of executions; NaN for an id that is none."""
     known = [number for number in ids if number >= 0]
@@ -239,7 +247,7 @@ def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
     return cells.assign(value=values_of(exploration, metric, cells))
 
 
-@st.cache_data(show_spinner=False, max_entries=32)
+@remembered(entries=32)
 def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
     return needs_of(_exploration.scenario)
 

@@ -9,21 +9,21 @@ import pandas as pd
 
 from dashboard.queries.scenario_edits import altered
 from engine import Scenario
+from engine.executions.codes import OFFLOADS
 from engine.exploration.memory_requirements import least_memory
 from hardware import GIB
 
-__all__ = ["needs_of", "with_hbm"]
+__all__ = ["REMEDIES", "needs_of", "with_hbm"]
 
 
-_CHANGES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("offload", ("weight_offload", "activations_offload", "optimizer_offload")),
-    ("recompute", ("activation_recompute",)),
-    ("optimizer sharding", ("optimizer_sharding",)),
-    ("sequence parallel", ("tensor_par_comm_type",)),
-    ("another microbatch", ("microbatch_size",)),
-    ("offload and recompute",
-     ("weight_offload", "activations_offload", "optimizer_offload", "activation_recompute")),
-)  # fmt: skip
+REMEDIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "offload": OFFLOADS,
+    "recompute": ("activation_recompute",),
+    "optimizer sharding": ("optimizer_sharding",),
+    "sequence parallel": ("tensor_par_comm_type",),
+    "another microbatch": ("microbatch_size",),
+    "offload and recompute": (*OFFLOADS, "activation_recompute"),
+}
 """Limits that may keep an execution from fitting: what allowing it is called, and the fields whose limit to lift."""
 
 
@@ -50,7 +50,7 @@ def needs_of(scenario: Scenario) -> pd.DataFrame:
 def _lifted(scenario: Scenario, capacity: float) -> dict[str, set[tuple[int, int]]]:
     """The cells that fit when a limit is lifted, by what that is called."""
     found: dict[str, set[tuple[int, int]]] = {}
-    for words, fields in _CHANGES:
+    for words, fields in REMEDIES.items():
         held = [name for name in fields if name in scenario.limits]
         offloads = any(name.endswith("_offload") for name in fields)
         if not held or (offloads and scenario.system.mem2.capacity_gib == 0):

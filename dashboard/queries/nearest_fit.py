@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
-import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.queries.scenario_edits import altered
 from dashboard.words.numbers import count, gibibytes
 from engine import Exploration, Scenario, whatif
@@ -76,7 +76,7 @@ def lacking(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
     return " and ".join(parts) + (f", {gibibytes(row['shortfall_bytes'])} in all" if len(parts) > 1 else "")
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
     """Changes after which something fits: what they are called, and the arguments of `altered`.
 
@@ -91,7 +91,7 @@ def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def least_hbm(_scenario: Scenario, key: str) -> tuple[float, tuple[int, int]] | None:
     """The least HBM with which anything would run [bytes], and its (tensor, pipeline) degrees; None where no HBM would
     help. key: of the scenario."""
@@ -110,7 +110,7 @@ class Remedy(NamedTuple):
     words: str
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(entries=64)
 def remedies(_scenario: Scenario, key: str) -> list[Remedy]:
     """The least of each parameter that alone would make something run, the smallest multiple of what there is first.
 
@@ -141,7 +141,7 @@ def enough_processors(scenario: Scenario) -> int | None:
     return next((size for size in likely if size > scenario.num_procs and fits(scenario, num_procs=size)), None)
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(entries=256)
 def runs(_scenario: Scenario, key: str) -> bool:
     """Whether an execution of the scenario runs. key: of the scenario."""
     return fits(_scenario)

@@ -12,6 +12,7 @@ from dashboard.words.numbers import ABSENT, plain
 from dashboard.words.scenarios import system_name
 from engine import Scenario
 from engine.columns import by_name, choice_label
+from engine.cost_models.registry import cost_model_of
 
 __all__ = ["ABSENT", "differences"]
 
@@ -47,7 +48,7 @@ _MEMORY: Final = {
 
 def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]]]:
     """(group, field, value in each scenario) of every field that is not the same in all, the most telling first."""
-    exact = all(scenario.cost_model == "calculon" for scenario in scenarios)
+    exact = all(cost_model_of(scenario).flop_recipe == "block" for scenario in scenarios)
     tables = [dict(_fields(scenario, exact)) for scenario in scenarios]
     names = list(dict.fromkeys(name for table in tables for name in table))
     order = {group: index for index, group in enumerate(("Run", "Model", "System", "Limits"))}
@@ -60,8 +61,8 @@ def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]
 
 
 def _fields(scenario: Scenario, exact: bool) -> Iterator[tuple[tuple[str, str], str]]:
-    """((group, field), value) of everything that results depend on. exact: whether all compared are Calculon's, which
-    knows a model by the six numbers of its block alone."""
+    """((group, field), value) of everything that results depend on. exact: whether all compared know a model
+    by the six numbers of its block alone."""
     model, system = scenario.model, scenario.system
     yield ("Run", "Model"), model.title or model.name
     yield ("Run", "System"), system_name(system)

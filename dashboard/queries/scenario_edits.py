@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from engine import Scenario
 from engine.columns import fields_of
-from engine.cost_models.calibrated.fields import DATATYPES
+from engine.cost_models.registry import able, cost_model_of, named
 from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
@@ -32,8 +32,8 @@ def altered(
     """The scenario with what is given in place of what it has.
 
     Unless one is asked for, the cost model stays; where it is the one that the old system's figures are meant for, it
-    becomes the one of the new system, and a model without Calculon's block takes the calibrated one. Limits on fields
-    that the cost model lacks go. A calibration stays with the calibrated cost model, and goes when the system gets
+    becomes the one of the new system, and a model that it cannot compute takes the first that can. Limits on fields
+    that the cost model lacks go. A calibration stays with cost models that take one, and goes when the system gets
     another accelerator than the one it was fitted for.
 
     Raises what `Scenario.of` raises.
@@ -42,11 +42,10 @@ def altered(
     if cost_model is None:
         plain = scenario.cost_model == scenario.system.cost_model
         cost_model = system.cost_model if plain else scenario.cost_model
-        if model.block is None:
-            cost_model = "calibrated"
+        cost_model = able(model, cost_model).name
     found = scenario.calibration if isinstance(calibration, str) else calibration
     moved = found is not None and found.system != "" and not on_same_accelerator(scenario.system, system)
-    if cost_model == "calculon" or moved:
+    if moved or not named(cost_model).takes_calibration:
         found = None
     names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     held = scenario.limits if limits is None else limits
@@ -71,13 +70,14 @@ def on_same_accelerator(one: System, other: System) -> bool:
 
 def datatypes_of(scenario: Scenario) -> list[str]:
     """The datatypes that the system has rates for and the cost model takes."""
-    names = list(scenario.system.matrix)
-    return names if scenario.cost_model == "calculon" else [name for name in names if name in DATATYPES]
+    accepted = cost_model_of(scenario).datatypes
+    return [name for name in scenario.system.matrix if name in accepted]
 
 
 def switch(scenario: Scenario, cost_model: str) -> Scenario:
     """The scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
     datatype = scenario.datatype
-    if cost_model == "calibrated" and datatype not in DATATYPES:
-        datatype = next((name for name in scenario.system.matrix if name in DATATYPES), datatype)
+    accepted = named(cost_model).datatypes
+    if datatype not in accepted:
+        datatype = next((name for name in scenario.system.matrix if name in accepted), datatype)
     return altered(scenario, cost_model=cost_model, datatype=datatype)

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
-import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, in_cell
 from dashboard.queries.tie_order import CELL, COLUMNS, from_plain
@@ -65,7 +65,7 @@ class _Known(NamedTuple):
     """Executions that tie."""
 
 
-@st.cache_data(show_spinner=False, max_entries=128)
+@remembered(entries=128)
 def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, _Known]:
     """What stands for the best executions of the cells, by their ids: those that are asked for at every click."""
     bests = _exploration.by_cell(statistic).dropna(subset="value")
@@ -93,7 +93,7 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
     return found
 
 
-@st.cache_data(show_spinner=False, max_entries=1_024)
+@remembered(entries=1_024)
 def _searched(_exploration: Exploration, key: str, execution: int, statistic: str, where: Where) -> Tie:
     """See `plainest`."""
     rows = _exploration.rows

@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from engine.executions.codes import OFFLOADS
+
 __all__ = ["CELL", "COLUMNS", "from_plain", "plainest_of"]
 
-_OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "tensor_par_overlap": ("none", "pipe", "ring"), "data_par_overlap": (),
     "activation_recompute": ("none", "attn_only", "full"), "seq_par_ag_redo": (), "optimizer_sharding": (),
@@ -25,7 +26,7 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""
 CELL: Final = ("tensor_par", "pipeline_par")
-COLUMNS: Final = ("id", *CELL, *_OFFLOADS, *_ORDER)
+COLUMNS: Final = ("id", *CELL, *OFFLOADS, *_ORDER)
 
 
 def plainest_of(executions: pd.DataFrame) -> int:
@@ -43,7 +44,7 @@ def plainest_of(executions: pd.DataFrame) -> int:
 
 def from_plain(table: pa.Table, groups: Iterable[npt.NDArray[Any]] = ()) -> npt.NDArray[np.intp]:
     """Positions that sort executions from plain to involved, within groups if there are any."""
-    ranks = [np.sum([table[name].to_numpy() for name in _OFFLOADS], axis=0), *(_rank(table, name) for name in _ORDER)]
+    ranks = [np.sum([table[name].to_numpy() for name in OFFLOADS], axis=0), *(_rank(table, name) for name in _ORDER)]
     return np.lexsort((table["id"].to_numpy(), *reversed(ranks), *reversed(list(groups))))
 
 

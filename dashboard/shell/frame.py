@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.elements.markup import page_head, stylesheet
+from dashboard.compat.front_end import marked_in_navigation
+from dashboard.compat.types import Place
 from dashboard.jobs.server import runner
-from dashboard.link import state
-from dashboard.link.page_paths import _FOLDER, exists
-from dashboard.pages.registry import _BY_PATH, PAGES
+from dashboard.link import page_links, state
+from dashboard.pages import registry
+from dashboard.pages.contract import Needs, Page
+from dashboard.pages.registry import PAGES, sections
 from dashboard.shell.scenario import sentence
-from dashboard.widgets import window
+from dashboard.widgets import exploration_progress, window
 from dashboard.words.markdown import literal
 
-__all__ = ["close_page", "open_page", "pages"]
+__all__ = ["close_page", "draw", "navigation", "open_page"]
 
 
-def pages() -> Sequence[Any]:
-    """The navigation's pages: those of `PAGES` whose script exists."""
-    return [
-        st.Page(
-            _FOLDER / f"{entry.name}/script.py", title=entry.title, help=entry.help, url_path=entry.name,
-            default=entry is PAGES[0],
+def navigation() -> Any:
+    """Shows the navigation, a section per group of pages; returns the page that is asked for, to be run."""
+    offered = {
+        page.name: st.Page(
+            partial(draw, page), title=page.title, help=page.help, url_path=page.name, default=page is PAGES[0]
         )
-        for entry in PAGES
-        if exists(entry.name)
-    ]  # fmt: skip
+        for page in PAGES
+    }
+    page_links.offer(offered)
+    return st.navigation(
+        {group.value: [offered[page.name] for page in pages] for group, pages in sections().items()}, position="top"
+    )
+
+
+def draw(page: Page) -> None:
+    """Parses the link and draws a page, once there is what it needs."""
+    view = page.view()
+    needed = [exploration_progress.require_exploration()] if page.needs is Needs.EXPLORATION else []
+    view.render(view.parse(*needed))
 
 
 class Above(NamedTuple):
     """What stands above a page and is completed when the page has run."""
 
-    size: DeltaGenerator | None
+    size: Place | None
     """Where the sentence ends."""
-    remarks: DeltaGenerator
+    remarks: Place
     """Where the page says what it could not take from the link."""
     told: tuple[str, ...]
     """What it has said so far."""
@@ -51,12 +61,12 @@ def open_page(static: Path, page: Any) -> Above:
     """Draws what stands above a page; returns what `close_page` needs."""
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
     st.html(stylesheet())
-    entry = _BY_PATH.get(page.url_path)
+    entry = registry.page(page.url_path)
     with st.container(key="unseen"):
         st.html(_behaviour(), unsafe_allow_javascript=True)
-        st.html(page_head(entry.title if entry is not None else "Shardscape"))
+        st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))
         window.watch()
-    place = sentence.show() if entry is None or entry.about_scenario else None
+    place = sentence.show() if entry.about_scenario else None
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()
     told = _tell(remarks, ())
@@ -76,7 +86,7 @@ def close_page(above: Above) -> None:
             st.toast(literal(warning), icon=":material/cloud_off:")
 
 
-def _tell(place: DeltaGenerator, told: tuple[str, ...]) -> tuple[str, ...]:
+def _tell(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
     """Says in one box what a link asked for and did not get; returns the sentences."""
     found = state.problems()
     if found and found != told:

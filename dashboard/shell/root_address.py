@@ -6,19 +6,19 @@ before there is a page: the navigation marks the right entry, and Back leads to 
 
 from __future__ import annotations
 
+import streamlit as st
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
-from streamlit import config
 
-from dashboard.link.page_paths import START
+from dashboard.link.page_links import START
 
 __all__ = ["routes"]
 
 
 def routes() -> list[Route]:
     """What the server answers beside the pages, below the path that it is told to be at."""
-    base = "/".join(("", *filter(None, str(config.get_option("server.baseUrlPath")).split("/"))))
+    base = "/".join(("", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))))
     return [Route(f"{base}/{START}", _root), Route(f"{base}/{START}/", _root_above)]
 
 

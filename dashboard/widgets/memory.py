@@ -12,6 +12,7 @@ from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.words.numbers import format_value
 from engine import Exploration
+from engine.executions.codes import OFFLOADS
 from hardware import GIB
 
 __all__ = ["capacities", "memory_legends", "offload_sentence"]
@@ -32,7 +33,7 @@ def memory_legends(exploration: Exploration, bars: Sequence[tuple[str, Mapping[s
 def offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:
     """What offloading asks of the link to host memory."""
     system = exploration.scenario.system
-    if not any(bool(row[name]) for name in ("weight_offload", "activations_offload", "optimizer_offload")):
+    if not any(bool(row[name]) for name in OFFLOADS):
         if system.mem2.capacity_gib == 0:
             return "This system has no second memory tier, so nothing can be offloaded."
         return "Nothing is offloaded; host memory stays empty."

@@ -7,7 +7,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.queries.nearest_fit import how_far, ways
 from dashboard.queries.scenario_edits import altered
 from engine import Exploration
@@ -33,7 +33,7 @@ def nothing_runs(exploration: Exploration, here: str) -> None:
                 st.button(words, icon=":material/arrow_forward:", key=f"nothing_runs_{number}",
                           on_click=state.set_scenario, args=(altered(scenario, **changes),))  # fmt: skip
             for name, words, icon in _ONWARD:
-                if name != here and page_paths.exists(name):
-                    st.page_link(page_paths.path(name), label=words, icon=icon, width="content")
+                if name != here and page_links.exists(name):
+                    st.page_link(page_links.target(name), label=words, icon=icon, width="content")
         if not found:
             st.caption("Neither more GPUs nor fewer limits help; other hardware or another model might.")

@@ -21,7 +21,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of, sentence_of, system_name
 from engine import Scenario, whatif
 from engine.columns import choice_label
-from engine.cost_models.registry import COST_MODELS
+from engine.cost_models.registry import COST_MODELS, cost_model_of
 from hardware import System
 
 __all__ = ["adder", "opener", "suggestions"]
@@ -61,11 +61,13 @@ def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
             if now[name].lowest <= value <= now[name].highest and float(value).is_integer():
                 st.button(words, icon=":material/add:", key=f"compare_suggest_{name}", on_click=add_changes,
                           args=({name: float(value)}, slots))  # fmt: skip
-        other = next((name for name in COST_MODELS if name != first.cost_model), None)
-        if other is not None and (other == "calibrated" or first.model.block is not None):
-            st.button(f"The {other} cost model" if other == "calibrated" else "Calculon's cost model",
+        others = (each for each in COST_MODELS.values() if each is not cost_model_of(first))
+        other = next((each for each in others if not each.unsupported(first.model)), None)
+        if other is not None:
+            st.button(f"{other.reference.split()[0]}'s cost model" if other.reference
+                      else f"The {other.name} cost model",
                       icon=":material/add:", key="compare_suggest_cost_model", on_click=_add_variant,
-                      args=(first, "cost_model", "_compare_suggested", slots, other))  # fmt: skip
+                      args=(first, "cost_model", "_compare_suggested", slots, other.name))  # fmt: skip
 
 
 def _remedies(first: Scenario, slots: Slots) -> None:

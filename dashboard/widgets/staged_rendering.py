@@ -6,11 +6,12 @@ A browser draws all that a run of the page sends in one go: charts further down 
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 import streamlit as st
+
+from dashboard.compat import front_end
+from dashboard.compat.session import in_browser
 
 __all__ = ["Stage", "stage"]
 
@@ -29,8 +30,8 @@ class Stage(IntEnum):
 
 
 _AWAITED: Final = {
-    Stage.PICTURE: (".ss-still i", ".js-plotly-plot .main-svg", "[data-testid=stDataFrame] canvas"),
-    Stage.CHART: (".js-plotly-plot .main-svg", "[data-testid=stDataFrame] canvas"),
+    Stage.PICTURE: (".ss-still i", front_end.DRAWN, front_end.DATA_GRID),
+    Stage.CHART: (front_end.DRAWN, front_end.DATA_GRID),
 }
 """What has been drawn when the next stage follows: the first of these to appear."""
 _KNOWN: Final = "_first_drawn"
@@ -39,14 +40,14 @@ _SIGNAL: Final = st.components.v2.component(
     js="""
 export default function ({ data, setTriggerValue }) {
   const latest = performance.now() + 1000 * data.longest;
-  const first = data.awaited.map(what => `[data-testid=stMain] ${what}`).join();
+  const first = data.awaited.map(what => `${data.page} ${what}`).join();
   let timer;
   const look = () => {
     if (document.querySelector(first) || performance.now() > latest) {
       // Not before the frame that shows it is on the screen.
       requestAnimationFrame(() => { timer = setTimeout(() => {
         setTriggerValue('drawn', data.stage);
-        const own = document.querySelector('script[type=module][src*="/js/"]');
+        const own = document.querySelector(data.script);
         if (own && data.reads) { import(new URL(data.reads, own.src)).catch(() => {}); }
       }); });
     } else {
@@ -60,16 +61,6 @@ export default function ({ data, setTriggerValue }) {
 )
 
 
-@cache
-def _plotly() -> str:
-    """The script of Streamlit that has Plotly in it, beside its main one; empty if it cannot be told.
-
-    The browser reads it while the server draws what follows the picture; were it not told to, it would do so later.
-    """
-    found = [path.name for path in (Path(st.__file__).parent / "static/static/js").glob("PlotlyChart.*.js")]
-    return f"./{found[0]}" if len(found) == 1 else ""
-
-
 def stage() -> Stage:
     """How much a fragment may draw, called once in it.
 
@@ -78,11 +69,16 @@ def stage() -> Stage:
     reason. What reads pages without drawing them, a test or a program, gets everything at once.
     """
     place = st.container(key="first_drawn")  # there every time: what follows would be drawn anew if it moved up by one
-    draws = "Sec-Websocket-Key" in st.context.headers
+    draws = in_browser()
     now = Stage(st.session_state.get(_KNOWN, Stage.PICTURE)) if draws else Stage.WHOLE
     if now is not Stage.WHOLE:
         st.session_state[_KNOWN] = now + 1
         with place:
-            told = {"longest": LONGEST, "stage": now, "awaited": _AWAITED[now], "reads": _plotly()}
+            # The browser reads Plotly while the server draws what follows the picture; untold, it would do so later.
+            chunk = front_end.plotly_chunk()
+            told = {
+                "longest": LONGEST, "stage": now, "awaited": _AWAITED[now], "page": front_end.MAIN,
+                "script": front_end.SCRIPT, "reads": f"./{chunk}" if chunk else "",
+            }  # fmt: skip
             _SIGNAL(key=f"{_KNOWN}_signal", data=told, height="content", on_drawn_change=lambda: None)
     return now

@@ -10,17 +10,18 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import streamlit as st
-from pandas.io.formats.style import Styler
 
+from dashboard.compat.front_end import LINE
+from dashboard.compat.types import StyledTable
 from dashboard.words.numbers import ABSENT, decimals_for, header, scale_for
-from engine.columns import Column, by_name, choice_label
+from engine.columns import Column, applies, by_name, choice_label
 
 __all__ = ["ROW", "arranged", "fitting", "grouped", "height_of", "signed", "table", "width_of_words"]
 
 _WIDTHS: Final = {"id": 90, "selective_recompute": 128, "bool": 72, "str": 92, "int64": 66, "float64": 104}
 
 
-ROW: Final = 31
+ROW: Final = LINE
 """Height of a row, the header among them [px]."""
 
 
@@ -54,7 +55,7 @@ def fitting(
     return [*first, *kept]
 
 
-def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mapping[str, int] = 1) -> Styler:
+def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mapping[str, int] = 1) -> StyledTable:
     """A table whose numbers in `columns` are written with their sign, a minus rather than a hyphen.
 
     decimals: of all of these columns, or of each. Rows still sort by the numbers. The settings of those columns must
@@ -79,13 +80,22 @@ def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A table of executions as it is shown, and the column settings of `streamlit.dataframe`.
 
     Every column must be in the register. Quantities are divided by the unit that suits the column's largest value;
-    switches and choices become words.
+    switches and choices become words; fields that make no difference in a row have no value there.
     """
     shown, settings = {}, {}
     for name in frame.columns:
         column = by_name(str(name))
-        shown[column.name], settings[column.name] = _column(column, frame[name])
+        shown[column.name], settings[column.name] = _column(column, _deciding(column, frame))
     return pd.DataFrame(shown), settings
+
+
+def _deciding(column: Column, frame: pd.DataFrame) -> pd.Series[Any]:
+    """Returns a column without its values in the rows in which it makes no difference."""
+    values: pd.Series[Any] = frame[column.name]
+    there = np.broadcast_to(applies(column, frame), len(frame)) if column.applies else np.ones(len(frame), bool)
+    if there.all():
+        return values
+    return values.astype("Int64" if column.dtype == "int64" else object).where(there, None)
 
 
 def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
@@ -106,7 +116,7 @@ def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
     )  # fmt: skip
 
 
-def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> Styler:
+def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
     """A table whose numbers in the columns of `decimals` are written with so many, and with commas between thousands.
 
     Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.queries.accuracy import EXPLAINED, beside, error_of, label_of, span
+from dashboard.queries.accuracy import EXPLAINED, FITTED, beside, error_of, label_of, span
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent
 from engine import Scenario
@@ -31,7 +31,7 @@ def popover(
         unknown = told_not_measured(scenario.not_measured(execution))
         st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
         if error is None:
-            if label == "calibrated":
+            if label == FITTED:
                 st.markdown("Too few runs of this kind of model were measured to say how far the time may be off.")
             return
         st.markdown(

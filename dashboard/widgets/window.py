@@ -10,6 +10,8 @@ from typing import Final
 
 import streamlit as st
 
+from dashboard.compat.session import in_browser
+
 __all__ = ["NARROW", "is_narrow", "watch"]
 
 NARROW: Final = 700
@@ -36,7 +38,7 @@ def watch() -> None:
 
     What reads pages without drawing them, a test or a program, is not asked.
     """
-    if "Sec-Websocket-Key" in st.context.headers:
+    if in_browser():
         told = {"narrow": NARROW, "known": is_narrow()}
         _WATCH(key=_SIGNAL, data=told, height="content", on_narrow_change=_told)
 

@@ -3,26 +3,49 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboard.words.names import degrees
+from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import ABSENT, counted, format_value, plain
 from engine import Scenario
-from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
-from engine.cost_models.calibrated import model_shapes
+from engine.columns import (
+    ALL_FIELDS,
+    EXTENSIONS,
+    NEUTRAL_EXTENSIONS,
+    Column,
+    applies,
+    by_name,
+    choice_label,
+    in_order,
+)
 from hardware import System
+from models import dimensions
 
-_OFFLOADS: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
+OFFLOADS: Final[Mapping[str, str]] = {
+    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
+}  # fmt: skip
+"""What lives in host memory, by the field that says so."""
 _NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par", "pipeline_par_net"),
                     ("DP", "data_par", "data_par_net"))  # fmt: skip
-_DEGREES: Final = (("CP", "context_par"), ("EP", "expert_par"), ("expert TP", "expert_tensor_par"))
 _ZERO: Final = ("0, nothing shared", "1, optimizer state", "2, gradients too", "3, weights too (FSDP)")
 _BRIEFLY: Final = {"modules": "norms", "half": "half"}
 """What is recomputed selectively without a limit that asks for more, in tables that have no room for it all."""
-_SOFTWARE: Final = (
-    ("attention kernel", "attention_kernel", "native"), ("launch", "launch", "fused"),
-    ("gradients", "gradient_datatype", "float32"), ("EP overlap", "expert_overlap", False),
-    ("PP overlap", "pipeline_overlap", False),
-)  # fmt: skip
-"""What software does, and what is usual and not worth a word."""
+_CALLED: Final = {
+    "expert_tensor_par": "expert TP", "tensor_par_comm_type": "TP comm.", "optimizer_sharding": "optimizer",
+    "zero_stage": "ZeRO", "gradient_datatype": "gradients", "fused_activation": "activation", "training": "step",
+    "seq_par_ag_redo": "gather again", "launch": "launch",
+}  # fmt: skip
+"""Fields whose name among the choices of an execution is not that of the register."""
+_WORDS: Final[Mapping[str, Mapping[Any, str]]] = {
+    "optimizer_sharding": {True: "sharded", False: "whole"}, "fused_activation": {False: "not fused"},
+    "training": {False: "inference"}, "zero_stage": dict(enumerate(_ZERO)),
+}  # fmt: skip
+"""Words for values of a field that say more than the register's: field name -> value -> word."""
+_USUAL: Final = {"attention_kernel": "native", "zero_stage": None, "seq_par_ag_redo": False}
+"""What is usual and not worth a word, where that is not the register's default."""
+_APART: Final = {
+    "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
+    "activation_recompute", "selective_recompute", *OFFLOADS, *(net for _, _, net in _NETWORKS),
+}  # fmt: skip
+"""Fields that `title` and the sentences of `choices` tell together with others."""
 
 
 def title(execution: Mapping[Any, Any]) -> str:
@@ -44,7 +67,7 @@ def _degree(execution: Mapping[Any, Any], name: str) -> int:
 def blocks_of(scenario: Scenario) -> int:
     """Return how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
     model = scenario.model
-    return model.num_blocks if model.block is not None else int(model_shapes(model).num_blocks)
+    return model.num_blocks if model.block is not None else dimensions(model).num_blocks
 
 
 def network_name(system: System, tier: int) -> str:
@@ -55,7 +78,7 @@ def network_name(system: System, tier: int) -> str:
 
 def offloaded(execution: Mapping[Any, Any]) -> str:
     """Return what lives in host memory: "weights, optimizer" or "nothing"."""
-    return ", ".join(word for name, word in _OFFLOADS.items() if bool(execution[name])) or "nothing"
+    return ", ".join(word for name, word in OFFLOADS.items() if bool(execution[name])) or "nothing"
 
 
 def microbatches(execution: Mapping[Any, Any]) -> int:
@@ -66,41 +89,37 @@ def microbatches(execution: Mapping[Any, Any]) -> int:
 
 def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
     """Return every choice of an execution besides its degrees, as short key and value pairs."""
-    calibrated = "zero_stage" in execution and not _neutral(execution)
+    extended = not _neutral(execution)
     nets = [(key, str(int(execution[net]))) for key, degree, net in _NETWORKS if int(execution[degree]) > 1]
     facts = []
-    if nets and not calibrated:
+    if nets and not extended:
         keys, tiers = zip(*nets, strict=True)
         facts.append((f"{' · '.join(keys)} on network tier", " · ".join(tiers)))
-    if int(execution["pipeline_par"]) > 1:
+    if applies("pipeline_interleaving", execution):
         facts.append(("interleaving", str(int(execution["pipeline_interleaving"]))))
     facts += [
         ("microbatches", f"{microbatches(execution):,} × {counted(int(execution['microbatch_size']), 'sequence')}"),
         ("recompute", recomputed(execution)),
     ]
-    facts += [(key, f"{_degree(execution, name):,}") for key, name in _DEGREES if _degree(execution, name) > 1]
-    if int(execution["tensor_par"]) > 1:
-        facts.append(("TP comm.", _word(execution, "tensor_par_comm_type")))
-        facts.append(("TP overlap", _word(execution, "tensor_par_overlap")))
-    if bool(execution["seq_par_ag_redo"]):
-        facts.append(("gather again", "on"))
-    if int(execution["data_par"]) * _degree(execution, "context_par") > 1:
-        facts.append(("DP overlap", _word(execution, "data_par_overlap")))
-        facts.append(_sharded(execution) if calibrated else (
-            "optimizer", "sharded" if bool(execution["optimizer_sharding"]) else "whole"
-        ))  # fmt: skip
-    if calibrated:
-        facts += [
-            (key, _word(execution, name)) for key, name, usual in _SOFTWARE if execution[name] != usual
-        ]
-    facts.append(("offload", offloaded(execution)))
-    if not bool(execution["fused_activation"]):
-        facts.append(("activation", "not fused"))
-    if execution["attention_type"] != "multihead":
-        facts.append(("attention", _word(execution, "attention_type")))
-    if not bool(execution["training"]):
-        facts.append(("step", "inference"))
-    return facts
+    # Stages of ZeRO say what sharding is about.
+    left_out = {"optimizer_sharding"} if extended else {column.name for column in EXTENSIONS}
+    for column in in_order(ALL_FIELDS):
+        if column.of_scenario or column.name in _APART | left_out or not applies(column, execution):
+            continue
+        value = _given(execution, column.name)
+        if value != _USUAL.get(column.name, column.default):
+            facts.append((name_of_choice(column), _WORDS.get(column.name, {}).get(value) or _in_words(column, value)))
+    return [*facts, ("offload", offloaded(execution))]
+
+
+def name_of_choice(column: Column) -> str:
+    """Return what a field is called among the choices of an execution, where there is little room."""
+    capitals = column.short[:2].isupper()
+    return _CALLED.get(column.name, column.short if capitals else in_sentence(column.label))
+
+
+def _in_words(column: Column, value: Any) -> str:
+    return f"{int(value):,}" if column.dtype == "int64" else choice_label(column, value)
 
 
 def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
@@ -120,35 +139,31 @@ def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
 
 def _neutral(execution: Mapping[Any, Any]) -> bool:
     """Return whether the extensions of an execution are those that stand for having none."""
-    return all(execution.get(name) == value for name, value in NEUTRAL_EXTENSIONS.items())
-
-
-def _sharded(execution: Mapping[Any, Any]) -> tuple[str, str]:
-    """Return what replicas share among them: ("ZeRO", "1, optimizer")."""
-    stage = int(execution["zero_stage"])
-    return "ZeRO", _ZERO[stage] if 0 <= stage < len(_ZERO) else str(stage)
+    return all(execution.get(name, value) == value for name, value in NEUTRAL_EXTENSIONS.items())
 
 
 def differences(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
-    """Return the fields in which two executions differ: (label, value of the first, value of the second)."""
+    """Return the fields in which two executions differ: (label, value of the first, value of the second).
+
+    Left out are those that make a difference in neither.
+    """
     return [
         (column.label, field_in_words(first, column.name), field_in_words(second, column.name))
         for column in ALL_FIELDS
-        if _decided(first, column.name) != _decided(second, column.name)
+        if _given(first, column.name) != _given(second, column.name)
+        and _decided(first, column.name) != _decided(second, column.name)
     ]
 
 
 def field_in_words(execution: Mapping[Any, Any], name: str) -> str:
-    """Return the value of a field in words: a dash where nothing depends on it, as on what is recomputed selectively
-    where nothing is."""
+    """Return the value of a field in words: a dash where it makes no difference."""
     value = _decided(execution, name)
     return ABSENT if value is None else format_value(name, value)
 
 
 def _decided(execution: Mapping[Any, Any], name: str) -> Any:
-    """Return a field of an execution; None where nothing depends on it."""
-    idle = name == "selective_recompute" and execution.get("activation_recompute") != "attn_only"
-    return None if idle else _given(execution, name)
+    """Return a field of an execution; None where it makes no difference."""
+    return _given(execution, name) if applies(name, execution) else None
 
 
 def _given(execution: Mapping[Any, Any], name: str) -> Any:

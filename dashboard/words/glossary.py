@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine import Scenario
-from engine.columns import by_name
-from engine.cost_models.calibrated import model_shapes
+from engine.columns import applies, by_name, choices_of
 
 __all__ = ["words"]
 
@@ -15,6 +14,8 @@ _NAMES: Final = (
     "tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute", "pipeline_interleaving",
     "tensor_par_comm_type",
 )  # fmt: skip
+_FURTHER: Final = ("expert_par", "context_par", "zero_stage", "optimizer_sharding")
+"""Told where the cost model has them and they follow from nothing else."""
 _WORDS: Final = (
     ("Feasible", "an execution that this system can run: it fits both memories and the networks."),
     ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
@@ -27,11 +28,8 @@ _WORDS: Final = (
 
 def words(scenario: Scenario) -> list[tuple[str, str, str]]:
     """(word, its short form where it has one, what it means) of what a first-time reader meets."""
-    calibrated = scenario.cost_model == "calibrated"
-    further = ("context_par", "zero_stage") if calibrated else ("optimizer_sharding",)
-    if calibrated and model_shapes(scenario.model).experts > 0:
-        further = ("expert_par", *further)
-    columns = [by_name(name) for name in (*_NAMES, *further)]
+    there = {column.name for column in choices_of(scenario.cost_model) if applies(column, scenario.facts)}
+    columns = [by_name(name) for name in (*_NAMES, *_FURTHER) if name in there]
     return [
         *((column.label, column.short, column.description) for column in columns),
         *((word, "", meaning) for word, meaning in _WORDS),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from dashboard.words.executions import OFFLOADS
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from engine.columns import by_name, choice_label
 
 __all__ = ["describe", "in_words"]
 
-
-_OFFLOADS: Final[Mapping[str, str]] = {
-    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
-}  # fmt: skip
 
 
 def describe(limits: Mapping[str, Any]) -> str:
@@ -31,9 +28,9 @@ def in_words(limits: Mapping[str, Any]) -> list[str]:
     """Every limit in plain words: "TP 8", "no offload"."""
     left = dict(limits)
     words = []
-    if all(left.get(name) == [False] for name in _OFFLOADS):
+    if all(left.get(name) == [False] for name in OFFLOADS):
         words.append("no offload")
-        left = {name: limit for name, limit in left.items() if name not in _OFFLOADS}
+        left = {name: limit for name, limit in left.items() if name not in OFFLOADS}
     return [*words, *(_in_words(name, limit) for name, limit in left.items())]
 
 
@@ -47,8 +44,8 @@ def _in_words(name: str, limit: Any) -> str:
         low, high = limit["min"], limit["max"]
         return f"{label} up to {high:,}" if low <= 1 else f"{label} {low:,} to {high:,}"
     if column.dtype == "bool" and len(limit) == 1:
-        if name in _OFFLOADS:
-            return f"{_OFFLOADS[name]} {'' if limit[0] else 'not '}offloaded"
+        if name in OFFLOADS:
+            return f"{OFFLOADS[name]} {'' if limit[0] else 'not '}offloaded"
         return label if limit[0] else f"no {label}"
     values = [f"{value:,}" if column.dtype == "int64" else choice_label(column, value) for value in limit]
     listed = " or ".join(values) if len(values) < 4 else f"{', '.join(values[:2])} … {values[-1]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine import Scenario
 from engine.columns import choice_label
+from engine.cost_models.registry import cost_model_of
 from hardware import System
 
 __all__ = ["in_words", "name_of", "sentence_of", "system_name"]
@@ -11,9 +12,8 @@ __all__ = ["in_words", "name_of", "sentence_of", "system_name"]
 
 def in_words(scenario: Scenario) -> str:
     """The cost model as the sentence names it: "calibrated", "calibrated by mine", "exact as Calculon 0.1.0"."""
-    if scenario.cost_model == "calculon":
-        return "exact as Calculon 0.1.0"
-    return "calibrated" if scenario.calibration is None else f"calibrated by {scenario.calibration.name}"
+    title = cost_model_of(scenario).title
+    return title if scenario.calibration is None else f"{title} by {scenario.calibration.name}"
 
 
 def system_name(system: System) -> str:
@@ -32,5 +32,5 @@ def sentence_of(scenario: Scenario) -> str:
     words = [choice_label("datatype", scenario.datatype), f"batch {scenario.max_batch_size:,}"]
     if scenario.limits:
         words.append(f"{len(scenario.limits)} limit{'s' if len(scenario.limits) != 1 else ''}")
-    words.append("exact" if scenario.cost_model == "calculon" else in_words(scenario))
+    words.append("exact" if cost_model_of(scenario).reference else in_words(scenario))
     return " · ".join(words)

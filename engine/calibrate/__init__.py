@@ -13,9 +13,9 @@ from engine.calibrate.document import document
 from engine.calibrate.fit import Estimate, Outcome, calibrate
 from engine.calibrate.ranking import Reranked, recalibrated, rerank
 from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
-from engine.calibrate.rows import Checked, check, reason_meaning
+from engine.calibrate.rows import Checked, check
 from engine.calibrate.template import FIELDS, template
-from engine.cost_models.calibrated.physics.parameters import parameters_of
+from engine.cost_models.calibrated import Parameters, calibrated, parameters_of, system_named
 
 __all__ = [
     "FIELDS",
@@ -28,17 +28,19 @@ __all__ = [
     "Estimate",
     "Measured",
     "Outcome",
+    "Parameters",
     "Reranked",
     "adjustable",
     "calibrate",
+    "calibrated",
     "check",
     "document",
     "parameters_of",
     "parse_given",
     "read_contents",
     "read_paths",
-    "reason_meaning",
     "recalibrated",
     "rerank",
+    "system_named",
     "template",
 ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine.columns import by_name
+
 __all__ = ["ARGUMENTS", "fields_of"]
 
 NUMBERS: Mapping[str, tuple[str, ...]] = {
@@ -22,22 +24,22 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
     "moe_experts": ("num_experts", "num_moe_experts"),
     "moe_topk": ("moe_router_topk",),
     "moe_ffn": ("moe_ffn_hidden_size",),
-    "num_gpus": ("world_size", "using_world_size"),
+    "num_gpus": by_name("num_procs").frameworks["megatron"],
     "gpus_per_node": ("num_gpus_per_node", "devices"),
-    "tp": ("tensor_model_parallel_size",),
-    "pp": ("pipeline_model_parallel_size",),
-    "dp": ("data_parallel_size",),
-    "cp": ("context_parallel_size",),
-    "ep": ("expert_model_parallel_size",),
-    "mbs": ("micro_batch_size",),
-    "gbs": ("global_batch_size",),
+    "tp": by_name("tensor_par").frameworks["megatron"],
+    "pp": by_name("pipeline_par").frameworks["megatron"],
+    "dp": by_name("data_par").frameworks["megatron"],
+    "cp": by_name("context_par").frameworks["megatron"],
+    "ep": by_name("expert_par").frameworks["megatron"],
+    "mbs": by_name("microbatch_size").frameworks["megatron"],
+    "gbs": by_name("batch_size").frameworks["megatron"],
 }
 """Fields of a run that are a number, and the arguments that give them, the first known one counting."""
 TRUTHS: Mapping[str, tuple[str, ...]] = {
     "seq_parallel": ("sequence_parallel",),
-    "overlap_data": ("overlap_grad_reduce",),
-    "overlap_tensor": ("tp_comm_overlap", "ub_tp_comm_overlap"),
-    "overlap_pipeline": ("overlap_p2p_comm",),
+    "overlap_data": by_name("data_par_overlap").frameworks["megatron"],
+    "overlap_tensor": by_name("tensor_par_overlap").frameworks["megatron"],
+    "overlap_pipeline": by_name("pipeline_overlap").frameworks["megatron"],
 }
 _OTHERS = (
     "swiglu", "activation", "untie_embeddings_and_output_weights", "share_embeddings_and_output_weights",

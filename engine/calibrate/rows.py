@@ -20,12 +20,12 @@ from engine.calibrate.template import EXAMPLE
 from engine.cost_models.calibrated import Case, Parameters, step_times
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.systems import system_named
-from engine.validation.mapping import NEEDED, REASONS, Mapped, map_runs
+from engine.validation.mapping import NEEDED, Mapped, map_runs
 from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs
 from hardware import System
 
-__all__ = ["FURTHER_REASONS", "Checked", "check", "reason_meaning"]
+__all__ = ["FURTHER_REASONS", "Checked", "check"]
 
 FURTHER_REASONS: Final = {
     "example_row": "The row is the template's example.",
@@ -74,11 +74,6 @@ class Checked:
     def case(self) -> Case:
         """What the cost model reads of the accepted rows."""
         return self.mapped.case.take(np.flatnonzero(self.accepted))
-
-
-def reason_meaning(code: str) -> str:
-    """What a reason's code means."""
-    return FURTHER_REASONS.get(code) or REASONS.get(code, "")
 
 
 def check(measured: Measured, system: System, start: Parameters) -> Checked:

@@ -9,21 +9,18 @@ from typing import Annotated
 import typer
 
 from engine.cli.asked_scenario import confidence_document, scenario_document, scenario_line, scenario_of, write_error
-from engine.cli.output import (
+from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
     DatatypeOption,
-    ExitCode,
+    JsonOption,
     LimitOption,
     MaxBatchOption,
     ModelArgument,
     ProcsOption,
-    ProgressLine,
     SystemArgument,
-    as_json,
-    executions_table,
-    write,
 )
+from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, write
 
 __all__ = ["best"]
 
@@ -38,7 +35,7 @@ def best(
     cost_model: CostModelOption = None,
     calibration: CalibrationOption = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, max=10_000, help="Best executions to find.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Find the execution with the highest throughput, proven, without evaluating them all.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def calibrate(
         Path | None, typer.Option("--scenario", metavar="FILE", help="Show how this scenario's best executions change.")
     ] = None,
     template: Annotated[bool, typer.Option("--template", help="Print the table to fill in, and nothing else.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Fit a few parameters of the calibrated model to measured runs of one system.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from engine.cli.output import ModelArgument, SystemArgument, as_json, text_table, write
+from engine.cli.options import JsonOption, ModelArgument, SystemArgument
+from engine.cli.output import as_json, text_table, write
 from hardware import GIB
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def cost(
     recompute: Annotated[
         Recompute | None, typer.Option("--recompute", help="What is recomputed, for hardware utilisation.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Tell what training so many tokens takes: time, processor-hours, cost, energy, goodput.
 

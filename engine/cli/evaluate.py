@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.cli.output import (
-    EXTENSION_NAMES,
-    CalibrationOption,
-    CostModelOption,
-    ExitCode,
-    ModelArgument,
-    SystemArgument,
-    calibration_of,
-    evaluated_by,
-    executions_table,
-    statistics_list,
-    write,
-)
+from engine.cli.options import EXTENSION_NAMES, CalibrationOption, CostModelOption, ModelArgument, SystemArgument
+from engine.cli.output import ExitCode, calibration_of, evaluated_by, executions_table, statistics_list, write
 
 if TYPE_CHECKING:
     import pandas as pd

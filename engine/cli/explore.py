@@ -22,22 +22,18 @@ from engine.cli.asked_scenario import (
     write_error,
     write_reasons,
 )
-from engine.cli.output import (
+from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
     DatatypeOption,
-    ExitCode,
+    JsonOption,
     LimitOption,
     MaxBatchOption,
     ModelArgument,
     ProcsOption,
-    ProgressLine,
     SystemArgument,
-    as_json,
-    executions_table,
-    rate,
-    write,
 )
+from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, rate, write
 from models.documents import shown
 
 if TYPE_CHECKING:
@@ -63,7 +59,7 @@ def explore(
     ] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best executions to show.")] = 10,
     by: Annotated[str, typer.Option(metavar="METRIC", help="Headline figure they are best by.")] = "sample_rate",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
     export: Annotated[
         Path | None,
         typer.Option("--export", metavar="FILE", help="Write every feasible execution (.csv or .parquet)."),

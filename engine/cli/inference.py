@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.cli.output import ExitCode, ModelArgument, SystemArgument, as_json, quantity, text_table, unit_of, write
+from engine.cli.options import JsonOption, ModelArgument, SystemArgument
+from engine.cli.output import ExitCode, as_json, quantity, text_table, unit_of, write
 from models.documents import shown
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def inference(
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show the frontier of output per processor and per user instead.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
     export: Annotated[
         Path | None,
         typer.Option("--export", metavar="FILE", help="Write every deployment that runs (.csv or .parquet)."),

@@ -9,18 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.cli.output import (
-    CalibrationOption,
-    CostModelOption,
-    ExitCode,
-    ModelArgument,
-    SystemArgument,
-    as_json,
-    calibration_of,
-    evaluated_by,
-    text_table,
-    write,
-)
+from engine.cli.options import CalibrationOption, CostModelOption, ModelArgument, SystemArgument
+from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write
 
 __all__ = ["layers"]
 

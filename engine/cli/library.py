@@ -7,20 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
+from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
 
 __all__ = ["models_app", "systems_app"]
 
 Names = Annotated[list[str], typer.Argument(metavar="FILE...", help="JSON files, in our format or Calculon's.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Library name, or path of a JSON file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 models_app = typer.Typer(help="Models: list the library, show one, check files.", no_args_is_help=True)
 systems_app = typer.Typer(help="Systems: list the library, show one, check files.", no_args_is_help=True)
 
 
 @models_app.command("list")
-def list_models(json: Json = False) -> None:
+def list_models(json: JsonOption = False) -> None:
     """Models of the library, with their size and whether the exact cost model can represent them."""
     import models
 
@@ -47,7 +47,7 @@ def list_models(json: Json = False) -> None:
 
 
 @systems_app.command("list")
-def list_systems(json: Json = False) -> None:
+def list_systems(json: JsonOption = False) -> None:
     """Systems of the library, with peak rates, memory and networks."""
     import hardware
 
@@ -79,7 +79,7 @@ def list_systems(json: Json = False) -> None:
 
 
 @models_app.command("show")
-def show_model(name: Name, json: Json = False) -> None:
+def show_model(name: Name, json: JsonOption = False) -> None:
     """One model: its numbers, their source, and what the exact cost model leaves out of it."""
     import models
 
@@ -98,7 +98,7 @@ def show_model(name: Name, json: Json = False) -> None:
 
 
 @systems_app.command("show")
-def show_system(name: Name, json: Json = False) -> None:
+def show_system(name: Name, json: JsonOption = False) -> None:
     """One system: its numbers with units, their source, and every assumed value with its basis."""
     import hardware
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
+from engine.cli import compat
 from engine.cli.best import best
 from engine.cli.calibrate import calibrate
 from engine.cli.cost import cost
@@ -71,7 +71,7 @@ NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a file or device that takes no more fails with."""
 
 
-class Reporting(TyperGroup):
+class Reporting(compat.Group):
     """The group of all commands: whatever goes wrong in one becomes one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -87,7 +87,7 @@ class Reporting(TyperGroup):
             raise  # `shardscape models list | head`: Typer ends quietly
         except Exception as error:
             # Typer's own exceptions end the command or tell how it is used.
-            if type(error).__module__.split(".")[0] in ("typer", "click") or os.environ.get("SHARDSCAPE_TRACEBACK"):
+            if compat.is_typers(error) or os.environ.get("SHARDSCAPE_TRACEBACK"):
                 raise
             self._stop(*_told(error))
         finally:
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    typer.main.get_command(app)(args=arguments, prog_name="shardscape")
+    compat.run(app, arguments, "shardscape")
     raise SystemExit(0)
 
 

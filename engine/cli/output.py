@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, arguments, tables with units, JSON, a line of progress."""
+"""What all commands print with: exit codes, tables with units, JSON, a line of progress."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
-
-import typer
-
-from engine.columns.fields import EXTENSION_ROWS
-from engine.cost_models.registry import COST_MODELS
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,17 +19,8 @@ if TYPE_CHECKING:
     from hardware import Calibration
 
 __all__ = [
-    "EXTENSION_NAMES",
-    "CalibrationOption",
-    "CostModelOption",
-    "DatatypeOption",
     "ExitCode",
-    "LimitOption",
-    "MaxBatchOption",
-    "ModelArgument",
-    "ProcsOption",
     "ProgressLine",
-    "SystemArgument",
     "as_json",
     "calibration_of",
     "evaluated_by",
@@ -45,42 +31,6 @@ __all__ = [
     "text_table",
     "unit_of",
     "write",
-]
-
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Library name or JSON file of the model.")]
-SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="Library name or JSON file of the system.")]
-
-EXTENSION_NAMES: Final = ", ".join(row[0] for row in EXTENSION_ROWS)
-"""The fields that only the calibrated cost model has, for help."""
-
-ProcsOption = Annotated[int, typer.Option("--procs", metavar="N", help="Processors; every execution uses all of them.")]
-MaxBatchOption = Annotated[
-    int, typer.Option("--max-batch", metavar="B", help="Largest batch [samples]; each DP uses its largest multiple.")
-]
-DatatypeOption = Annotated[str, typer.Option("--datatype", metavar="D", help="Datatype, such as float16 or float8.")]
-LimitOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--limit",
-        metavar="FIELD=VALUES",
-        help=f"What a field may be; see above. May be repeated. The cost model calibrated has further fields: "
-        f"{EXTENSION_NAMES}.",
-    ),
-]
-CostModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cost-model",
-        metavar="|".join(COST_MODELS),
-        help="calibrated predicts measured runs, calculon is exact against Calculon; by default calibrated, but "
-        "calculon for systems that are Calculon's own descriptions.",
-    ),
-]
-CalibrationOption = Annotated[
-    str | None,
-    typer.Option(
-        "--calibration", metavar="FILE|NAME", help="Values for the cost model calibrated; the library's by default."
-    ),
 ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, write
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def check(
         typer.Option("--repair", help="Explore again what is damaged or lost; add checksums where there are none."),
     ] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Remove what is damaged, and forget what is lost.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Read everything in a result store and compare it with its checksums; each finding is a sentence.
 

@@ -1,5 +1,6 @@
 """The register of every field and every result; labels, units, tables, exports and help derive from it."""
 
+from engine.columns.fields import GROUPS
 from engine.columns.register import (
     ALL,
     ALL_FIELDS,
@@ -7,7 +8,6 @@ from engine.columns.register import (
     EXTENSIONS,
     FIELDS,
     HEADLINE,
-    HEADLINE_NAMES,
     HEADLINE_OF_ANY,
     ID,
     NEUTRAL_EXTENSIONS,
@@ -19,10 +19,12 @@ from engine.columns.register import (
     Column,
     ColumnSet,
     UnknownColumn,
+    applies,
     arrow_type,
     by_name,
     called,
     choice_label,
+    choices_of,
     cost_model_in,
     cost_models_with,
     ddl,
@@ -32,20 +34,25 @@ from engine.columns.register import (
     fields_of,
     headline_of,
     headline_schema,
+    in_order,
     parts_of,
     schema_of,
     statistics_of,
     stored_of,
+    undeclare,
     value_of,
 )
-from engine.columns.statistics import OF_LAYERS
+from engine.columns.rules import EXPERTS, SECOND_TIER
+from engine.columns.statistics import HEADLINE_NAMES, OF_LAYERS
 
 __all__ = [
     "ALL",
     "ALL_FIELDS",
+    "EXPERTS",
     "EXTENSIONS",
     "EXTENSION_STATISTICS",
     "FIELDS",
+    "GROUPS",
     "HEADLINE",
     "HEADLINE_NAMES",
     "HEADLINE_OF_ANY",
@@ -53,6 +60,7 @@ __all__ = [
     "NEUTRAL_EXTENSIONS",
     "OF_LAYERS",
     "OUTCOME",
+    "SECOND_TIER",
     "SHARES",
     "STATISTICS",
     "STORED_OF_ANY",
@@ -60,10 +68,12 @@ __all__ = [
     "Column",
     "ColumnSet",
     "UnknownColumn",
+    "applies",
     "arrow_type",
     "by_name",
     "called",
     "choice_label",
+    "choices_of",
     "cost_model_in",
     "cost_models_with",
     "ddl",
@@ -73,9 +83,11 @@ __all__ = [
     "fields_of",
     "headline_of",
     "headline_schema",
+    "in_order",
     "parts_of",
     "schema_of",
     "statistics_of",
     "stored_of",
+    "undeclare",
     "value_of",
 ]

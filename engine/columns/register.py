@@ -5,42 +5,19 @@ Names and order are those of Calculon's execution files and statistics, which ma
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import pandas as pd
 import pyarrow as pa
 
-from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, NEUTRAL
-from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS
+from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, SCENARIO, FieldRow
+from engine.columns.rules import Condition, holds
+from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, HEADLINE_NAMES, SHARE_ROWS, STATISTIC_ROWS
 from models.documents import near_matches, shown
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
 """Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""
-
-HEADLINE_NAMES: Final[frozenset[str]] = frozenset(
-    {
-        "sample_rate",
-        "total_time",
-        "total_efficiency",
-        "compute_efficiency",
-        "system_efficiency",
-        "fw_time",
-        "bw_time",
-        "optim_step_time",
-        "recompute_time",
-        "recomm_exposed_time",
-        "bubble_time",
-        "tp_comm_exposed_time",
-        "pp_comm_exposed_time",
-        "dp_comm_exposed_time",
-        "fw_offload_exposed_time",
-        "bw_offload_exposed_time",
-        "offload_mem_bw_req",
-        "proc_mem_tier1_cap_req",
-        "proc_mem_tier2_cap_req",
-    }
-)
-"""The statistics kept for every feasible execution; the others are recomputed for the rows in view."""
 
 
 class UnknownColumn(ValueError):  # noqa: N818 - reads as a sentence where it is raised, and callers know it by this name
@@ -72,6 +49,22 @@ class Column:
     """Accepted values of a text field in enumeration order; empty where any text or number may appear."""
     headline: bool = False
     """Whether the value is stored for every feasible execution."""
+    default: int | bool | str | None = None
+    """What a field is where an execution does not say, and all that a space tries of it unless its cost model has
+    reason to try more; None for fields that every execution states."""
+    applies: tuple[Condition, ...] = ()
+    """Where a field makes a difference: all of these hold; see `applies`."""
+    after: str = ""
+    """Name of the field behind which lists show this one, where that is not its place in the register."""
+    numbers: tuple[int, ...] = ()
+    """Accepted values of a number field that has few; empty where they depend on model and system."""
+    frameworks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    """Name of a training framework -> the arguments in which it states the field, the first known one counting."""
+
+    @property
+    def of_scenario(self) -> bool:
+        """Whether the field is chosen for a whole scenario rather than tried."""
+        return self.group == SCENARIO
 
 
 ID: Final = Column(
@@ -86,22 +79,24 @@ ID: Final = Column(
     description="Position of the execution in the enumeration of its space, counted from 0.",
 )
 
-FIELDS: Final[tuple[Column, ...]] = tuple(
-    Column(name, label, short, "", "field", dtype, group, None, description, choices)
-    for name, label, short, dtype, group, choices, description in FIELD_ROWS
-)
+
+def _field(row: FieldRow) -> Column:
+    return Column(
+        row.name, row.label, row.short, "", "field", row.dtype, row.group, None, row.description, row.choices,
+        default=row.default, applies=row.applies, after=row.after, numbers=row.numbers, frameworks=row.frameworks,
+    )  # fmt: skip
+
+
+FIELDS: Final[tuple[Column, ...]] = tuple(map(_field, FIELD_ROWS))
 """The 23 fields that make up one execution of Calculon's."""
 
-EXTENSIONS: Final[tuple[Column, ...]] = tuple(
-    Column(name, label, short, "", "field", dtype, group, None, description, choices)
-    for name, label, short, dtype, group, choices, description in EXTENSION_ROWS
-)
+EXTENSIONS: Final[tuple[Column, ...]] = tuple(map(_field, EXTENSION_ROWS))
 """The fields that the calibrated cost model has beside the 23."""
 
 ALL_FIELDS: Final[tuple[Column, ...]] = (*FIELDS, *EXTENSIONS)
 """Every field that some cost model has."""
 
-NEUTRAL_EXTENSIONS: Final = NEUTRAL
+NEUTRAL_EXTENSIONS: Final = {column.name: column.default for column in EXTENSIONS}
 """What extensions come to in an execution that does not have them."""
 
 OUTCOME: Final[tuple[Column, ...]] = (
@@ -161,11 +156,13 @@ _BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *
 @dataclass(frozen=True, slots=True)
 class ColumnSet:
     """The columns of executions under a cost model: `fields`, `statistics`, and which of these are `undefined`, not a
-    number whatever the execution. `unnamed`: documents that name no cost model mean this one."""
+    number whatever the execution. `settled` are fields that are no choice under it: they change no figure, or follow
+    from other fields, from the model or from the system. `unnamed`: documents that name no cost model mean this one."""
 
     fields: tuple[Column, ...]
     statistics: tuple[Column, ...]
     undefined: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
     unnamed: bool = False
 
     @property
@@ -186,6 +183,11 @@ _SETS: Final[dict[str, ColumnSet]] = {}
 def declare(cost_model: str, columns: ColumnSet) -> None:
     """Makes known which columns a cost model has."""
     _SETS[cost_model] = columns
+
+
+def undeclare(cost_model: str) -> None:
+    """Forgets the columns of a cost model."""
+    del _SETS[cost_model]
 
 
 def cost_model_in(document: Any) -> str:
@@ -210,6 +212,35 @@ def _set_of(cost_model: str) -> ColumnSet:
 def fields_of(cost_model: str) -> tuple[Column, ...]:
     """The fields of an execution under a cost model."""
     return _set_of(cost_model).fields
+
+
+def choices_of(cost_model: str) -> tuple[Column, ...]:
+    """Returns the fields that are a choice under a cost model, in the order in which lists show them."""
+    found = _set_of(cost_model)
+    return in_order(column for column in found.fields if not column.of_scenario and column.name not in found.settled)
+
+
+def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:
+    """Returns fields by group, each behind the field that it belongs to where that is of the same group."""
+    placed: list[Column] = []
+    for column in fields:
+        names = [each.name for each in placed]
+        placed.insert(names.index(column.after) + 1 if column.after in names else len(placed), column)
+    return tuple(sorted(placed, key=lambda column: GROUPS.index(column.group)))
+
+
+def applies(column: Column | str, known: Mapping[Any, Any] | pd.DataFrame) -> Any:
+    """Returns whether a field makes a difference, by its rule and what is known of an execution.
+
+    Args:
+        column: the field or its name.
+        known: fields of an execution, or columns [rows] of a table of them; also under `engine.columns.rules.EXPERTS`
+            and `SECOND_TIER` where there are any, so that a scenario alone can be asked. What is missing forbids
+            nothing.
+
+    Returns a truth, or an array of them [rows]. Raises UnknownColumn.
+    """
+    return holds((by_name(column) if isinstance(column, str) else column).applies, known)
 
 
 def statistics_of(cost_model: str) -> tuple[Column, ...]:

@@ -288,6 +288,14 @@ SHARE_ROWS: Final[tuple[tuple[str, str, str, tuple[str, ...], str], ...]] = (
 )  # fmt: skip
 """(name, label, short, the stored times whose sum is divided by the step time, description)."""
 
+HEADLINE_NAMES: Final[frozenset[str]] = frozenset((
+    "sample_rate", "total_time", "total_efficiency", "compute_efficiency", "system_efficiency", "fw_time",
+    "bw_time", "optim_step_time", "recompute_time", "recomm_exposed_time", "bubble_time", "tp_comm_exposed_time",
+    "pp_comm_exposed_time", "dp_comm_exposed_time", "fw_offload_exposed_time", "bw_offload_exposed_time",
+    "offload_mem_bw_req", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
+))  # fmt: skip
+"""The statistics of the 96 that are kept for every feasible execution; others are recomputed for the rows in view."""
+
 OF_LAYERS: Final[frozenset[str]] = frozenset((
     "block_fw_flops", "block_fw_flops_time", "block_fw_mem_accessed", "block_fw_mem_time", "baseblock_fw_tp_time",
     "edgeblock_fw_tp_time", "baseblock_fw_tp_time_exposed", "edgeblock_fw_tp_time_exposed", "block_re_flops",

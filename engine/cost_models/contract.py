@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import pandas as pd
 
 from engine.columns import ColumnSet
+from engine.cost_models.account import Account
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.space.rejection import MemoryRequirements, Rejected
 from engine.space.rows import Group, RowChunk
@@ -21,6 +22,7 @@ from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes
 from engine.space.space import Space
 from hardware import Calibration, System
 from models import Model
+from models.token_flops import Recipe
 
 __all__ = [
     "MODELLED",
@@ -160,6 +162,8 @@ class CostModel(ABC):
     """How a sentence about a scenario names it."""
     summary: ClassVar[str]
     """What it is for, in some words, for those who choose."""
+    description: ClassVar[str] = ""
+    """What it takes into account and what it does not, in some sentences."""
     version: ClassVar[str]
     """Raised whenever a formula changes, so that stored results are not used again."""
     columns: ClassVar[ColumnSet]
@@ -168,14 +172,18 @@ class CostModel(ABC):
     """The datatypes that it computes in."""
     covered: ClassVar[Mapping[str, str]] = {}
     """What its space tries of each field without limits, in words; fields not listed are tried in every way."""
+    implied: ClassVar[frozenset[str]] = frozenset()
+    """Fields that follow from others or from the model, so that nobody has to choose or see them."""
+    not_read: ClassVar[frozenset[str]] = frozenset()
+    """Fields that change no figure."""
     reference: ClassVar[str] = ""
     """The program whose figures it reproduces to the last digit; empty where it predicts measurements instead."""
     takes_calibration: ClassVar[bool] = False
     """Whether its parameters come from a calibration, and its figures can be compared with measured runs."""
-    places_ranks: ClassVar[bool] = False
-    """Whether networks follow from the order of ranks; otherwise executions choose the network of each group."""
     even_pipelines: ClassVar[bool] = False
     """Whether pipelines divide the blocks of the model unless a limit allows others."""
+    reads_efficiencies: ClassVar[bool] = False
+    """Whether what is sustained of a peak is read from the curves by size of a system's description."""
     searches_by_bounds: ClassVar[bool] = False
     """Whether it has a `bound_search`; otherwise a search looks at the candidates of all prepared rows."""
     operations_called: ClassVar[str] = "operations"
@@ -184,6 +192,10 @@ class CostModel(ABC):
     """What of a system's description it does not read, of `vector`, `latency`, `power` and `host`."""
     one_unit: ClassVar[frozenset[str]] = frozenset()
     """Datatypes that one matrix unit computes, so that their peaks change together."""
+    flop_recipe: ClassVar[Recipe] = "published"
+    """What counts as the work of a token in figures of utilisation; see `models.token_flops.token_flops`."""
+    rows_per_second: ClassVar[float] = 300_000.0
+    """Executions that `evaluate` settles per second [1/s] on one core, as measured; estimates of time start from it."""
 
     @abstractmethod
     def space(
@@ -278,6 +290,16 @@ class CostModel(ABC):
 
     def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
         """What `operations` returned, as tables to print."""
+        return ()
+
+    def account(
+        self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
+    ) -> Account:
+        """How the figures of an execution come about; `execution` has its fields and statistics."""
+        return Account()
+
+    def left_out(self, thing: Model | System) -> Sequence[str]:
+        """What of a model or a system it leaves out or changes, in sentences."""
         return ()
 
     def unsupported(self, model: Model) -> Sequence[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.columns import declare
+from engine.columns import declare, undeclare
 from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.contract import CostModel, CostModelError
 from hardware import Calibration, System
+from models import Model
 from models.documents import shown
 
-__all__ = ["COST_MODELS", "chosen_cost_model", "cost_model_of", "named", "register"]
+__all__ = ["COST_MODELS", "able", "chosen_cost_model", "cost_model_of", "named", "register", "unregister"]
 
 COST_MODELS: Final[dict[str, CostModel]] = {}
 """The cost models by name, in the order in which they are offered."""
@@ -34,6 +35,24 @@ def named(name: str) -> CostModel:
 def cost_model_of(thing: Any) -> CostModel:
     """The cost model of a scenario or of a space."""
     return COST_MODELS[thing.cost_model]
+
+
+def unregister(name: str) -> None:
+    """Forgets a cost model, for tests that made one known."""
+    del COST_MODELS[name]
+    undeclare(name)
+
+
+def able(model: Model, preferred: str) -> CostModel:
+    """The cost model of a name if it can compute a model, else the first that can.
+
+    Raises `CostModelError` where none can, or where there is none of that name.
+    """
+    first = named(preferred)
+    found = next((each for each in (first, *COST_MODELS.values()) if not each.unsupported(model)), None)
+    if found is None:
+        raise CostModelError(" ".join(first.unsupported(model)))
+    return found
 
 
 def chosen_cost_model(cost_model: str | None, system: System, calibration: Calibration | None = None) -> CostModel:

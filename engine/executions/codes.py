@@ -1,12 +1,18 @@
-"""Words of fields as arrays of executions hold them: each by its position among the choices of its column."""
+"""Fields that belong together, and words of fields as arrays of executions hold them: by position among the choices."""
 
 from __future__ import annotations
 
 from engine.columns import by_name
 
 __all__ = [
-    "ALL_REDUCE", "ATTENTION_ONLY", "FULL", "NONE", "NO_OVERLAP", "P2P_RS_AG", "PIPE", "RING", "RS_AG",
+    "ALL_REDUCE", "ATTENTION_ONLY", "FULL", "NETWORKS", "NONE", "NO_OVERLAP", "OFFLOADS", "P2P_RS_AG",
+    "PIPE", "RING", "RS_AG",
 ]  # fmt: skip
+
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+"""Fields that say what lives in the second memory tier."""
+NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
+"""Fields that say which network carries what."""
 
 FULL, ATTENTION_ONLY, NONE = range(len(by_name("activation_recompute").choices))
 ALL_REDUCE, P2P_RS_AG, RS_AG = range(len(by_name("tensor_par_comm_type").choices))

@@ -21,7 +21,7 @@ Limits = Mapping[str, Any]
 OPTIONS = {"uneven_pipelines": "bool"}
 """Limits that are no field: `uneven_pipelines` true also tries pipelines that do not divide the blocks."""
 
-_FIXED = ("num_procs", "datatype")
+_FIXED = tuple(column.name for column in ALL_FIELDS if column.of_scenario)
 
 
 class LimitError(ValueError):

@@ -21,7 +21,7 @@ import pyarrow as pa
 from engine.executions.sentences import filled, pieces
 
 __all__ = [
-    "BY_CODE", "CALIBRATED_ONLY", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence",
+    "BY_CODE", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence",
 ]  # fmt: skip
 
 
@@ -46,17 +46,6 @@ def _invalid(code: str, label: str, template: str) -> Reason:
 def _infeasible(code: str, label: str, template: str) -> Reason:
     return Reason(code, "infeasible", label, template)
 
-
-CALIBRATED_ONLY: frozenset[str] = frozenset(
-    {
-        "extension_not_positive", "unknown_word", "training_only", "parallelism_product_with_context",
-        "zero_stage_unknown", "zero_stage_against_sharding", "sharding_needs_replicas", "selective_needs_attn_only",
-        "attention_of_the_model", "gradient_sharding_in_pipeline", "context_not_dividing_sequence",
-        "expert_par_without_experts", "expert_par_not_dividing_experts", "expert_par_not_dividing_ranks",
-        "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
-    }
-)  # fmt: skip
-"""Codes that the exact cost model never gives."""
 
 FITS = 0
 """Reason number of an execution that nothing is wrong with."""

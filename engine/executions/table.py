@@ -19,6 +19,7 @@ from engine.columns import FIELDS, Column
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints
 from engine.executions.field_values import MISSING, Fault, column_names, convert, to_flag, to_whole, to_word
+from engine.executions.rules import mode_rules
 
 __all__ = [
     "DATATYPES",
@@ -169,10 +170,10 @@ def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) 
 def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
     """Marks, in `reason` [rows], the rows that break a rule among their own fields (no model or system needed).
 
-    The rules and their order are the assertions of the reference's constructor (QUIRKS section 2).
+    The rules and their order are the assertions of the reference's constructor.
     """
-    full, none = 0, 2  # activation_recompute
-    rs_ag = 2  # tensor_par_comm_type
+    fields = {name: getattr(e, name) for name in FIELD_NAMES}
+    rules = mode_rules(fields, single_tensor=e.tensor_par == 1, single_data=e.data_par == 1)
     degrees = np.minimum(np.minimum(e.tensor_par, e.pipeline_par), e.data_par)
     # In float64: three degrees may exceed int64, and a product that equals num_procs is small enough to be exact.
     product = e.tensor_par.astype(np.float64) * e.pipeline_par * e.data_par
@@ -188,20 +189,15 @@ def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
         ("local_batch_not_divisible_by_microbatch", local_batch % np.maximum(e.microbatch_size, 1) != 0),
         ("unknown_attention_type", e.attention_type < 0),
         ("unknown_recompute", e.activation_recompute < 0),
-        ("recompute_needs_training", ~e.training & (e.activation_recompute != none)),
+        ("recompute_needs_training", rules["recompute_needs_training"]),
         ("interleaving_not_positive", e.pipeline_interleaving < 1),
         ("interleaving_needs_pipeline", (e.pipeline_par == 1) & (e.pipeline_interleaving != 1)),
-        ("sharding_needs_data_par", e.optimizer_sharding & (e.data_par == 1)),
+        ("sharding_needs_data_par", rules["sharding_needs_data_par"]),
         ("unknown_tensor_par_comm_type", e.tensor_par_comm_type < 0),
         ("unknown_tensor_par_overlap", e.tensor_par_overlap < 0),
-        ("overlap_needs_tensor_par", (e.tensor_par_overlap != 0) & (e.tensor_par == 1)),
-        ("ag_redo_needs_rs_ag", e.seq_par_ag_redo & (e.tensor_par_comm_type != rs_ag)),
-        ("ag_redo_with_full_recompute", e.seq_par_ag_redo & (e.activation_recompute == full)),
-        ("data_par_overlap_needs_training", e.data_par_overlap & ~e.training),
-        ("data_par_overlap_needs_data_par", e.data_par_overlap & (e.data_par == 1)),
-        ("optimizer_offload_needs_training", e.optimizer_offload & ~e.training),
     )
-    mark(reason, checks)
+    # A row keeps its first reason, so it does no harm that two of these rules stand above already.
+    mark(reason, (*checks, *rules.items()))
 
 
 def mark(reason: npt.NDArray[np.int16], checks: tuple[tuple[str, Flags], ...]) -> None:

@@ -47,7 +47,7 @@ def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
     points, modes, cells = prepared.points, prepared.modes, prepared.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
     wanted = prepared.memory_requirements()
-    needs, capacities, least_blocks = wanted.needs, wanted.capacities, wanted.blocks
+    needs, capacities = wanted.needs, wanted.capacities
     own, other = tier - 1, 2 - tier
     memory_modes = needs[own].shape[1]
     # One mode per memory mode and kind of cell: memory does not tell the others apart.
@@ -55,11 +55,8 @@ def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
     for kind, places in enumerate(exists):
         there = np.flatnonzero(places >= 0)[::-1]
         mode_of[kind, modes.memory[there]] = there
-    mm = modes.memory_modes
-    offloads = mm["weight_offload"] | mm["activations_offload"] | mm["optimizer_offload"]
-    few = least_blocks[points.cell] < 3
     possible = mode_of[points.kind] >= 0
-    possible &= ~(few[:, None] & offloads[None, :])
+    possible &= wanted.allowed
     possible &= capacities[other] >= needs[other]
     need: Floats = np.where(possible, needs[own], np.inf)
     which = need.argmin(axis=1)

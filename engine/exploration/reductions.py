@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from engine.columns import HEADLINE, HEADLINE_OF_ANY, by_name, headline_of
+from engine.columns import HEADLINE_OF_ANY, by_name, headline_of
 from engine.cost_models.contract import Prepared
 from engine.executions import reasons
 from engine.executions.arrays import Floats, Ints
@@ -18,11 +18,9 @@ from engine.executions.sentences import excess
 from engine.space.rows import RowChunk
 from engine.space.space import Space
 
-__all__ = ["METRICS", "Reductions"]
+__all__ = ["Reductions"]
 
 
-METRICS: tuple[str, ...] = tuple(column.name for column in HEADLINE)
-"""Headline metrics of the exact cost model; another may have more, which come after these."""
 PRIMARY = "sample_rate"
 
 BINS_PER_OCTAVE = 16

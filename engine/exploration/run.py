@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -25,7 +25,10 @@ from engine.store.errors import ADVICE
 from hardware import Calibration, SystemLike
 from models import ModelLike
 
-__all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "Watch", "explore", "explore_scenario"]
+__all__ = [
+    "ExplorationCancelled", "ExplorationTooLarge", "Progress", "RowWriter", "Watch", "explore", "explore_into",
+    "explore_scenario", "from_store", "record_of", "slabs",
+]  # fmt: skip
 
 POINTS_PREPARED_TOGETHER = 4096
 """(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of prepared rows to some tens of
@@ -173,19 +176,59 @@ def _stored(
     workers: int | None,
 ) -> Exploration | None:
     """Explores a scenario into a store; None when somebody else has done so meanwhile."""
-    space = _bounded(scenario)
-    with store.writer(
-        scenario.key, scenario.to_document(), total=space.total, engine_version=scenario.physics
-    ) as writer:
+    with store.writer(**record_of(scenario)) as writer:
         if writer.record is not None:
             return None
-        clock = _Clock()
-        reductions = _run(scenario, progress, cancel, writer.append, workers)
-        timings = {"explore": clock.seconds()}
-        writer.complete(
-            infeasible_by_reason=reductions.infeasible_by_reason(), timings=timings, reductions=reductions.to_tables()
-        )
+        reductions, timings = explore_into(scenario, writer, progress=progress, cancel=cancel, workers=workers)
     return Exploration(scenario, reductions, timings, lambda: store.rows(scenario.key))
+
+
+class RowWriter(Protocol):
+    """What takes the rows of an exploration as they come, and then all that is found besides."""
+
+    def append(self, rows: pa.Table) -> None:
+        """Takes rows, those of lower ids first."""
+
+    def complete(
+        self,
+        *,
+        infeasible_by_reason: Mapping[str, int],
+        timings: Mapping[str, float],
+        reductions: Mapping[str, pa.Table],
+    ) -> object:
+        """Takes counts by reason code, seconds by phase and reduced tables; no rows come after it."""
+
+
+def record_of(scenario: Scenario) -> dict[str, Any]:
+    """What a store's writer is told of an exploration before its rows: the arguments of `engine.store.Store.writer`.
+
+    Raises `ExplorationTooLarge`.
+    """
+    total = _bounded(scenario).total
+    return {
+        "key": scenario.key, "scenario": scenario.to_document(), "total": total, "engine_version": scenario.physics
+    }  # fmt: skip
+
+
+def explore_into(
+    scenario: Scenario,
+    writer: RowWriter,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Cancel | None = None,
+    workers: int | None = None,
+) -> tuple[Reductions, dict[str, float]]:
+    """Explores a scenario and hands everything to a writer; returns the reductions, and seconds by phase [s].
+
+    Arguments and errors are those of `explore`; what the writer raises is raised.
+    """
+    clock = _Clock()
+    reductions = _run(scenario, progress, cancel, writer.append, workers)
+    timings = {"explore": clock.seconds()}
+    writer.complete(
+        infeasible_by_reason=reductions.infeasible_by_reason(), timings=timings, reductions=reductions.to_tables()
+    )
+    return reductions, timings
 
 
 def from_store(scenario: Scenario, store: Store) -> Exploration | None:

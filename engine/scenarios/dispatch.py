@@ -76,8 +76,8 @@ def operations(
         cost_model, calibration: as for `evaluate`.
 
     Returns:
-        By `calculon` the layers of its block (`engine.cost_models.calculon.layer_table`), by `calibrated` products,
-        kernels and collectives of each kind of block (`engine.cost_models.calibrated.operation_table`).
+        What the cost model documents of its `operations`: layers of Calculon's block, or products, kernels and
+        collectives of each kind of block.
 
     Raises:
         engine.LayerError: the execution is invalid or infeasible for another reason than memory, and the message is the

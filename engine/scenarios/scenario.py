@@ -13,14 +13,14 @@ import pandas as pd
 
 import hardware
 import models
-from engine.columns import ALL_FIELDS, cost_model_in
+from engine.columns import ALL_FIELDS, EXPERTS, SECOND_TIER, cost_model_in
 from engine.cost_models.contract import CostModel, CostModelError
 from engine.cost_models.registry import COST_MODELS, chosen_cost_model
 from engine.executions.limits import LimitError, normalise
 from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
-from models import Model, ModelLike, model_of
+from models import Model, ModelLike, dimensions, model_of
 from models.documents import DocumentError, check_format, shown
 
 __all__ = ["FORMAT", "Scenario", "ScenarioError"]
@@ -99,6 +99,12 @@ class Scenario:
             limits=self.limits,
             calibration=self.calibration,
         )
+
+    @cached_property
+    def facts(self) -> Mapping[str, float]:
+        """What rules of the register ask of a scenario, see `engine.columns.applies`: the number of routed experts and
+        the capacity of the second memory tier [GiB]."""
+        return {EXPERTS: float(dimensions(self.model).experts), SECOND_TIER: self.system.mem2.capacity_gib}
 
     @property
     def physics(self) -> str:

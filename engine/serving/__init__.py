@@ -8,6 +8,7 @@
 modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
 """
 
+from engine.cost_models.calibrated import library_calibration
 from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, STEP_PARTS, by_name
 from engine.serving.deployments import DeploymentTableError
@@ -34,5 +35,6 @@ __all__ = [
     "by_name",
     "evaluate",
     "explore",
+    "library_calibration",
     "not_represented",
 ]

@@ -19,23 +19,24 @@ class Assumptions:
     """Stated numbers of a serving framework; units in brackets."""
 
     reserve_share: float = 0.1
-    """Share of the memory left to context, communication buffers and fragmentation []: vLLM's default
+    """Share of the memory left to context, communication buffers and fragmentation []. Source: vLLM's default
     (gpu_memory_utilization 0.9)."""
     graph_memory: float = 2.0 * GIB
-    """Memory of captured graphs [bytes]: vLLM's log names 1 to 3 GiB per processor."""
+    """Memory of captured graphs [bytes]. Source: vLLM's log, which names 1 to 3 GiB per processor."""
     collective_latency: float = 5e-6
-    """Base latency of a collective inside a serving step [s]; one of 8 ranks takes 1.7 times as much. All-reduces of
-    4 KiB over 8 H100 take 5.7 us in TensorRT-LLM's kernel and 9.3 us in vLLM's (sgl-project/sglang pull request 2904);
-    the 34 us of training include what its hosts add."""
+    """Base latency of a collective inside a serving step [s]; one of 8 ranks takes 1.7 times as much. Source:
+    all-reduces of 4 KiB over 8 H100 take 5.7 us in TensorRT-LLM's kernel and 9.3 us in vLLM's (sgl-project/sglang pull
+    request 2904); the 34 us of training include what its hosts add."""
     graph_kernel_start: float = 2e-6
-    """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host; chosen
-    looking at recalled single-user output of Llama 3.1 405B."""
+    """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host. Source:
+    stated by us, looking at recalled single-user output of Llama 3.1 405B."""
     step_host: float = 0.5e-3
-    """Scheduling and sampling per step that no framework hides [s]; assumed."""
+    """Scheduling and sampling per step that no framework hides [s]. Source: stated by us."""
     four_bits: float = 4.25
-    """Bits per weight of 4-bit formats with a 16-bit scale for every 64 weights or an 8-bit one for every 32 [bits]."""
+    """Bits per weight of 4-bit formats with a 16-bit scale for every 64 weights or an 8-bit one for every 32 [bits].
+    Source: count of bits."""
     prefill_chunk: int = 8192
-    """Most prompt tokens in one pass [tokens]: vLLM's default (max_num_batched_tokens)."""
+    """Most prompt tokens in one pass [tokens]. Source: vLLM's default (max_num_batched_tokens)."""
 
     def parameters(self, p: Parameters, *, captured: bool) -> Parameters:
         """The calibration with the latency of serving, and the kernel start of captured graphs where there are any."""

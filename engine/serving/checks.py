@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.networks import farthest
+from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS
 from engine.serving.deployments import Deployments
@@ -29,8 +30,13 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
     experts, blocks = float(model.experts), len(subject.pattern.experts)
     routed = experts > 0
     dense = not all(subject.pattern.experts)
-    heads = float(model.key_value_heads)
-    latent = bool(model.latent > 0)
+    nowhere = np.zeros(len(d), bool)
+    undividable = undivided(
+        t,
+        feedforward=int(model.feedforward) if dense else None,
+        attn_heads=int(model.attn_heads),
+        key_value_heads=None if model.latent > 0 else int(model.key_value_heads),
+    )
     positive = np.min([getattr(d, column.name) for column in FIELDS if column.dtype == "int64"], axis=0) >= 1
     context = None if subject.model.architecture is None else subject.model.architecture.max_seq
     tensor_replicas = t * np.maximum(d.replicas, 1.0)
@@ -41,9 +47,9 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
         ("not_positive", ~positive),
         ("unknown_bits", ~(np.isin(d.weight_bits, BITS) & np.isin(d.kv_bits, BITS))),
         ("unknown_launch", d.launch < 0),
-        ("heads_not_divisible", np.mod(float(model.attn_heads), t) != 0),
-        ("kv_heads_not_divisible", (not latent) & (np.mod(heads, t) != 0) & (np.mod(t, heads) != 0)),
-        ("feedforward_not_divisible", dense & (np.mod(float(model.feedforward), t) != 0)),
+        ("heads_not_divisible", undividable["heads_not_divisible"]),
+        ("kv_heads_not_divisible", undividable.get("key_value_heads_not_divisible", nowhere)),
+        ("feedforward_not_divisible", undividable.get("feedforward_not_divisible", nowhere)),
         ("pipeline_exceeds_blocks", d.pipeline_par > blocks),
         ("no_experts", (not routed) & (e != 1)),
         ("experts_not_divisible", routed & (np.mod(max(experts, 1.0), e) != 0)),

@@ -3,7 +3,7 @@
 One forward, one backward (1F1B): a stage takes in microbatches until the pipeline behind it is full, then alternates a
 forward with a backward chunk, then drains. With interleaving a stage holds several chunks of the model and passes
 through groups of as many microbatches as there are stages, chunk by chunk. A last group that is not full leaves slots
-of an otherwise full group idle; that reproduces exactly the waiting that the cost model charges (Q19).
+of an otherwise full group idle; that reproduces exactly the waiting that the cost model charges.
 
 Durations are those of the cost model: a chunk with all its communication, offload and recomputation that is exposed.
 Where pipeline stages are equal, a stage's idle time is the execution's `bubble_time` and the last stage to finish does
@@ -22,26 +22,14 @@ from typing import Any, Final
 
 import pandas as pd
 
-__all__ = ["ChunkTimes", "Schedule", "chunk_times", "schedule"]
+from engine.cost_models.chunk_times import ChunkTimes, chunk_times, microbatches_of, tells_blocks_apart
+
+__all__ = ["Schedule", "schedule"]
 
 FORWARD, BACKWARD, EXCHANGE, OPTIMIZER = "forward", "backward", "exchange", "optimizer"
 
 LARGEST: Final = 40_000
 """Chunks of work simulated at most; of longer schedules the repeating middle is left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkTimes:
-    """What one stage spends on one chunk of one microbatch [s], and on the gradient exchange and optimizer once."""
-
-    forward: float
-    backward: float
-    exchange: float
-    optimizer: float
-    missing: float
-    """Share of a chunk by which a stage is shorter that has a block less (uneven pipelines)."""
-    short_stages: int
-    """Stages at the end of the pipeline that have a block less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,72 +72,6 @@ class Schedule:
         return pd.DataFrame(gaps, columns=["stage", "start", "end"])
 
 
-def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
-    """The durations of an execution's schedule, from its fields and statistics.
-
-    Raises ValueError for an execution without statistics, because it is infeasible.
-    """
-    if execution["total_time"] is None or math.isnan(float(execution["total_time"])):
-        raise ValueError("The execution does not run, so it has no schedule.")
-    pipeline, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
-    microbatches = _microbatches(execution)
-    edges = float(microbatches * chunks)
-    if _calibrated(execution):
-        return _slowest_stage(execution, edges)
-    blocks = -(-num_blocks // pipeline)
-    base = blocks // chunks - 1
-    passes = 2.0 if bool(execution["training"]) else 1.0
-    # A transfer takes as long forward as backward: both move one activation tensor.
-    transfer = float(execution["pp_comm_exposed_time"]) / (edges * passes)
-
-    def exposed(stage: str) -> float:
-        return base * float(execution[f"baseblock_{stage}_tp_time_exposed"]) + float(
-            execution[f"edgeblock_{stage}_tp_time_exposed"]
-        )
-
-    forward = (
-        (float(execution["fw_time"]) + float(execution["fw_offload_exposed_time"])) / edges + exposed("fw") + transfer
-    )
-    backward = 0.0
-    if passes > 1:
-        work = ("bw_time", "recompute_time", "recomm_exposed_time", "bw_offload_exposed_time")
-        backward = sum(float(execution[name]) for name in work) / edges + exposed("agrad") + transfer
-    short = pipeline - num_blocks % pipeline if num_blocks % pipeline else 0
-    return ChunkTimes(
-        forward=forward,
-        backward=backward,
-        exchange=float(execution["dp_comm_exposed_time"]),
-        optimizer=float(execution["optim_step_time"]),
-        missing=1.0 / (base + 1) if short else 0.0,
-        short_stages=short,
-    )
-
-
-def _calibrated(execution: Mapping[Any, Any]) -> bool:
-    """Whether the figures are those of the calibrated cost model, which knows no edge and base blocks."""
-    overhead = execution.get("overhead_time")
-    return overhead is not None and math.isnan(float(execution["baseblock_fw_tp_time"]))
-
-
-def _slowest_stage(execution: Mapping[Any, Any], edges: float) -> ChunkTimes:
-    """The durations of the calibrated cost model: those of the slowest stage, for every stage.
-
-    Exposed communication of tensor, context, expert and pipeline parallelism is shared equally by the two passes, each
-    of which has the same collectives.
-    """
-    names = ("tp_comm_exposed_time", "cp_comm_exposed_time", "ep_comm_exposed_time", "pp_comm_exposed_time")
-    shared = sum(float(execution[name]) for name in names) / 2.0
-    work = ("bw_time", "recompute_time", "recomm_exposed_time", "bw_offload_exposed_time")
-    return ChunkTimes(
-        forward=(float(execution["fw_time"]) + float(execution["fw_offload_exposed_time"]) + shared) / edges,
-        backward=(sum(float(execution[name]) for name in work) + shared) / edges,
-        exchange=float(execution["dp_comm_exposed_time"]),
-        optimizer=float(execution["optim_step_time"]),
-        missing=0.0,
-        short_stages=0,
-    )
-
-
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
     """The schedule of a feasible execution.
 
@@ -159,14 +81,14 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
 
-    With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate (Q18): what remains of
+    With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate: what remains of
     the step is idle, and where the schedule would take longer than the step its times are scaled to fit. The same holds
     for the calibrated cost model, whose stages all take what the slowest does here; at the end of its step stages wait
     for the slowest GPU and the host (`overhead_time`).
     """
     times = chunk_times(execution, num_blocks)
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
-    microbatches = _microbatches(execution)
+    microbatches = microbatches_of(execution)
     kept = _kept(stages, chunks, microbatches, most_tasks)
     tasks = _simulate(stages, chunks, kept, times)
     omitted = microbatches - kept
@@ -174,8 +96,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     reached = max((task[5] for task in tasks), default=0.0)
     room = float(execution["total_time"]) - skipped - times.exchange - times.optimizer
     uneven = times.short_stages > 0
-    if _calibrated(execution):
-        uneven, room = True, room - float(execution["overhead_time"])
+    if not tells_blocks_apart(execution):
+        uneven, room = True, room - float(execution.get("overhead_time", 0.0))
     if uneven and reached > room:
         tasks = [(*task[:4], task[4] * room / reached, task[5] * room / reached) for task in tasks]
         reached = room
@@ -192,10 +114,6 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         skipped=skipped,
         skipped_microbatches=omitted,
     )
-
-
-def _microbatches(execution: Mapping[Any, Any]) -> int:
-    return int(execution["batch_size"]) // int(execution["data_par"]) // int(execution["microbatch_size"])
 
 
 def _kept(stages: int, chunks: int, microbatches: int, most_tasks: int) -> int:

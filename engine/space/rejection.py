@@ -70,9 +70,9 @@ class MemoryRequirements:
     """What prepared cells need of memory, whether or not there is as much.
 
     `needs` are bytes of either tier [schedule points, memory modes], `capacities` [bytes] what there is of each, minus
-    infinity where no memory would help, and `blocks` the blocks of a stage [cells].
+    infinity where no memory would help, and `allowed` what no other rule forbids [schedule points, memory modes].
     """
 
     needs: tuple[Floats, Floats]
     capacities: tuple[float, float]
-    blocks: Ints
+    allowed: Flags

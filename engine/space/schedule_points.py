@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.executions.arrays import Flags, Floats, Ints, distinct
-from engine.executions.codes import NO_OVERLAP
+from engine.executions.codes import NO_OVERLAP, OFFLOADS
 from engine.space.space import Modes, Space
 
 __all__ = [
@@ -115,7 +115,7 @@ def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
     # As numbers: multiplying by a flag costs twice as much as by a number.
     offloaded = {
         name: fields[name].astype(np.float64)
-        for name in ("weight_offload", "activations_offload", "optimizer_offload")
+        for name in OFFLOADS
     }
     return StepModes(fields, position, time, optimizer, memory, time_modes, optimizer_modes, memory_modes, offloaded)
 

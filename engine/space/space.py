@@ -6,7 +6,7 @@ A space is a list of cells, one per (tensor, pipeline, batch) combination. Withi
 
 where a mode is one combination of everything that is a choice of method (recomputation, sharding, communication,
 overlap, offload, ...), and an assignment says which network carries which parallelism. So ids run in the enumeration
-order of Calculon's `llm-all-executions` (QUIRKS S6), decode by arithmetic, and no list of executions is ever made.
+order of Calculon's `llm-all-executions`, decode by arithmetic, and no list of executions is ever made.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pandas as pd
 
 from engine.columns import Column, by_name, fields_of
 from engine.executions.arrays import Ints
+from engine.executions.codes import NETWORKS
 from engine.executions.limits import normalise
 from engine.executions.table import LARGEST, Executions
 from hardware import System
@@ -225,8 +226,7 @@ class Space(ABC):
         fields["pipeline_interleaving"] = _ragged([item.interleavings for item in self.cells], cell, interleaving)
         fields["microbatch_size"] = _ragged([item.microbatches for item in self.cells], cell, microbatch)
         kind = c["kind"][cell]
-        nets = ("tensor_par_net", "pipeline_par_net", "data_par_net")
-        for position, name in enumerate(nets):
+        for position, name in enumerate(NETWORKS):
             fields[name] = _ragged([table[:, position] for table in self.assignments], kind, assignment)
         modes = c["mode_kind"][cell]
         for name in self.mode_fields:

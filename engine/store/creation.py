@@ -13,6 +13,7 @@ from typing import Final
 import duckdb
 
 from engine import columns
+from engine.store.compat import LOG_BEGINS, LOG_SUFFIX
 from engine.store.errors import StoreAccessError, StoreError, explain
 from engine.store.files import TABLE
 from engine.store.lock import StoreLock
@@ -55,9 +56,6 @@ COLUMNS_OF_TABLES: Final = (
     "WHERE table_name IN ('meta', 'exploration', 'reduction', 'made')"
 )
 """Asks a database for table, name and type of each column of the catalogue that it has."""
-
-_LOG_BEGINS: Final = b"d\0b"
-"""The field of DuckDB's logs that says what an entry is, and that this one has the version of the log."""
 
 
 def columns_digest() -> str:
@@ -114,7 +112,7 @@ def checked_path(path: Path, *, read_only: bool) -> Path:
 
 def log_of(path: Path) -> Path:
     """Where DuckDB keeps the latest changes of a store."""
-    return path.with_name(f"{path.name}.wal")
+    return path.with_name(f"{path.name}{LOG_SUFFIX}")
 
 
 def check_log(path: Path) -> None:
@@ -123,10 +121,10 @@ def check_log(path: Path) -> None:
     try:
         begin = b""
         with contextlib.suppress(FileNotFoundError), log_of(path).open("rb") as log:
-            begin = log.read(len(_LOG_BEGINS))
+            begin = log.read(len(LOG_BEGINS))
     except OSError as error:
         raise explain(error, log_of(path)) from error
-    if not _LOG_BEGINS.startswith(begin):
+    if not LOG_BEGINS.startswith(begin):
         raise _in_the_way(path)
 
 
@@ -162,7 +160,7 @@ def create(path: Path, lock: StoreLock) -> None:
         if not path.exists():
             raise explain(error, path) from error
     finally:
-        for leftover in (temporary, Path(f"{temporary}.wal")):
+        for leftover in (temporary, Path(f"{temporary}{LOG_SUFFIX}")):
             leftover.unlink(missing_ok=True)
         lock.making("")
 

@@ -19,6 +19,7 @@ from typing import Final
 import duckdb
 
 from engine.store.added_columns import AddedFiles
+from engine.store.compat import SPILLED
 from engine.store.contents import IDENTITY, Contents, identity_in
 from engine.store.contents import SUFFIX as CONTENTS
 from engine.store.creation import (
@@ -346,7 +347,7 @@ class Database:
         folder = self._spilled()
         if folder.is_dir() and not folder.is_symlink():
             with contextlib.suppress(OSError):
-                for file in folder.glob("duckdb_temp*"):
+                for file in folder.glob(SPILLED):
                     if file.is_file() and not file.is_symlink():
                         file.unlink()
                 folder.rmdir()

@@ -8,6 +8,8 @@ from typing import Final
 
 import duckdb
 
+from engine.store import compat
+
 ADVICE: Final = "`shardscape store check` with --repair explores it again, with --drop removes the exploration."
 """What helps where an exploration is damaged."""
 
@@ -80,21 +82,6 @@ _NO_ROOM = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file would exceed the size limit",
 }
-_NO_ROOM_WORDS = {
-    "no space left": _NO_ROOM[errno.ENOSPC],
-    "quota exceeded": _NO_ROOM[errno.EDQUOT],
-    "file too large": _NO_ROOM[errno.EFBIG],
-}
-_CORRUPT_WORDS = (
-    "corrupt",
-    "could not read enough bytes",
-    "no magic bytes",
-    "too small to be a parquet",
-    "parquet footer",
-    "checksum",
-    "failed to deserialize",
-    "invalid parquet",
-)
 
 
 def has_no_room(error: OSError) -> bool:
@@ -114,7 +101,7 @@ def explain(error: Exception, path: Path) -> StoreError:
     named = re.search(r'file "?([^"\n:]+\.(?:parquet|duckdb(?:\.wal)?))"?', text, re.IGNORECASE)
     file = named.group(1) if named else str(path)
     number = getattr(error, "errno", None) or 0
-    for phrase, meaning in _NO_ROOM_WORDS.items():
+    for phrase, meaning in zip(compat.NO_ROOM, _NO_ROOM.values(), strict=True):
         if phrase in words or _NO_ROOM.get(number) == meaning:
             return StoreWriteError(file, meaning)
     if isinstance(error, duckdb.InterruptException) or "interrupted" in words:
@@ -123,24 +110,24 @@ def explain(error: Exception, path: Path) -> StoreError:
         return StoreMemoryError(
             f"The query on {path} needs more memory than the store may take: ask for fewer rows or no order."
         )
-    if "could not set lock" in words:
+    if compat.LOCKED in words:
         holder = re.search(r"PID (\d+)", text)
         who = f"process {holder.group(1)}" if holder else "another process"
         return StoreLockedError(
             f"The store {path} is held by {who}: close it there, wait for it to end, or name another file."
         )
-    if "different configuration" in words:
+    if compat.OPENED_OTHERWISE in words:
         return StoreLockedError(f"The store {path} is open in this process by other means: close it there first.")
-    if "not a valid duckdb database" in words or 'extension "' in words:  # which DuckDB would read other files with
+    if any(phrase in words for phrase in compat.NOT_A_DATABASE):
         return StoreCorruptError(f"The file {path} is not a DuckDB database: name another, or delete this one.")
-    if "version number" in words and "read a database file" in words:
+    if all(phrase in words for phrase in compat.OTHER_VERSION):
         return StoreVersionError(
             f"The file {path} was written by another version of DuckDB ({_first_line(text)}): "
             "name another file or install that version."
         )
-    if isinstance(error, duckdb.FatalException) or "database has been invalidated" in words:
+    if isinstance(error, duckdb.FatalException) or compat.STOPPED in words:
         return StoreError(f"The store {path} stopped after an earlier failure: close it and open it again.")
-    if any(phrase in words for phrase in _CORRUPT_WORDS) or isinstance(error, duckdb.SerializationException):
+    if any(phrase in words for phrase in compat.DAMAGED) or isinstance(error, duckdb.SerializationException):
         return StoreCorruptError(
             f"The file {file} is damaged ({_first_line(text)}): restore it from a copy, or delete it and explore again."
         )

@@ -6,6 +6,7 @@
 `python -m engine.validation` has the commands report, fit and accept.
 """
 
+from engine.cost_models.calibrated import generation_of, library_calibration, system_named
 from engine.validation.errors import error_table, memory_table
 from engine.validation.gate import stored_coverage
 from engine.validation.mapping import REASONS, map_runs
@@ -21,11 +22,14 @@ __all__ = [
     "breakdown",
     "coverage_of",
     "error_table",
+    "generation_of",
+    "library_calibration",
     "library_runs",
     "map_runs",
     "memory_table",
     "read_runs",
     "runs_of",
     "stored_coverage",
+    "system_named",
     "validate",
 ]

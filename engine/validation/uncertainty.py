@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from engine.cost_models.calibrated import calibrated, model_shapes
-from engine.cost_models.calibrated.measured import generation_words, kind_words
+from engine.cost_models.calibrated.measured import OFFLOADS, generation_words, kind_words
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS
 from engine.cost_models.calibrated.systems import generation_of
 from engine.cost_models.registry import cost_model_of
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from engine.scenarios.scenario import Scenario
 
 __all__ = [
-    "LEAST_ROWS", "LEAST_SOURCES", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of", "coverage_table", "interval",
-    "interval_of", "is_modelled", "kinds_of", "residuals",
+    "LEAST_ROWS", "LEAST_SOURCES", "OFFLOADS", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of",
+    "coverage_table", "interval", "interval_of", "is_modelled", "kinds_of", "residuals",
 ]  # fmt: skip
 
 SHARE = 0.8

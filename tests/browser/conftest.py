@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
+from dashboard.pages import registry
+
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 SMALL = "model=gpt3-13B&system=h100_80g_nvl8&procs=16&batch=32&type=float16"
@@ -100,6 +102,15 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     context.set_default_timeout(PATIENCE)
     return context
+
+
+def go_to(page: Page, name: str) -> None:
+    """Goes to a page by its name through the navigation: its section, then its entry."""
+    there = registry.page(name)
+    section = page.get_by_test_id("stTopNav").get_by_role("button", name=re.compile(f"^{there.group}"))
+    section.locator("visible=true").click()
+    page.get_by_role("menuitem", name=there.title, exact=True).click()
+    expect(page.get_by_role("heading", level=1, name=there.title, exact=True)).to_be_attached()
 
 
 def settled(page: Page) -> None:

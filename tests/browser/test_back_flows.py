@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE, SMALL, settled
+from dashboard.pages import registry
+from tests.browser.conftest import PATIENCE, SMALL, go_to, settled
 
 FILTERED = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&results_where=weight_offload:off&cell=4x2"
 STEPS = 6
@@ -20,7 +22,7 @@ SHOWN = """() => {
   const texts = (what) => [...document.querySelectorAll(what)].filter(each => each.checkVisibility())
     .map(each => each.innerText.replace(/\\s+/g, ' ').trim());
   return {
-    page: texts('[data-testid=stTopNavLink][aria-current]'),
+    page: texts('h1'),
     sentence: texts('.st-key-sentence'),
     tiles: texts('.st-key-whatif_card ~ * .ss-tile, .ss-strip'),
     heads: texts('.ss-head, .ss-facts, .ss-chips'),
@@ -32,7 +34,7 @@ SHOWN = """() => {
 CLICKABLE = """() => {
   const never = new RegExp('^([a-z_]+ )?(save|share|delete|download|duplicate|fit|keep|log|stop|explore again|' +
     'open a file|csv|parquet|excel|report)', 'i');
-  const kinds = 'header a[href], [data-testid=stPageLink] a[href], [role=radio]:not([aria-checked=true]), ' +
+  const kinds = '[data-testid=stPageLink] a[href], [role=radio]:not([aria-checked=true]), ' +
     '[data-testid=stButton] button:not([disabled])';
   document.querySelectorAll('[data-walk]').forEach(each => each.removeAttribute('data-walk'));
   return [...document.querySelectorAll(kinds)].filter(each => each.checkVisibility() && each.getClientRects().length)
@@ -68,12 +70,15 @@ def test_a_walk_of_clicks_is_taken_back_click_by_click(page: Page, server: str) 
     while len(clicked) < STEPS and time.monotonic() < end:
         length = page.evaluate("history.length")
         found = page.evaluate(CLICKABLE)
-        # Every other step goes to another page: there are more buttons than links.
-        links = [each for each in found if page.locator(f"a[data-walk='{each[0]}']").count()]
-        place, name = chance.choice(links if len(clicked) % 2 and links else found)
-        if not clicked:  # what selects an execution and opens another page at once
-            place, name = next(each for each in found if "Open execution" in each[1])
-        page.locator(f"[data-walk='{place}']").first.click()
+        if len(clicked) % 2:
+            here = registry.page(urlsplit(page.url).path.strip("/"))
+            name = chance.choice([each.name for each in registry.PAGES if each is not here])
+            go_to(page, name)
+        else:
+            place, name = chance.choice(found)
+            if not clicked:  # what selects an execution and opens another page at once
+                place, name = next(each for each in found if "Open execution" in each[1])
+            page.locator(f"[data-walk='{place}']").first.click()
         now = shown(page)
         if now["address"] == seen[-1]["address"]:
             continue

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from dashboard.words.numbers import format_value
 from engine import Exploration, explore
 from engine.columns import stored_of
-from tests.browser.conftest import SMALL, new_context
+from tests.browser.conftest import SMALL, go_to, new_context
 
 Visit = Callable[..., Page]
 
@@ -164,7 +164,7 @@ def test_a_hostile_link_gets_one_message_and_harms_nothing(visit: Visit) -> None
 
 def test_switching_pages_keeps_the_scenario(visit: Visit) -> None:
     page = visit(f"{SMALL}&cell=4x2")
-    page.get_by_role("link", name="Memory", exact=True).first.click()
+    go_to(page, "memory")
     expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
     page.wait_for_url("**/memory?**cell=4x2**")
 

@@ -9,7 +9,7 @@ from engine import explore
 from engine.columns import by_name
 from tests.browser.conftest import SMALL
 
-CARD = "[class*=st-key-further_progress]"
+CARD = "[class*=st-key-job_evaluation]"
 MAP = ".st-key-explore_pairs .barlayer .point path"
 
 

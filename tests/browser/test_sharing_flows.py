@@ -64,7 +64,7 @@ def test_the_start_page_written_out_opens_it_with_what_the_link_says(page: Page,
     assert urlsplit(page.url).path == "/"
     assert parse_qs(urlsplit(page.url).query) == parse_qs(f"{LIMITED}&metric=mfu")
     assert page.get_by_role("dialog").count() == 0
-    expect(page.get_by_role("link", name="Explore", exact=True)).to_have_count(1)
+    expect(page.get_by_test_id("stTopNav").get_by_role("button", name=re.compile("^Explore"))).to_have_count(1)
     page.go_back()
     expect(page).to_have_url(re.compile(r"/memory\?"))
 

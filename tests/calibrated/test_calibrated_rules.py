@@ -18,6 +18,7 @@ from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.executions import reasons
 from tests.calibrated.small import system_of
+from tests.reference import CALIBRATED_ONLY
 
 GOOD: dict[str, Any] = {
     **NEUTRAL_EXTENSIONS,
@@ -197,7 +198,7 @@ def test_what_is_changed_above_runs(name: str) -> None:
 
 
 def test_every_reason_is_tried() -> None:
-    assert {case[0] for case in CASES} == reasons.CALIBRATED_ONLY
+    assert {case[0] for case in CASES} == CALIBRATED_ONLY
 
 
 @pytest.mark.parametrize(("tier", "first", "second"), [("1", 10.0, 512.0), ("2", 80.0, 0.5)])

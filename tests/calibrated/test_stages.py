@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import hardware
 import models
 from engine.cost_models.calibrated import block_level, case_of, memory_use, model_shapes, parameters
-from engine.cost_models.calibrated.physics.flow import pipeline_flow
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.memory import activation_bytes, in_flight
+from engine.cost_models.calibrated.physics.stage_times import pipeline_flow
 from engine.cost_models.calibrated.physics.stages import (
     KINDS,
     Kind,

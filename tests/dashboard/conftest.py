@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from streamlit.components.v2 import manifest_scanner
 
-from dashboard.charts.elements import template
+from dashboard.compat import plotly_figures
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,13 @@ def _main_module() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _checked_charts() -> Iterator[None]:
-    """Has Plotly check every chart that a test draws, also those that servers send unchecked: `template.written`."""
+    """Has Plotly check every chart that a test draws, also those that servers send unchecked."""
 
     def figure(*args: Any, _validate: bool = True, **more: Any) -> go.Figure:
         return go.Figure(*args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(template, "go", SimpleNamespace(Figure=figure))
+        patch.setattr(plotly_figures, "go", SimpleNamespace(Figure=figure))
         yield
 
 

@@ -10,8 +10,10 @@ from typing import Any
 from unittest.mock import patch
 
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 import engine
+from dashboard.link import page_links
 from engine import Exploration
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,9 +31,24 @@ def exploration(limits: str = "") -> Exploration:
     return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
 
 
+def page_alone(name: str, timeout: float = 60) -> AppTest:
+    """A page without the frame around it: without navigation there are no links to other pages."""
+    return AppTest.from_string(
+        f"from dashboard.pages import registry\nfrom dashboard.shell import frame\nframe.draw(registry.page({name!r}))",
+        default_timeout=timeout,
+    )
+
+
+def visit(app: AppTest, name: str) -> AppTest:
+    """The whole application at another page. AppTest itself switches to pages that are files only."""
+    assert name in {str(info.get("url_pathname") or page_links.START) for info in app._registered_pages.values()}
+    app._page_hash = calc_hash(name)
+    return app.run()
+
+
 def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) -> AppTest:
     """A page, run on an exploration that is ready. link: parameters of the page's own and the selection."""
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / page / "script.py"), default_timeout=60)
+    app = page_alone(page)
     app.session_state["_url"] = dict(link or {})
     return again(app, found)
 
@@ -41,7 +58,6 @@ def again(app: AppTest, found: Exploration) -> AppTest:
     with (
         patch("dashboard.widgets.exploration_progress.require_exploration", return_value=found),
         patch("dashboard.link.state.current_scenario", return_value=found.scenario),
-        patch("dashboard.link.page_paths.exists", return_value=False),  # links need the navigation of app.py
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

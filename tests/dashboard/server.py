@@ -30,11 +30,11 @@ class Place:
 
 @cache
 def _modules() -> list[ModuleType]:
-    """Every module of the dashboard but those that run when they are imported."""
+    """Every module of the dashboard but the one that runs when it is imported."""
     return [
         importlib.import_module(each.name)
         for each in pkgutil.walk_packages(dashboard.__path__, "dashboard.")
-        if each.name.rpartition(".")[2] not in ("__main__", "script")
+        if each.name.rpartition(".")[2] != "__main__"
     ]
 
 

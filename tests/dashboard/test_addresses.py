@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from dashboard.link import page_paths
+from dashboard.link import page_links
 from dashboard.pages import registry
 from dashboard.shell import root_address
 
@@ -52,5 +52,4 @@ def test_every_other_address_is_left_to_streamlit(path: str, base: str) -> None:
 
 
 def test_it_is_the_page_at_the_root() -> None:
-    assert registry.PAGES[0].name == page_paths.START
-    assert page_paths.exists(page_paths.START)
+    assert registry.PAGES[0].name == page_links.START

@@ -16,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 from dashboard.charts.calibration import Moved, before_and_after, parameters_moved
-from dashboard.link import page_paths
 from dashboard.link.document_validation import Refused
 from dashboard.link.scenario_parameters import parameters_of as parameters_of_link
 from dashboard.link.scenario_parameters import read_scenario
@@ -27,7 +26,7 @@ from engine import Scenario, best_of, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
-from tests.dashboard.pages import ROOT, SMALL, figure, html, plainly
+from tests.dashboard.pages import SMALL, figure, html, page_alone, plainly
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.58})
 SYSTEM = {"calibrate_system": "h100_80g_sxm"}
@@ -56,7 +55,7 @@ def own_files(tmp_path: Path) -> Iterator[UserFiles]:
 
 
 def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), given: str = "") -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "calibrate" / "script.py"), default_timeout=90)
+    app = page_alone("calibrate", 90)
     app.session_state["_url"] = dict(link or {})
     return again(app, files, given)
 
@@ -64,7 +63,6 @@ def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), giv
 def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTest:
     with (
         patch("dashboard.pages.calibrate.view._upload", return_value=(list(files), given)),
-        patch("dashboard.link.page_paths.exists", return_value=False),
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]
@@ -91,7 +89,6 @@ def test_the_page_is_in_the_navigation_between_validation_and_library() -> None:
     assert names[names.index("calibrate") - 1] == "validation"
     assert names[names.index("calibrate") + 1] == "library"
     (entry,) = [entry for entry in registry.PAGES if entry.name == "calibrate"]
-    assert page_paths.exists("calibrate")
     assert not entry.about_scenario
 
 

@@ -14,19 +14,21 @@ from streamlit.testing.v1 import AppTest
 import engine
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.networks import LOOK, innermost_first, partners
+from dashboard.charts.networks import LOOK, partners
 from dashboard.charts.time_bar import time_kinds, time_pieces
-from dashboard.pages.execution.calibrated import parts_table, step_parts, traffic_rows
-from dashboard.pages.execution.calibrated_layers import case_of_row
 from dashboard.pages.execution.files import execution_json
 from dashboard.queries.memory_requirements import needs_of
-from dashboard.words.calibrated_formulas import EXPRESSIONS, Made, calibrated_formula
 from dashboard.words.changes import text_of
 from dashboard.words.executions import choices, differences, title
+from dashboard.words.formulas import formula
 from dashboard.words.numbers import format_value
 from engine import Exploration, whatif
-from engine.columns import ALL_FIELDS, fields_of, headline_of
+from engine.columns import ALL_FIELDS, by_name, fields_of, headline_of
 from engine.cost_models.calibrated import block_level, parameters_of
+from engine.cost_models.calibrated.account import CalibratedAccount, innermost_first
+from engine.cost_models.calibrated.cost_model import CALIBRATED
+from engine.cost_models.calibrated.formulas import EXPRESSIONS
+from engine.cost_models.formulas import Untold
 from engine.simulate.schedule import schedule
 from tests.calibrated.small import system_with
 from tests.dashboard.pages import again, figure, html, run
@@ -82,6 +84,12 @@ def test_whatif_moves_compute_with_power_and_each_alone_on_request() -> None:
     assert gains["compute"] > gains["power"] >= gains["matrix"]
     assert gains["compute"] > 0.3
     assert abs(gains["matrix"]) < 1e-9
+
+
+def account(found: Exploration, row: dict[str, Any]) -> CalibratedAccount:
+    """What the cost model tells of an execution."""
+    scenario = found.scenario
+    return CALIBRATED.account(scenario.model, scenario.system, row, scenario.calibration)
 
 
 def words(app: AppTest) -> str:
@@ -185,13 +193,13 @@ def test_execution_tells_the_step_in_the_terms_of_its_cost_model(found: Any) -> 
     assert "Layers of one block" not in text  # Calculon's
     step = figure(page, "execution_time")["data"][0]
     assert sum(step["x"][1:]) == pytest.approx(step["x"][0])
-    assert parts_table(found().scenario, best)["seconds"].sum() == pytest.approx(best["total_time"], rel=1e-6)
+    assert sum(part.seconds for part in account(found(), best).parts()) == pytest.approx(best["total_time"], rel=1e-6)
 
 
 @BOTH
 def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> None:
     scenario, best = found().scenario, found().best
-    case = case_of_row(scenario, best)
+    case = account(found(), best).case
     block = block_level(case, parameters_of(scenario.used_calibration))
     for (routed, _), times in block.kinds.items():
         kind = "experts" if routed else "dense"
@@ -212,7 +220,7 @@ def test_links_are_told_for_whom_gpu_0_talks_to(found: Any) -> None:
     scenario = found().scenario
     for row in rows(found(), 40):
         groups = innermost_first(row, scenario.system)
-        told = traffic_rows(scenario, row, groups)
+        told = account(found(), row).communication().times
         talking = {group.name for group in groups if group.degree > 1 and (group.name != "DP" or row["zero_stage"] < 3)}
         assert talking <= {each.name for each in told} <= {*LOOK, "TP repeated"}
         assert all(each.exposed <= each.link * (1 + 1e-9) for each in told)
@@ -248,12 +256,12 @@ def test_kinds_of_the_two_cost_models() -> None:
 
 @BOTH
 def test_formulas_give_the_figures(found: Any) -> None:
-    scenario = found().scenario
     for row in rows(found(), 25):
-        made = Made(scenario, step_parts(scenario, row))
+        of_row = account(found(), row)
         for name in EXPRESSIONS:
-            told = calibrated_formula(name, row, made)
-            assert told is not None
+            expression = of_row.formula(name)
+            assert not isinstance(expression, Untold)
+            told = formula(by_name(name), expression)
             assert told.value == pytest.approx(row[name], rel=1e-6, abs=1e-9), name
             assert "nan" not in told.numbers
 
@@ -320,4 +328,4 @@ def test_words_name_what_only_this_cost_model_has() -> None:
 def test_the_file_of_an_execution_has_every_field() -> None:
     row = rows(dense(), 1)[0]
     assert list(json.loads(execution_json(row, "calibrated"))) == [column.name for column in ALL_FIELDS]
-    assert len(json.loads(execution_json(row))) == 23
+    assert len(json.loads(execution_json(row, "calculon"))) == 23

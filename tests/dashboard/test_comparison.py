@@ -26,7 +26,7 @@ from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.widgets import share
 from dashboard.widgets.compared_scenarios import SLOTS
 from engine import Scenario, whatif
-from tests.dashboard.pages import ROOT, SMALL, plainly
+from tests.dashboard.pages import SMALL, page_alone, plainly
 from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
@@ -234,8 +234,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios" / "script.py"), default_timeout=60)
+    app = page_alone("scenarios")
     app.session_state["_url"] = dict(link or {})
+    app.session_state["_pages"] = {"compare": "the page Compare"}
     return app.run()
 
 
@@ -256,7 +257,7 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
     with patch("dashboard.pages.scenarios.upload.st.switch_page") as switched:
         app.button(key="scenarios_open_file").click().run()
     assert not app.exception
-    assert switched.call_args.args[0].endswith("compare/script.py")
+    assert switched.call_args.args[0] == "the page Compare"
     assert switched.call_args.kwargs["query_params"] == {
         **{name: text for name, text in link().items() if name != "map_x"}, **scenario_parameters.parameters_of(first())
     }  # fmt: skip
@@ -317,6 +318,6 @@ def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
 
 
 def test_the_library_says_which_page_opens_it(place: Place) -> None:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "library" / "script.py"), default_timeout=60).run()
+    app = page_alone("library").run()
     opened(app, document())
     assert any("comparison of scenarios; the Scenarios page opens it" in element.value for element in app.info)

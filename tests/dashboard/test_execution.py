@@ -11,16 +11,16 @@ import pytest
 
 import engine
 from dashboard.charts.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
-from dashboard.charts.networks import partners, placement, traffic
+from dashboard.charts.networks import partners, traffic
 from dashboard.charts.roofline import STAGES, Roofs, points, roofline
-from dashboard.pages.execution.detail import _traffic
 from dashboard.pages.execution.files import execution_json
-from dashboard.pages.execution.layers import _WORDS, named
 from dashboard.pages.execution.view import _insight
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.names import degrees
 from dashboard.words.numbers import format_value
 from engine.columns import FIELDS, STATISTICS
+from engine.cost_models.calculon.account import LAYER_WORDS, named, placement
+from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.physics.operations import bound
 from engine.simulate.schedule import schedule
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
@@ -99,7 +99,7 @@ def test_the_account_of_a_difference_adds_up() -> None:
 
 def test_the_json_is_the_execution() -> None:
     row = piped()
-    document = json.loads(execution_json(row))
+    document = json.loads(execution_json(row, "calculon"))
     assert list(document) == [column.name for column in FIELDS]
     scenario = exploration().scenario
     again_ = engine.evaluate(scenario.model, scenario.system, pd.DataFrame([document])).iloc[0]
@@ -216,7 +216,7 @@ def test_every_layer_has_a_name_for_people() -> None:
         row = exploration().evaluate_ids(ids).iloc[0].to_dict()
         found = named(engine.operations(scenario.model, scenario.system, row, cost_model="calculon"))
         assert set(found["block"]) == {"Attention", "MLP"}
-        assert all(name.partition("_")[2] in _WORDS for name in found["name"]), found["name"].tolist()
+        assert all(name.partition("_")[2] in LAYER_WORDS for name in found["name"]), found["name"].tolist()
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
@@ -258,12 +258,14 @@ def test_partners_are_as_many_as_the_degrees_say() -> None:
 
 def test_link_and_exposed_times_are_the_engine_s() -> None:
     row = piped()
-    rows = _traffic(exploration(), row)
+    scenario = exploration().scenario
+    told = CALCULON.account(scenario.model, scenario.system, row, None).communication()
+    rows = told.times
     assert {one.name for one in rows} <= {"TP", "TP repeated", "PP", "DP"}
     for one in rows:
         key = {"TP": "tp_comm", "TP repeated": "recomm", "PP": "pp_comm", "DP": "dp_comm"}[one.name]
         assert one.link == row[f"{key}_link_time"]
         assert one.exposed == row[f"{key}_exposed_time"]
-    chart = traffic(rows)
+    chart = traffic(rows, {group.name: group.where for group in told.groups})
     assert len(chart.figure.data) == 2 * len(rows)
     assert "on the links" in chart.alt

@@ -229,12 +229,12 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
     app.run()
     assert plainly(app.get("progress")[0].proto.text) == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
     assert not app.get("plotly_chart")
-    app.button(key="cancel_exploration").click().run()
+    app.button(key="job_stop_exploration").click().run()
     assert stopped.wait(10)
     settled(app)
     assert "cancelled" in app.info[0].value
     monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", explore_scenario)
-    app.button(key="explore_again").click()
+    app.button(key="job_again_exploration").click()
     settled(app)
     assert figure(app, "explore_map")["data"]
 

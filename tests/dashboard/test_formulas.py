@@ -10,11 +10,21 @@ import pytest
 
 import engine
 from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
-from dashboard.words.formula_table import EXPRESSIONS, LAYER_SUMS
-from dashboard.words.formulas import evaluate_text, formula
-from engine.columns import STATISTICS, value_of
+from dashboard.words.formulas import Formula
+from dashboard.words.formulas import formula as written_out
+from engine.columns import STATISTICS, by_name, value_of
+from engine.cost_models.calculon import formulas
+from engine.cost_models.calculon.formula_table import EXPRESSIONS, LAYER_SUMS
+from engine.cost_models.formulas import Untold, evaluate_text
+from hardware import System
+from models import Model
 from tests import reference
 from tests.dashboard.pages import exploration
+
+
+def formula(name: str, row: dict[Any, Any], model: Model, system: System) -> Formula | None:
+    found = formulas.formula(name, row, model, system)
+    return None if isinstance(found, Untold) else written_out(by_name(name), found)
 
 
 def executions() -> list[dict[Any, Any]]:
@@ -71,7 +81,7 @@ def test_formulas_hold_in_inference_and_on_uneven_pipelines() -> None:
             written = formula(name, row, found.scenario.model, found.scenario.system)
             assert written is not None
             if not row["training"] and name == "bubble_time":
-                continue  # the reference charges the latency of a backward transfer there (Q6)
+                continue  # the reference charges the latency of a backward transfer there
             if math.isfinite(row[name]):
                 scale = row["total_time"] if written.column.unit == "s" else 0.0
                 assert written.value == pytest.approx(row[name], rel=1e-9, abs=1e-12 * scale), (name, written.numbers)

@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 from dashboard.files import exports
 from dashboard.jobs import unstored_statistics as module
-from dashboard.jobs.unstored_statistics import Further
+from dashboard.jobs.unstored_statistics import UnstoredStatistics
 from dashboard.queries.economics import further, metrics
 from dashboard.queries.filters import conditions, derived_of, parse, text
 from dashboard.widgets.statistics_progress import names_of
@@ -34,12 +34,12 @@ CELL = ["tensor_par", "pipeline_par"]
 
 
 @pytest.fixture(name="server", autouse=True)
-def _server() -> Iterator[Further]:
+def _server() -> Iterator[UnstoredStatistics]:
     """A server of the test's own, which waits for every evaluation, however busy the machine."""
-    made = Further()
+    made = UnstoredStatistics()
     with (
-        patch("dashboard.widgets.statistics_progress.further", return_value=made),
-        patch.object(module, "further", lambda: made),
+        patch("dashboard.widgets.statistics_progress.unstored_statistics", return_value=made),
+        patch.object(module, "unstored_statistics", lambda: made),
         patch.object(module, "PATIENCE", LONG),
     ):  # fmt: skip
         yield made
@@ -163,13 +163,13 @@ def test_a_metric_that_is_none_is_answered_as_any_other() -> None:
 
 def test_a_page_that_asks_for_nothing_further_starts_nothing() -> None:
     found = fresh()
-    with patch("dashboard.widgets.statistics_progress.further", side_effect=AssertionError("asked")):
+    with patch("dashboard.widgets.statistics_progress.unstored_statistics", side_effect=AssertionError("asked")):
         page = run("explore", found, {"metric": "total_time", "results_where": "tensor_par:1,2;mfu:0.1.."})
         assert figure(page, "explore_pairs")["data"]
         run("results", found, {"results_sort": "total_time"})
 
 
-def test_choosers_say_the_group_and_what_asking_takes(server: Further) -> None:
+def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics) -> None:
     found = fresh()
     known = metrics(found.scenario) | further(found.scenario)
     server.rates["calculon"] = found.feasible / 12.0
@@ -195,7 +195,7 @@ def test_choosers_say_the_group_and_what_asking_takes(server: Further) -> None:
         assert sum(quick in option for option in lists[label]) == len(names) - 1
 
 
-def test_a_range_can_be_had_before_it_is_in_force(server: Further) -> None:
+def test_a_range_can_be_had_before_it_is_in_force(server: UnstoredStatistics) -> None:
     found, every = fresh(), table_of("calculon")
     page = run("explore", found)
     chooser = next(box for box in page.multiselect if box.label.startswith("Ranges"))
@@ -225,7 +225,7 @@ def test_too_many_at_once_are_refused_on_every_page() -> None:
             assert any("These 2 figures are not stored" in one.value for one in told), page
 
 
-def test_asking_for_one_has_all_evaluated_where_there_is_room(server: Further, tmp_path: Path) -> None:
+def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredStatistics, tmp_path: Path) -> None:
     limits = {"tensor_par": [1, 2], "weight_offload": False, "optimizer_offload": False}
     found = engine.explore("gpt3-13B", SYSTEMS["calculon"], **SMALL, limits=limits, store=tmp_path / "results.duckdb")
     every = list(further(found.scenario))

@@ -16,7 +16,7 @@ from dashboard.link import scenario_parameters
 from dashboard.pages.registry import PAGES
 from dashboard.words.markdown import literal
 from engine import Scenario
-from tests.dashboard.pages import ROOT, SMALL
+from tests.dashboard.pages import ROOT, SMALL, visit
 from tests.dashboard.server import own_server
 
 EVIL = "Zq*b* <i>x</i> :red[y] https://evil.example www.evil.example me@evil.example :material/bug: -> z"
@@ -54,7 +54,7 @@ def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Pat
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.query_params.update(scenario_parameters.parameters_of(scenario))
         for entry in PAGES:
-            app.run() if entry is PAGES[0] else app.switch_page(f"dashboard/pages/{entry.name}/script.py").run()
+            app.run() if entry is PAGES[0] else visit(app, entry.name)
             assert not app.exception
             for element in app.main:
                 proto = getattr(element, "proto", None)

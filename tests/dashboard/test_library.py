@@ -22,7 +22,7 @@ from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_fields import fields_of, marks_of, value_at
 from dashboard.queries.document_sheets import changes_in_words, not_represented, representation, sheet
 from engine import Scenario
-from tests.dashboard.pages import ROOT, SMALL, html, plainly
+from tests.dashboard.pages import SMALL, html, page_alone, plainly
 from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script>"
@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "library" / "script.py"), default_timeout=60)
+    app = page_alone("library")
     app.session_state["_url"] = dict(link or {})
     return checked(app.run())
 
@@ -265,7 +265,7 @@ def test_faults_are_told_in_the_words_of_the_page(place: Place) -> None:
 def test_an_execution_is_not_taken_for_a_model() -> None:
     row = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits={"tensor_par": 4, "pipeline_par": 1}).best
     with pytest.raises(Refused, match=r"^a\.json is an execution, not a model, .*; `shardscape evaluate` reads it"):
-        read(execution_json(dict(row or {})).encode(), "a.json")
+        read(execution_json(dict(row or {}), "calculon").encode(), "a.json")
 
 
 def test_uploading(place: Place) -> None:

@@ -13,9 +13,9 @@ from dashboard.charts.elements.palette import palette
 from dashboard.charts.time_bar import waterfall
 from dashboard.pages.whatif.studies import swings_of
 from dashboard.queries.economics import utilisation
-from dashboard.words.calibrated_formulas import EXPRESSIONS
 from engine import Exploration, best_of, whatif
 from engine.columns import by_name
+from engine.cost_models.calibrated.formulas import EXPRESSIONS
 from tests.dashboard.pages import SMALL, exploration, figure, html, plainly, run
 from tests.dashboard.test_calibrated_pages import dense
 from tests.dashboard.test_whatif import settled

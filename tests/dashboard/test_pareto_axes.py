@@ -13,7 +13,7 @@ import pytest
 
 import engine
 from dashboard.jobs import unstored_statistics as module
-from dashboard.jobs.unstored_statistics import Further, Job
+from dashboard.jobs.unstored_statistics import Evaluation, UnstoredStatistics
 from dashboard.pages.pareto.queries import axes_of, density, frontier
 from dashboard.words.numbers import format_value
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
@@ -36,11 +36,11 @@ def _patient() -> Iterator[None]:
 
 
 @pytest.fixture(name="server")
-def _server() -> Iterator[Further]:
-    made = Further()
+def _server() -> Iterator[UnstoredStatistics]:
+    made = UnstoredStatistics()
     with (
-        patch("dashboard.widgets.statistics_progress.further", return_value=made),
-        patch.object(module, "further", lambda: made),
+        patch("dashboard.widgets.statistics_progress.unstored_statistics", return_value=made),
+        patch.object(module, "unstored_statistics", lambda: made),
     ):  # fmt: skip
         yield made
     made.close()
@@ -229,62 +229,64 @@ def test_an_axis_that_there_is_not_is_answered_as_any_other() -> None:
     assert figure(page, "pareto_plot")["data"]
 
 
-def waiting(server: Further, found: Exploration, watcher: str, name: str = "act_space") -> Job:
+def waiting(server: UnstoredStatistics, found: Exploration, watcher: str, name: str = "act_space") -> Evaluation:
     with patch.object(module, "PATIENCE", 0.0):
         job = server.need(found, ["total_time", name], watcher)
     assert job is not None
     return job
 
 
-def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: Further) -> None:
+def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
     with patch.object(module, "add_columns", slow):
         mine, theirs = waiting(server, found, ME), waiting(server, found, OTHER)
         assert mine is theirs
-        assert not server.cancel(mine, ME)
+        assert not server.board.cancel(mine, ME)
+        while mine.state != "running":
+            mine.wait(0.005)
         later = waiting(server, found, ME, "weight_space")
-        assert server.ahead(later) == 1
+        assert server.board.position(later) == 1
         slow.go.set()
-        assert mine.done.wait(LONG)
-        assert later.done.wait(LONG)
+        assert mine.wait(LONG)
+        assert later.wait(LONG)
         assert slow.calls == 2
     assert not found.rows.missing(["act_space", "weight_space"])
     assert server.need(found, ["act_space", "weight_space"], ME) is None
 
 
-def test_it_can_be_stopped_and_started_again(server: Further) -> None:
+def test_it_can_be_stopped_and_started_again(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
     with patch.object(module, "add_columns", slow):
         job = waiting(server, found, ME)
-        assert server.cancel(job, ME)
+        assert server.board.cancel(job, ME)
         assert waiting(server, found, ME) is job
-        assert job.cancelled
-        server.forget(job)
+        assert job.state == "cancelled"
+        server.board.forget(job)
         slow.go.set()
         assert server.need(found, ["act_space"], ME) is None
     assert not found.rows.missing(["act_space"])
 
 
-def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: Further) -> None:
+def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
     together = ("act_space", "weight_grad_space")
     with patch.object(module, "add_columns", slow), patch.object(module, "_every", lambda _: together):
         job = waiting(server, found, ME)
         assert waiting(server, found, OTHER, "weight_grad_space") is job  # evaluated on the way
         job.watched.pop(OTHER)
-        assert server.cancel(job, ME)
+        assert server.board.cancel(job, ME)
         assert server.find(found, "act_space") is job
         assert server.find(found, "weight_grad_space") is None
         assert waiting(server, found, ME, "weight_grad_space") is not job
         slow.go.set()
 
 
-def test_what_nobody_looks_at_is_given_up(server: Further) -> None:
+def test_what_nobody_looks_at_is_given_up(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
-    with patch.object(module, "add_columns", slow), patch.object(module, "UNWATCHED", 0.05):
+    with patch.object(module, "add_columns", slow), patch.object(server.kind, "unwatched", 0.05):
         job = waiting(server, found, ME)
-        assert job.done.wait(LONG)
-        assert job.cancelled
+        assert job.wait(LONG)
+        assert job.state == "cancelled"
         assert waiting(server, found, ME) is not job
     assert found.rows.missing(["act_space"])
 
@@ -293,7 +295,7 @@ def test_what_nobody_looks_at_is_given_up(server: Further) -> None:
     ("problem", "said"),
     [(ValueError("No shard."), "No shard."), (MemoryError(), "not enough memory"), (KeyError("x"), "of our own")],
 )
-def test_a_failure_is_told_and_can_be_tried_again(server: Further, problem: Exception, said: str) -> None:
+def test_a_failure_is_told_and_can_be_tried_again(server: UnstoredStatistics, problem: Exception, said: str) -> None:
     found = fresh()
     with patch.object(module, "add_columns", side_effect=problem):
         page = run("pareto", found, {"pareto_x": "block_fw_time"})
@@ -301,29 +303,29 @@ def test_a_failure_is_told_and_can_be_tried_again(server: Further, problem: Exce
     assert f"{by_name('block_fw_time').label} cannot be shown" in told
     assert said in told
     assert not page.dataframe
-    page.button(key="further_again").click()
+    page.button(key="job_again_evaluation").click()
     page = again(page, found)
     assert not page.error
     front = frontier(found, found.key, ("sample_rate", "block_fw_time"))
     assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
 
 
-def test_the_page_tells_progress_and_stops(server: Further) -> None:
+def test_the_page_tells_progress_and_stops(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
     with patch.object(module, "add_columns", slow), patch.object(module, "PATIENCE", 0.2):
         page = run("pareto", found, {"pareto_x": "block_dp_size"})
         assert "Evaluating DP bytes of a block" in html(page)
         assert not page.dataframe
-        page.button(key="further_stop").click()
+        page.button(key="job_stop_evaluation").click()
         stopped = again(page, found)
         assert "Stopped before DP bytes of a block" in stopped.info[0].value
         slow.go.set()
         with patch.object(module, "PATIENCE", LONG):
-            stopped.button(key="further_again").click()
+            stopped.button(key="job_again_evaluation").click()
             assert "Evaluating" not in html(again(stopped, found))
 
 
-def test_too_many_are_refused_with_what_would_do(server: Further) -> None:
+def test_too_many_are_refused_with_what_would_do(server: UnstoredStatistics) -> None:
     found = fresh()
     link = {"pareto_x": "block_bw_pp_size", "pareto_z": "act_space"}
     with patch.object(found.rows._added, "most", 8 * found.feasible):
@@ -338,7 +340,7 @@ def test_too_many_are_refused_with_what_would_do(server: Further) -> None:
     assert figure(page, "pareto_plot")["data"]
 
 
-def test_what_gives_way_while_the_page_is_drawn_is_waited_for_again(server: Further) -> None:
+def test_what_gives_way_while_the_page_is_drawn_is_waited_for_again(server: UnstoredStatistics) -> None:
     found, gone = fresh(), []
 
     def first_without(*arguments: Any) -> Any:

@@ -25,13 +25,14 @@ import hardware
 import models
 from dashboard.files import exports
 from dashboard.jobs.studies import studies
-from dashboard.pages.execution.files import execution_json, for_calculon
+from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _downloads
 from dashboard.pages.serving.inputs import Inputs
 from dashboard.pages.serving.tables import _file as serving_file
 from engine import Exploration, Scenario, serving, whatif
 from engine.cli.main import app
 from engine.columns import by_name, fields_of, stored_of
+from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.placement import networks_of
 from engine.executions.files import read_executions
 from tests.dashboard.pages import run
@@ -154,7 +155,7 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
     every = found.top(found.feasible)
     outcomes = set()
     for row in every.iloc[:: max(1, len(every) // 60)].to_dict("records"):
-        made = for_calculon(found.scenario, row)
+        made = for_reference(found.scenario, row, CALCULON)
         outcomes.add(made.text is not None)
         if int(row["context_par"]) > 1 or int(row["zero_stage"]) > 1:
             assert made.text is None
@@ -171,7 +172,7 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
         assert ("it runs" in made.sentence) == (outcome["status"] == "ok")
     assert outcomes == {True, False}
     experts = engine.Scenario.of("mixtral-8x7B", "h100_80g_sxm", **ASKED, cost_model="calibrated")
-    assert "no words for" in for_calculon(experts, every.iloc[0].to_dict()).sentence
+    assert "cannot represent" in for_reference(experts, every.iloc[0].to_dict(), CALCULON).sentence
 
 
 @pytest.fixture

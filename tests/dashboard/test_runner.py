@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import dashboard.jobs.explorations as under_test
-from dashboard.jobs.explorations import PER_SESSION, Job, QueueFull, Runner
+from dashboard.jobs.board import BoardFull
+from dashboard.jobs.explorations import PER_SESSION, ExplorationJob, Runner
 from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
 from engine.store import Store
@@ -83,8 +84,8 @@ def test_the_queue_is_bounded(runner: Runner, monkeypatch: pytest.MonkeyPatch) -
     runner.request(scenario(8))
     assert gate.started.wait(10)
     waiting = [runner.request(scenario(batch), str(batch)) for batch in (12, 16)]
-    assert [runner.position(job) for job in waiting] == [1, 2]
-    with pytest.raises(QueueFull, match="2 explorations are waiting already"):
+    assert [runner.board.position(job) for job in waiting] == [1, 2]
+    with pytest.raises(BoardFull, match="2 explorations are waiting already"):
         runner.request(scenario(20))
     gate.open.set()
     assert all(job.wait(30) and job.state == "done" for job in waiting)
@@ -101,7 +102,7 @@ def test_nobody_waits_for_all_that_one_session_asks_for(monkeypatch: pytest.Monk
         made.request(scenario(11), "modest")
         greedy = [made.request(scenario(batch), "greedy") for batch in range(12, 12 + PER_SESSION + 2)]
         modest = made.request(scenario(9), "modest")
-        assert [made.position(job) for job in (greedy[-1], modest)] == [1, 2]
+        assert [made.board.position(job) for job in (greedy[-1], modest)] == [1, 2]
         gone = [job for job in greedy if made.find(job.key) is None]
         assert gone == greedy[:2]
         assert made.find(shared.key) is shared
@@ -120,12 +121,12 @@ def test_a_large_space_holds_up_no_small_one(runner: Runner, monkeypatch: pytest
     large = runner.request(scenario(16))
     assert gate.started.wait(10)
     another = runner.request(scenario(24))
-    assert runner.position(another) == 1
+    assert runner.board.position(another) == 1
     gate.hold = {large.key}
     gate.open.set()
     small = runner.request(scenario(8))
     assert small.wait(30)
-    assert (small.state, large.state, another.state) == ("done", "running", "waiting")
+    assert (small.state, large.state, another.state) == ("done", "running", "queued")
     gate.hold.clear()
     assert another.wait(30)
 
@@ -137,14 +138,15 @@ def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(
     job = runner.request(scenario(), "one")
     assert runner.request(scenario(), "two") is job
     assert gate.started.wait(10)
-    assert not runner.cancel(job.key, "one")
+    assert not runner.board.cancel(job, "one")
     assert not job.wait(0.1)
-    assert runner.cancel(job.key, "two")
+    assert runner.board.cancel(job, "two")
     assert job.wait(10)
     assert job.state == "cancelled"
     assert runner.request(scenario(), "one") is job
     gate.open.set()
-    again = runner.request(scenario(), "one", again=True)
+    runner.forget(job.key)
+    again = runner.request(scenario(), "one")
     assert again is not job
     assert again.wait(30)
     assert again.state == "done"
@@ -155,7 +157,7 @@ def test_who_has_gone_keeps_no_job_running(runner: Runner, monkeypatch: pytest.M
     job = runner.request(scenario(), "before the page was loaded again")
     assert runner.request(scenario(), "now") is job
     assert gate.started.wait(10)
-    assert runner.cancel(job.key, "now", here=lambda watcher: watcher == "now")
+    assert runner.board.cancel(job, "now", here=lambda watcher: watcher == "now")
     assert job.wait(20)
     assert job.state == "cancelled"
     assert runner.request(scenario(), "now") is job
@@ -166,8 +168,8 @@ def test_who_has_gone_keeps_no_job_running(runner: Runner, monkeypatch: pytest.M
 def test_that_a_result_could_not_be_stored_is_said_once_and_taken_back(tmp_path: Path) -> None:
     runner = Runner(Settings(store=tmp_path / "results.duckdb"))
     try:
-        runner._unstored("No space left at a.")
-        runner._unstored("No space left at b.")
+        runner.say_unstored("No space left at a.")
+        runner.say_unstored("No space left at b.")
         (warning,) = runner.warnings
         assert warning.endswith("kept in memory. No space left at b.")
         assert runner.request(scenario()).wait(60)
@@ -181,7 +183,7 @@ def test_a_waiting_job_can_be_cancelled(runner: Runner, monkeypatch: pytest.Monk
     runner.request(scenario(8))
     assert gate.started.wait(10)
     waiting = runner.request(scenario(12))
-    assert runner.cancel(waiting.key)
+    assert runner.board.cancel(waiting)
     assert waiting.state == "cancelled"
     gate.open.set()
 
@@ -195,7 +197,7 @@ def test_failures_become_one_sentence_and_do_not_end_the_runner(
         raise failures.pop(0)
 
     monkeypatch.setattr(under_test, "explore_scenario", fail)
-    jobs: list[Job] = []
+    jobs: list[ExplorationJob] = []
     for batch in (8, 12, 16):
         jobs.append(runner.request(scenario(batch)))
         assert jobs[-1].wait(10)

@@ -24,7 +24,7 @@ from dashboard.widgets import share
 from dashboard.words import scenarios
 from engine import Scenario
 from engine.cost_models.registry import COST_MODELS
-from tests.dashboard.pages import ROOT, SMALL, html
+from tests.dashboard.pages import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
 
 LIMITS = {"tensor_par": [4], "pipeline_par": [1, 2]}
@@ -47,8 +47,9 @@ def explored(place: Place, scenario: Scenario) -> None:
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "scenarios" / "script.py"), default_timeout=60)
+    app = page_alone("scenarios")
     app.session_state["_url"] = dict(link or {})
+    app.session_state["_pages"] = {"compare": "the page Compare"}
     app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
@@ -234,7 +235,7 @@ def test_compare_opens_the_picked_scenarios_and_forgets_those_before(place: Plac
     with patch("dashboard.pages.scenarios.view.st.switch_page") as switched:
         app.button(key="scenarios_compare").click().run()
     assert not app.exception
-    assert switched.call_args[0][0].endswith("compare/script.py")
+    assert switched.call_args[0][0] == "the page Compare"
     link = dict(app.session_state["_url"])
     assert scenario_parameters.read_scenario(link).scenario == picked[0]
     assert "compare_d" not in link
@@ -255,7 +256,7 @@ def test_the_browser_learns_what_is_opened_with_the_page_that_shows_it(place: Pl
     with patch("dashboard.pages.scenarios.view.st.switch_page") as switched:
         app.button(key="scenarios_open").click().run()
     assert not app.exception
-    assert switched.call_args[0][0].endswith("compare/script.py")
+    assert switched.call_args[0][0] == "the page Compare"
     assert switched.call_args[1]["query_params"] == {**scenario_parameters.parameters_of(small()), **view}
     assert dict(app.query_params) == before
     assert "pareto_x" not in app.session_state["_url"]

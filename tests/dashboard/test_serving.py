@@ -17,7 +17,6 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
-from dashboard.link import page_paths
 from dashboard.pages import registry
 from dashboard.pages.serving.inputs import Inputs, model_names
 from dashboard.pages.serving.queries import curves, per_degree, title
@@ -25,7 +24,7 @@ from dashboard.pages.serving.tables import COLUMNS, _file
 from dashboard.words.numbers import format_value
 from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
-from tests.dashboard.pages import ROOT, figure, html, plainly
+from tests.dashboard.pages import figure, html, page_alone, plainly
 
 QUESTION = {"num_procs": 16, "prompt": 1000, "output": 200}
 LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "16",
@@ -38,7 +37,7 @@ def found() -> Found:
 
 
 def run(link: Mapping[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "serving" / "script.py"), default_timeout=60)
+    app = page_alone("serving")
     app.session_state["_url"] = dict(link or {})
     return again(app)
 
@@ -65,7 +64,6 @@ def captions(app: AppTest) -> str:
 
 def test_the_page_is_in_the_navigation_and_about_no_scenario():
     (entry,) = [entry for entry in registry.PAGES if entry.name == "serving"]
-    assert page_paths.exists("serving")
     assert not entry.about_scenario
 
 

@@ -192,7 +192,7 @@ limits = st.fixed_dictionaries(
 @given(limits)
 def test_limits_read_as_they_were_written(given_limits: dict[str, Any]) -> None:
     normal = normalise(given_limits, "calculon")
-    assert scenario_parameters.limits_from_text(scenario_parameters.limits_to_text(normal)) == normal
+    assert scenario_parameters.limits_from_text(scenario_parameters.limits_to_text(normal), "calculon") == normal
 
 
 @given(st.dictionaries(st.sampled_from([*scenario_parameters.NAMES, "cell", "id"]), st.text(max_size=80)))

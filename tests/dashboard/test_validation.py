@@ -15,7 +15,6 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.measured import MAX_MARKS, PARTS, measured, shown_marks, step_parts
 from dashboard.charts.residuals import residuals
-from dashboard.link import page_paths
 from dashboard.link.document_validation import Refused
 from dashboard.pages import registry
 from dashboard.pages.validation import queries as validation_data
@@ -23,7 +22,7 @@ from dashboard.pages.validation.queries import EVERY, Filters
 from dashboard.pages.validation.view import FIELDS
 from engine import validation
 from engine.validation.errors import source_family
-from tests.dashboard.pages import ROOT, figure, html, plainly
+from tests.dashboard.pages import figure, html, page_alone, plainly
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def expected() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def run(link: Mapping[str, str] | None = None) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "pages" / "validation" / "script.py"), default_timeout=60)
+    app = page_alone("validation")
     app.session_state["_url"] = dict(link or {})
     app.run()
     assert not app.exception, [error.value for error in app.exception]
@@ -71,7 +70,6 @@ def errors_of(page: AppTest) -> pd.DataFrame:
 
 def test_the_page_is_in_the_navigation_and_about_no_scenario() -> None:
     (entry,) = [entry for entry in registry.PAGES if entry.name == "validation"]
-    assert page_paths.exists("validation")
     assert not entry.about_scenario
 
 

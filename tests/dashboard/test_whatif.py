@@ -21,7 +21,7 @@ from dashboard.queries.tie_breaking import best_of
 from dashboard.words.changes import in_words, options, text_of
 from dashboard.words.executions import differences, title
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
-from engine import whatif
+from engine import Exploration, whatif
 from engine.exploration.memory_requirements import least_memory
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
@@ -38,13 +38,13 @@ def page(link: dict[str, str] | None = None) -> AppTest:
     return run("whatif", exploration(), link)
 
 
-def settled(app: AppTest) -> AppTest:
+def settled(app: AppTest, found: Exploration | None = None) -> AppTest:
     """The page once all its studies are done."""
     latest = time.monotonic() + 60
-    while any(not each.done.is_set() for each in studies()._runs.values()):
+    while any(not each.ended for each in studies().board.jobs(studies().kind)):
         assert time.monotonic() < latest
         time.sleep(0.05)
-    return again(app, exploration())
+    return again(app, found or exploration())
 
 
 def test_without_changes_it_shows_the_base() -> None:

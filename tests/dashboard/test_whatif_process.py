@@ -97,8 +97,8 @@ def test_the_page_searches_nothing_itself(apart: Apart, monkeypatch: pytest.Monk
     page = run("whatif", found, {"whatif_changes": "hbm_bandwidth:4321"})
     assert plainly(format_value("sample_rate", best["sample_rate"])) in plainly(html(page))
     latest = time.monotonic() + 120
-    while not (every := [one for one in studies()._runs.values() if found.key in one.key]) or any(
-        not one.done.is_set() for one in every
+    while not (every := [one for one in studies().board.jobs(studies().kind) if found.key in one.key]) or any(
+        not one.ended for one in every
     ):
         assert time.monotonic() < latest
         page = again(page, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from dashboard.jobs.studies import Studies
-from dashboard.pages.whatif.progress import account, searching, span
+from dashboard.pages.whatif.waiting_times import searching
+from dashboard.widgets.job_card import job_words
+from dashboard.words.progress import span
 from engine import Scenario
 from engine.whatif import Study
 from tests.dashboard.pages import exploration, plainly
@@ -30,15 +33,15 @@ def test_studies_take_turns_and_are_shared() -> None:
         slow = runner.request("slow", study(1000, 0.002))
         quick = runner.request("quick", study(5))
         assert runner.request("slow", study(1)) is slow
-        assert quick.done.wait(10)
-        assert not slow.done.is_set()
+        assert quick.wait(10)
+        assert not slow.ended
         assert quick.found == [0, 1, 2, 3, 4]
-        assert quick.finished
-        runner.cancel("slow")
-        assert slow.done.wait(10)
-        assert slow.cancelled
+        assert quick.state == "done"
+        runner.board.cancel(slow)
+        assert slow.wait(10)
+        assert slow.state == "cancelled"
         assert 0 < len(slow.found) < 1000
-        assert not slow.finished
+        assert slow.state != "done"
     finally:
         runner.close()
 
@@ -50,7 +53,7 @@ def test_points_that_take_long_do_not_hold_up_a_study_whose_points_are_quick() -
         time.sleep(0.3)
         quick = runner.request("quick", study(30, 0.002))
         before = len(slow.found)
-        assert quick.done.wait(20)
+        assert quick.wait(20)
         assert len(slow.found) - before < 10  # in turn they would have been 30
         found = len(slow.found)
         time.sleep(0.5)
@@ -71,19 +74,19 @@ def test_a_study_that_was_stopped_goes_on_after_what_it_found() -> None:
         run = runner.request("study", make)
         while len(run.found) < 3:
             time.sleep(0.005)
-        runner.cancel("study")
-        assert run.done.is_set()
+        runner.board.cancel(run)
+        assert run.ended
         time.sleep(0.1)  # the point that was being looked for is found yet
         stopped = len(run.found)
         assert 3 <= stopped < 40
-        assert (run.cancelled, run.finished) == (True, False)
+        assert run.state == "cancelled"
         assert runner.request("study", make) is run  # looking at it does not start it
         time.sleep(0.1)
         assert len(run.found) == stopped
-        runner.go_on("study")
-        assert run.done.wait(10)
+        runner.board.resume(run)
+        assert run.wait(10)
         assert run.found == list(range(40))
-        assert run.finished
+        assert run.state == "done"
         assert len(made) == 2
     finally:
         runner.close()
@@ -95,12 +98,12 @@ def test_stopping_while_the_last_point_is_looked_for_leaves_a_finished_study() -
         run = runner.request("study", study(2, 0.2))
         while not run.found:
             time.sleep(0.005)
-        runner.cancel("study")
+        runner.board.cancel(run)
         latest = time.monotonic() + 10
-        while len(run.found) < 2 or run.cancelled:
+        while len(run.found) < 2 or run.state == "cancelled":
             assert time.monotonic() < latest
             time.sleep(0.005)
-        assert run.finished
+        assert run.state == "done"
     finally:
         runner.close()
 
@@ -110,12 +113,12 @@ def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does(monkeypatc
     runner = Studies()
     try:
         run = runner.request("study", study(100, 0.01))
-        assert run.done.wait(10)
+        assert run.wait(10)
         time.sleep(0.1)
         assert 0 < len(run.found) < 100
-        assert (run.cancelled, run.finished) == (False, False)
+        assert run.state == "paused"
         latest = time.monotonic() + 20
-        while not run.finished:
+        while run.state != "done":
             assert runner.request("study", study(1)) is run
             assert time.monotonic() < latest
             time.sleep(0.02)
@@ -127,24 +130,24 @@ def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does(monkeypatc
 def test_a_study_says_how_long_it_may_yet_take_once_its_points_tell() -> None:
     """The first point makes things ready; what tells is what follows it."""
     runner = Studies()
-    runner.close()  # nothing works on them but the test
+    runner.board.close()  # nothing works on them but the test
     run, short, new = (runner.request(name, study(40)) for name in ("run", "short", "new"))
-    assert runner.wait_for(run) is None
-    assert account(run, None) == "0 of 40 points"
-    assert run.step()
-    assert runner.wait_for(run) is None
+    assert math.isinf(runner.board.time_left(run))
+    assert job_words(run) == "0 of 40 points"
+    assert run.work()
+    assert math.isinf(runner.board.time_left(run))
     run._timed.extend([0.2, 0.2])
-    assert runner.wait_for(run) is None
+    assert math.isinf(runner.board.time_left(run))
     run._timed.clear()
     run._timed.append(2.0)
     run.found.append(0)
     short.found = [0] * 35
     short._timed.append(2.0)
-    assert runner.wait_for(short) == pytest.approx(3 * 10)  # the three share the time equally until it is done
-    assert runner.wait_for(run) == pytest.approx(76 + 10 + 76)
-    runner.cancel("new")
-    assert new.cancelled
-    assert account(run, runner.wait_for(run)) == f"2 of 40 points · {span(86)} left"
+    assert runner.board.time_left(short) == pytest.approx(3 * 10)  # the three share the time equally until it is done
+    assert runner.board.time_left(run) == pytest.approx(76 + 10 + 76)
+    runner.board.cancel(new)
+    assert new.state == "cancelled"
+    assert job_words(run) == f"2 of 40 points · {span(86)} left"
 
 
 def test_times_to_wait_are_told_in_words() -> None:
@@ -166,10 +169,10 @@ def test_a_failing_study_says_so_and_hurts_no_other() -> None:
     try:
         bad = runner.request("bad", broken)
         good = runner.request("good", study(3))
-        assert bad.done.wait(10)
-        assert good.done.wait(10)
+        assert bad.wait(10)
+        assert good.wait(10)
         assert bad.problem == "No such thing."
-        assert good.finished
+        assert good.state == "done"
     finally:
         runner.close()
 

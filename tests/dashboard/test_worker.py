@@ -17,7 +17,7 @@ import pytest
 
 import dashboard.jobs.worker_process as under_test
 from dashboard.jobs.explorations import Runner
-from dashboard.jobs.worker_process import ROWS_PER_FILE, Refused, Worker, _Relay, _take, _Told
+from dashboard.jobs.worker_process import ROWS_PER_FILE, Refused, Worker, _Relay, _take
 from dashboard.settings import Settings, settings_from
 from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.exploration.workers import WorkerError
@@ -118,11 +118,11 @@ def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worke
 
 def test_a_process_that_dies_is_told_and_replaced(runner: Runner) -> None:
     job = runner.request(endless())
-    assert runner._workers
+    assert runner.workers
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(process_of(runner._workers[0]), signal.SIGKILL)
+    os.kill(process_of(runner.workers[0]), signal.SIGKILL)
     assert job.wait(30)
     assert job.state == "failed"
     assert job.problem.startswith("The process that was exploring has ended")
@@ -138,15 +138,15 @@ def test_a_job_in_the_other_process_can_be_cancelled(runner: Runner) -> None:
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert runner.cancel(job.key, "me")
+    assert runner.board.cancel(job, "me")
     assert job.wait(30)
     assert job.state == "cancelled"
 
 
 def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
     made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
-    assert made._workers
-    process = made._workers[0]._process
+    assert made.workers
+    process = made.workers[0]._process
     assert process is not None
     job = made.request(endless())
     made.close()
@@ -196,10 +196,11 @@ def test_every_row_is_passed_on_in_its_order(
     """However rows fall into files: as many as one takes, some that are left, or too few for any."""
     monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
     monkeypatch.setattr(under_test, "ROWS_IN_DATABASE", 5)
-    rows, total, at = make_rows(sum(sizes)), sum(sizes), 0
-    told: list[tuple[str, object]] = []
+    rows, at = make_rows(sum(sizes)), 0
+    record = {"key": "key", "scenario": {}, "total": sum(sizes), "engine_version": "1"}
+    told: list[tuple[str, object]] = [("open", record)]
     relay = _Relay(lambda what, content: told.append((what, content)), tmp_path)
-    with contextlib.suppress(_Told), relay.writer("key", {}, total=total, engine_version="1"):
+    with relay:
         for size in sizes:
             relay.append(rows.slice(at, size))
             at += size
@@ -277,7 +278,7 @@ def test_the_process_can_be_switched_off() -> None:
 def test_results_in_memory_need_no_process() -> None:
     made = Runner(Settings(store=None, process=True))
     try:
-        assert made._workers == ()
+        assert made.workers == ()
         job = made.request(scenario())
         assert job.wait(30)
         assert job.state == "done"

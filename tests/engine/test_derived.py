@@ -115,11 +115,11 @@ def test_selective_recompute_repeats_the_inside_of_attention():
 
 def test_both_recipes_agree_but_for_the_vocabulary():
     model = models.load(GPT3)
-    published, block = token_flops(model), token_flops(model, "calculon")
+    published, block = token_flops(model), token_flops(model, "block")
     assert block.head == 0
     assert (block.weights, block.attention) == (published.weights, published.attention)
     with pytest.raises(models.ModelFileError, match="mixture of"):
-        token_flops(models.load("deepseek-v3"), "calculon")
+        token_flops(models.load("deepseek-v3"), "block")
 
 
 def test_published_training_compute():

@@ -24,7 +24,7 @@ from engine.cost_models.calibrated import (
     parameters,
     step_times,
 )
-from engine.cost_models.calibrated.build import SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
 
 LAYOUTS = 6

@@ -15,6 +15,7 @@ from engine.executions import reasons
 from tests import oracle
 from tests.properties import worlds
 from tests.properties.comparison import assert_engine_agrees, frame
+from tests.reference import CALIBRATED_ONLY
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_draws_reach_every_reason() -> None:
             features["interleaved"] += drawn["pipeline_interleaving"] > 1
             features["gradient overlap"] += drawn["data_par_overlap"]
             features["tiled"] += drawn["tensor_par_overlap"] != "none"
-    unseen = {reason.code for reason in reasons.REASONS} - reasons.CALIBRATED_ONLY - set(seen)
+    unseen = {reason.code for reason in reasons.REASONS} - CALIBRATED_ONLY - set(seen)
     assert unseen <= {"missing_value", "not_an_integer", "not_a_boolean", "not_a_word", "out_of_range"}, unseen
     assert min(features.values()) >= 10, features
 

@@ -99,7 +99,7 @@ def test_better_hardware_is_never_slower_without_overlap(
         runs = before["status"] == "ok"
         if improve is _shorter_latency:
             # without a pipeline the reference still waits for the latency of its network, uncounted, and hides
-            # offloading behind it: a shorter one then shows more of the offloading (Q6)
+            # offloading behind it: a shorter one then shows more of the offloading
             offloads = before["weight_offload"] | before["activations_offload"] | before["optimizer_offload"]
             runs &= ~(offloads & (before["pipeline_par"] == 1))
         old, new = before.loc[runs, "total_time"].to_numpy(), after.loc[runs, "total_time"].to_numpy()

@@ -11,6 +11,17 @@ import pandas as pd
 
 HERE = Path(__file__).parent
 
+CALIBRATED_ONLY: frozenset[str] = frozenset(
+    {
+        "extension_not_positive", "unknown_word", "training_only", "parallelism_product_with_context",
+        "zero_stage_unknown", "zero_stage_against_sharding", "sharding_needs_replicas", "selective_needs_attn_only",
+        "attention_of_the_model", "gradient_sharding_in_pipeline", "context_not_dividing_sequence",
+        "expert_par_without_experts", "expert_par_not_dividing_experts", "expert_par_not_dividing_ranks",
+        "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
+    }
+)  # fmt: skip
+"""Codes that the exact cost model never gives."""
+
 # The line of Calculon that raised an error -> the reason this project gives.
 REASON_OF_LINE = {
     "llm.py:90": "parallelism_product",

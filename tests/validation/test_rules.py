@@ -11,7 +11,7 @@ import pytest
 import hardware
 import models
 from engine.cost_models.calibrated import Software, case_of, parameters, step_times
-from engine.cost_models.calibrated.build import SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES
 from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of

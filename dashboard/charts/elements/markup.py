@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dashboard.charts.elements.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, Kind
+from dashboard.words.executions import name_of_choice
 from dashboard.words.numbers import UNLIMITED, format_value, gibibytes, percent
-from engine.columns import by_name
+from engine.columns import ALL_FIELDS
 
 NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks, HBM + host'
 """What a hatched cell of a map and its number stand for, as an item of a legend."""
@@ -189,14 +190,7 @@ def _swatch(kind: Kind, style: str = "", title: str = "", klass: str = "") -> st
 
 
 _MEANING: Final[Mapping[str, str]] = {
-    **{key: by_name(name).description for key, name in (
-        ("interleaving", "pipeline_interleaving"), ("recompute", "activation_recompute"), ("CP", "context_par"),
-        ("EP", "expert_par"), ("expert TP", "expert_tensor_par"), ("TP comm.", "tensor_par_comm_type"),
-        ("TP overlap", "tensor_par_overlap"), ("gather again", "seq_par_ag_redo"), ("DP overlap", "data_par_overlap"),
-        ("optimizer", "optimizer_sharding"), ("ZeRO", "zero_stage"), ("attention kernel", "attention_kernel"),
-        ("launch", "launch"), ("gradients", "gradient_datatype"), ("EP overlap", "expert_overlap"),
-        ("PP overlap", "pipeline_overlap"), ("activation", "fused_activation"), ("attention", "attention_type"),
-    )},
+    **{name_of_choice(column): column.description for column in ALL_FIELDS},
     "microbatches": "A replica works through its share of the batch in so many microbatches of so many sequences.",
     "offload": "What lives in host memory and is fetched over the link to it when it is needed.",
 }  # fmt: skip
@@ -219,7 +213,7 @@ def _title(key: str) -> str:
 
 
 def page_head(title: str) -> str:
-    """Return the heading of a page for those who hear it; others see it marked in the navigation."""
+    """Return the heading of a page for those who hear it; others see it named in the navigation."""
     return f'<h1 class="ss-heard">{escape(title)}</h1>'
 
 

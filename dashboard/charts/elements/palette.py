@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from engine.columns import EXTENSION_STATISTICS
+from engine.columns import EXTENSION_STATISTICS, statistics_of
 
 Mode = Literal["light", "dark"]
 
@@ -168,8 +168,8 @@ TIME_KINDS: Final[tuple[Kind, ...]] = (
     Kind("expert", "EP comm., exposed", ("ep_comm_exposed_time",), "#4C1C04", "#FAEFBB"),
     Kind("overhead", "Host and stragglers", ("overhead_time",), None, None),
 )
-"""The parts of a step, in the order of the waterfall; together they sum to the step time. The last three are parts of
-the calibrated cost model only."""
+"""The parts of a step, in the order of the waterfall; together they sum to the step time. The last three are
+not parts of every cost model."""
 
 MEMORY_KINDS: Final[tuple[Kind, ...]] = (
     Kind("weights", "Weights", ("weight_space",), "#383D48", "#D4DFEC"),
@@ -182,22 +182,26 @@ MEMORY_KINDS: Final[tuple[Kind, ...]] = (
     Kind("temporaries", "Temporaries", ("temporary_space",), "#D091A3", "#9A678A"),
     Kind("reserve", "Reserve", ("reserve_space",), "#CCC499", "#66594D"),
 )
-"""The parts of a GPU's memory, in the order of the stack. The last three are the calibrated cost model's alone."""
+"""The parts of a GPU's memory, in the order of the stack. The last three are not parts of every cost model."""
 
 _EXTENDED: Final = {column.name for column in EXTENSION_STATISTICS}
 
 
 def kinds_of(kinds: tuple[Kind, ...], cost_model: str) -> tuple[Kind, ...]:
     """Return those of `TIME_KINDS` or `MEMORY_KINDS` that a cost model tells apart."""
-    if cost_model != "calculon":
-        return kinds
+    there = {column.name for column in statistics_of(cost_model)}
+    return tuple(kind for kind in kinds if there & set(kind.statistics))
+
+
+def common_kinds(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    """Return those of `TIME_KINDS` or `MEMORY_KINDS` that every cost model tells apart."""
     return tuple(kind for kind in kinds if not _EXTENDED & set(kind.statistics))
 
 
 CATEGORICAL: Final[tuple[Kind, ...]] = (
-    *(kind for kind in kinds_of(TIME_KINDS, "calculon") if kind.light is not None),
+    *(kind for kind in common_kinds(TIME_KINDS) if kind.light is not None),
     MEMORY_KINDS[0],
-    kinds_of(MEMORY_KINDS, "calculon")[-1],
+    common_kinds(MEMORY_KINDS)[-1],
 )
 """One kind per colour, in the order of the theme's categorical colours, of which there are ten; CP and EP communication
 and the further kinds of memory come beyond these."""

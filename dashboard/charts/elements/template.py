@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette
+from dashboard.compat.plotly_figures import unchecked
 
 CONFIG: Final[dict[str, Any]] = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
 """Plotly options for every chart: no tool bar; exports are in the page's own menu."""
@@ -36,7 +37,7 @@ def written(
     layout: what differs from the house style, at any depth. Plotly does not check any of it: for charts that are drawn
     at every click that took twelve times as long as writing them. Tests check what such charts write.
     """
-    return go.Figure(data=list(traces), layout=_merged(_house(colours, height), layout), _validate=False)
+    return unchecked(data=list(traces), layout=_merged(_house(colours, height), layout))
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def stacked(figure: go.Figure) -> go.Figure:
     layout["annotations"] = notes
     layout["height"] += round(plot * (grown - 1) + above)
     margin.update(l=0, r=0 if heads else margin["r"], t=margin["t"] + above)
-    return go.Figure(data=wide["data"], layout=layout, _validate=False)
+    return unchecked(data=wide["data"], layout=layout)
 
 
 def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:

@@ -15,9 +15,7 @@ import hardware
 from dashboard.link.document_validation import Refused, sentence
 from dashboard.link.user_files import user_files
 from engine import calibrate
-from engine.calibrate import CalibrateError, Checked, Measured, Outcome
-from engine.cost_models.calibrated import parameters_of
-from engine.cost_models.calibrated.systems import calibrated, system_named
+from engine.calibrate import CalibrateError, Checked, Measured, Outcome, calibrated, parameters_of, system_named
 from engine.validation.errors import source_family
 from engine.validation.reading import Runs, library_runs
 from engine.validation.selection import defective, headline

@@ -14,9 +14,8 @@ from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.executions import title
 from dashboard.words.measured_runs import assumed
 from dashboard.words.numbers import format_value, percent, plain, signed_percent
-from engine.calibrate import Checked, Estimate, Outcome, Reranked, adjustable
+from engine.calibrate import Checked, Estimate, Outcome, Parameters, Reranked, adjustable
 from engine.columns import by_name
-from engine.cost_models.calibrated import Parameters
 
 __all__ = ["moved", "offered", "order", "parameters", "runs", "template_fields"]
 

@@ -8,7 +8,7 @@ import re
 import streamlit as st
 
 import hardware
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.link.document_validation import PROBLEMS, Refused, checked, sentence
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.calibrate.ranking import same_accelerator
@@ -52,8 +52,8 @@ def offer(outcome: Outcome, key: str) -> None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption(f"The scenario uses **{literal(now.name)}**, of {literal(now.system or 'all systems')}.")
             st.button("Give it up", on_click=_use, args=(None,), key="calibrate_drop", type="tertiary")
-            if page_paths.exists("explore"):
-                st.page_link(page_paths.path("explore"), label="Explore", icon=":material/arrow_forward:")
+            if page_links.exists("explore"):
+                st.page_link(page_links.target("explore"), label="Map", icon=":material/arrow_forward:")
 
 
 def _keep(found: Calibration) -> None:

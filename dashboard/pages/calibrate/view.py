@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +22,10 @@ from dashboard.widgets.controls import choose, given, key_for, show
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent, signed_percent
 from engine import calibrate
-from engine.calibrate import CalibrateError, Outcome
-from engine.cost_models.calibrated import parameters_of
+from engine.calibrate import CalibrateError, Outcome, parameters_of
 from hardware import Calibration, CalibrationFileError
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 UNSEEN: Final = "left out of the fit"
@@ -35,15 +35,32 @@ _PARAMETERS: Final = "calibrate_parameters"
 _NAMES: Final = re.compile(r"[a-z0-9_]+(?:-[a-z0-9_]+){0,5}")
 
 
-def render(mode: str) -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+    parameters: tuple[str, ...]
+    """Names of the parameters to fit; none for those that the runs suggest."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    names = state.url_value(_PARAMETERS, "", _NAMES)
+    return View(state.theme_mode(), tuple(names.split("-")) if names else ())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     try:
         prepared = _prepared(bar)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
-    names = _parameters(prepared, bar)
+    names = _parameters(prepared, bar, view.parameters)
     outcome: Outcome | None = None
     if prepared.checked.accepted.any():
         try:
@@ -129,12 +146,11 @@ def _upload() -> tuple[list[Any], str]:
     return list(files or []), str(given or "")
 
 
-def _parameters(prepared: data.Prepared, bar: Any) -> tuple[str, ...] | None:
+def _parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
     """The parameters to fit; None for those that the runs suggest."""
     labels = tables.offered(prepared.checked, parameters_of(prepared.base))
-    chosen = state.url_value(_PARAMETERS, "", _NAMES)
-    known = tuple(name for name in chosen.split("-") if name in labels)
-    strange = [name[:40] for name in chosen.split("-") if name and name not in labels]
+    known = tuple(name for name in wanted if name in labels)
+    strange = [name[:40] for name in wanted if name not in labels]
     if strange:
         named = ", ".join(strange[:3])
         sentence = f"The link's parameters to fit name {named}, which these runs do not tell about; left out."

@@ -1,1 +1,18 @@
-"""The page compare."""
+"""Compare: two to four scenarios side by side."""
+
+from dashboard.pages.contract import Group, Needs, Page
+
+__all__ = ["PAGE"]
+
+PAGE = Page(
+    name="compare",
+    title="Compare",
+    group=Group.DECIDE,
+    place=2,
+    help="Scenarios side by side: what differs and what it changes.",
+    needs=Needs.SCENARIO,
+    parameters={
+        "compare_b": "second scenario", "compare_c": "third scenario", "compare_d": "fourth scenario",
+        "compare_metric": "metric", "compare_domain": "colours", "compare_pair": "pair of scenarios",
+    },
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -35,7 +36,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, days, format_value, percent, relative, scale_for
 from hardware import GIB
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
 _LEGEND: Final = (
@@ -44,10 +45,26 @@ _LEGEND: Final = (
 )
 
 
-def render() -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    members: tuple[Member, ...]
+    """The scenarios side by side, A first."""
+    problems: tuple[str, ...]
+    """A sentence per scenario of the link that cannot be read."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
     found, problems = members()
-    for problem in problems:
+    return View(tuple(found), tuple(problems))
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    found = list(view.members)
+    for problem in view.problems:
         st.warning(literal(problem), icon=":material/link_off:")
     _heads(found)
     if len(found) == 1:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
-from dashboard.charts.networks import Group, Traffic, partners, placement, traffic
+from dashboard.charts.networks import partners, traffic
+from dashboard.compat.types import Place
 from dashboard.link import state
+from dashboard.pages.execution.accounts import account_of
 from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
 from dashboard.queries.economics import Metric
 from dashboard.widgets.controls import choose, show
 from dashboard.words.executions import blocks_of, network_name
-from dashboard.words.formula_table import EXPRESSIONS
-from dashboard.words.formulas import Formula, formula, layer_sum
+from dashboard.words.formulas import Formula, formula
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, counted, format_value, percent
 from engine import Exploration, Scenario
-from engine.columns import STATISTICS, Column, by_name, value_of
+from engine.columns import Column, by_name, statistics_of, value_of
+from engine.cost_models.account import RankGroup
+from engine.cost_models.formulas import Untold
 from engine.simulate.schedule import Schedule, schedule
+from hardware import System
 
-__all__ = [
-    "bandwidths", "derived_written", "figure_names", "formula_panel", "made_of", "network_boxes", "networks",
-    "parts_explained", "pipeline", "written_out",
-]  # fmt: skip
+__all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 _NEEDS: Final = (
@@ -66,7 +66,7 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     notes = [_inside_bars(row)]
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
-    if exploration.scenario.cost_model != "calculon":
+    if row.get("overhead_time") is not None:
         notes.append("Every stage is drawn like the slowest; the end of the step waits for stragglers and the host.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
@@ -114,56 +114,30 @@ def _takes(row: Mapping[Any, Any], *names: str) -> bool:
 
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Who talks to whom, and what that costs, as Calculon has it."""
-    network_boxes(
-        exploration, row, mode, placement(row), _traffic(exploration, row),
-        "A placement that agrees with the tiers of this execution; the model knows tiers and degrees only, so any "
-        "other with the same tiers takes the same time.",
-    )  # fmt: skip
-
-
-def network_boxes(
-    exploration: Exploration,
-    row: Mapping[str, Any],
-    mode: str,
-    groups: Sequence[Group],
-    times: Sequence[Traffic],
-    placed: str,
-    counted: str = "",
-) -> None:
-    """Who talks to whom, and beside it the time on the links.
-
-    placed, counted: what there is to say of the placement, and of the times.
-    """
+    """Who talks to whom, and beside it the time on the links; nothing where the cost model places no ranks."""
     system = exploration.scenario.system
+    found = account_of(exploration.scenario, row).communication()
+    if found is None:
+        return
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         domain = system.networks[0].size
         st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
-        show(partners(groups, int(row["num_procs"]), domain, mode), "execution_partners")
+        show(partners(found.groups, int(row["num_procs"]), domain, mode), "execution_partners")
         tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
-        st.caption(placed)
+        st.caption(found.placed)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
-        show(traffic(times, mode), "execution_traffic")
-        if counted:
-            st.caption(counted)
+        where = {group.name: _where(group, system) for group in found.groups}
+        show(traffic(found.times, where, mode), "execution_traffic")
+        if found.counted:
+            st.caption(found.counted)
 
 
-def _traffic(exploration: Exploration, row: dict[str, Any]) -> list[Traffic]:
-    system = exploration.scenario.system
-    found = []
-    for name, key, link, exposed, degree, net in (
-        ("TP", "tensor", "tp_comm_link_time", "tp_comm_exposed_time", "tensor_par", "tensor_par_net"),
-        ("TP repeated", "tensor", "recomm_link_time", "recomm_exposed_time", "tensor_par", "tensor_par_net"),
-        ("PP", "pipeline", "pp_comm_link_time", "pp_comm_exposed_time", "pipeline_par", "pipeline_par_net"),
-        ("DP", "data", "dp_comm_link_time", "dp_comm_exposed_time", "data_par", "data_par_net"),
-    ):
-        times = float(row[link]), float(row[exposed])
-        if int(row[degree]) > 1 and (name != "TP repeated" or max(times) > 0):
-            found.append(Traffic(name, key, *times, network_name(system, int(row[net]))))
-    return found
+def _where(group: RankGroup, system: System) -> str:
+    """The networks of a group: by name where it is one."""
+    return network_name(system, group.tier) if len(group.tiers) == 1 else group.where
 
 
 def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
@@ -174,7 +148,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     rows = [
         (by_name(name), float(row[name]), host)
         for name, flag in _NEEDS
-        if row[flag] and not pd.isna(row[name])  # the calibrated cost model moves the optimizer's state once per step
+        if row[flag] and not pd.isna(row[name])  # the optimizer's state may move once per step only
     ]
     if any(row[flag] for _, flag in _NEEDS):
         rows.append((by_name("offload_mem_bw_req"), float(row["offload_mem_bw_req"]), host))
@@ -216,27 +190,31 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     """Any figure with its expression, the numbers put in, units and source."""
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))
     scenario = exploration.scenario
-    further = derived_metrics(scenario)
-    columns = {column.name: column for column in reversed(STATISTICS)}
-    options = figure_names([*(metric.column for metric in further.values()), *columns.values()])
+    account, further = account_of(scenario, row), derived_metrics(scenario)
+    columns = [*(metric.column for metric in further.values()), *(by_name(name) for name in figures(scenario, row))]
     whole, parts = st.columns(2, gap="medium")
     with whole:
-        name = choose("Figure", options, "execution_figure", default="total_time")
+        name = choose("Figure", figure_names(columns), "execution_figure", default="total_time")
         if name in further:
             derived_written(further[name], row, scenario, parts)
             return
-        column = columns[name]
-        st.caption(column.description)
-        found = formula(name, row, scenario.model, scenario.system)
-        value = format_value(column, row[name])
-        if found is None:
-            _of_layers(name, value)
+        column = by_name(name)
+        st.caption(literal(column.description))
+        told, value = account.formula(name), format_value(column, row[name])
+        if isinstance(told, Untold):
+            _untold(name, told, value)
             return
+        found = formula(column, told)
         written_out(found, value)
-        parts_explained(found, EXPRESSIONS)
+        parts_explained(found, account.expressions)
         st.caption(f"Source: {found.source}.")
     with parts:
         made_of(found)
+
+
+def figures(scenario: Scenario, row: Mapping[Any, Any]) -> list[str]:
+    """Names of the statistics that the execution has a value of, the most telling first."""
+    return [column.name for column in reversed(statistics_of(scenario.cost_model)) if not pd.isna(row[column.name])]
 
 
 def figure_names(columns: Iterable[Column]) -> dict[str, str]:
@@ -244,7 +222,7 @@ def figure_names(columns: Iterable[Column]) -> dict[str, str]:
     return {column.name: f"{column.label} · {column.group}" for column in columns}
 
 
-def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: DeltaGenerator) -> None:
+def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: Place) -> None:
     """A figure that follows from others: its formula, and in another place what it is made of."""
     found = derived_formula(metric, row, scenario)
     st.caption(literal(metric.column.description))
@@ -289,13 +267,9 @@ def made_of(found: Formula) -> None:
     )  # fmt: skip
 
 
-def _of_layers(name: str, value: str) -> None:
-    summed = layer_sum(name)
-    if summed is not None:
-        st.code(f"{name} = sum over the layers of {summed}\n= {value}", language=None, wrap_lines=True)
-        st.caption("The layers are in the table above, each with its own figure. Source: Calculon 0.1.0, llm.py, "
-                   "_compute_block_stats.")  # fmt: skip
-        return
-    st.markdown(f"**{value}**")
-    st.caption("This figure is put together layer by layer, each layer by its own rule, so one expression cannot tell "
-               "it; see the table of layers. Source: Calculon 0.1.0, llm.py, _compute_block_stats.")  # fmt: skip
+def _untold(name: str, told: Untold, value: str) -> None:
+    if told.summed:
+        st.code(f"{name} = {told.summed}\n= {value}", language=None, wrap_lines=True)
+    else:
+        st.markdown(f"**{value}**")
+    st.caption(told.sentence)

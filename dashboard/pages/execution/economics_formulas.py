@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dashboard.queries.economics import BILLION, Metric, metrics, token_flops
-from dashboard.words.formulas import Formula, Symbol, evaluate_text, symbols_in, written
+from dashboard.words.formulas import Formula, formula
 from engine import Scenario
-from engine.columns import SHARES, by_name, parts_of
+from engine.columns import SHARES, parts_of
+from engine.cost_models.formulas import Expression, Symbol, symbol_of_column, symbols_in
 from engine.economics import RunInputs
 from engine.economics.quantities import HOUR, JOULES_PER_KWH
 
@@ -43,20 +44,8 @@ def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) 
         text, module = _EXPRESSIONS[metric.key]
         source = f"{metric.formula.rstrip('.')}; engine.economics.{module}"
     facts = _facts(scenario)
-    symbols = {name: facts.get(name) or _statistic(name, row) for name in symbols_in(text)}
-    return Formula(
-        column=metric.column,
-        expression=written(text, {}),
-        numbers=written(text, {name: symbol.text for name, symbol in symbols.items()}),
-        value=evaluate_text(text, {name: symbol.value for name, symbol in symbols.items()}),
-        parts=tuple((name, symbol.text, symbol.meaning) for name, symbol in symbols.items()),
-        source=source,
-    )
-
-
-def _statistic(name: str, row: Mapping[Any, Any]) -> Symbol:
-    column = by_name(name)
-    return Symbol(float(row[name]), column.label, column)
+    symbols = {name: facts.get(name) or symbol_of_column(name, row) for name in symbols_in(text)}
+    return formula(metric.column, Expression(text, symbols, source))
 
 
 def _facts(scenario: Scenario) -> dict[str, Symbol]:

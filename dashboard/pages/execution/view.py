@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -15,11 +16,11 @@ from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.memory_bars import memory_bars
 from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.link import state
-from dashboard.pages.execution import calibrated as execution_calibrated
-from dashboard.pages.execution import calibrated_layers, training_run
+from dashboard.pages.execution import training_run
+from dashboard.pages.execution.block import block
 from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, pipeline
-from dashboard.pages.execution.files import execution_json, for_calculon
-from dashboard.pages.execution.layers import layers
+from dashboard.pages.execution.files import execution_json, for_reference, reference_models
+from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, utilisation
 from dashboard.queries.executions import evaluated
@@ -33,7 +34,8 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from engine import Exploration, Scenario
-from engine.columns import EXTENSIONS, by_name
+from engine.columns import by_name
+from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
 
 _HBM: Final = "proc_mem_tier1_cap_req"
@@ -56,14 +58,31 @@ _SELF: Final = "B is this one"
 _OTHER: Final = re.compile(r"|best|cell|plain|kept|\d{1,18}")
 
 
-def render(exploration: Exploration, mode: str) -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    exploration: Exploration
+    mode: str
+    """The theme: "light" or "dark"."""
+    other: str
+    """The execution B to compare with: a choice of `_OTHERS` or an id."""
+
+
+def parse(exploration: Exploration) -> View:
+    """Reads the page's part of the link."""
+    return View(exploration, state.theme_mode(), state.url_value("execution_b", "", _OTHER))
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    exploration, mode = view.exploration, view.mode
     chosen = subject(exploration)
     if chosen is None:
         nothing_runs(exploration, "execution")
         return
     row = chosen.row
-    other = _head(exploration, chosen)
+    other = _head(exploration, chosen, view.other)
     refusal(exploration, chosen)
     st.html(markup.chips(choices(row)))
     if not chosen.has_figures:
@@ -85,31 +104,25 @@ def render(exploration: Exploration, mode: str) -> None:
         st.caption(offload_sentence(exploration, row))
     with st.container(border=True, gap="xsmall"):
         pipeline(exploration, row, mode)
-    calibrated = exploration.scenario.cost_model != "calculon"
-    if calibrated:
-        execution_calibrated.parts_of_step(exploration, row)
-        calibrated_layers.layers(exploration, row, mode)
-        execution_calibrated.networks(exploration, row, mode)
-    else:
-        layers(exploration, row, mode)
-        networks(exploration, row, mode)
+    parts_of_step(exploration, row)
+    block(exploration, row, mode)
+    networks(exploration, row, mode)
     with st.container(border=True, gap="xsmall"):
         bandwidths(exploration, row)
     with st.container(border=True, gap="xsmall"):
-        panel = execution_calibrated.formula_panel if calibrated else formula_panel
-        panel(exploration, row)
+        formula_panel(exploration, row)
     with st.container(border=True, gap="xsmall"):
         training_run.panel(row)
 
 
-def _head(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
+def _head(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
     """Title, comparison and export; returns the execution to compare with."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
         if chosen.runs:
             others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
             uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
-        other = _other(exploration, chosen)
+        other = _other(exploration, chosen, which)
         _json(exploration, chosen)
     return other
 
@@ -127,10 +140,9 @@ def _faster(_exploration: Exploration, key: str, rate: float) -> int:
     return _exploration.rows.count([Condition("sample_rate", ">", rate)])
 
 
-def _other(exploration: Exploration, chosen: Subject) -> dict[str, Any] | None:
-    """The execution to compare with, chosen by the user; None without."""
+def _other(exploration: Exploration, chosen: Subject, value: str) -> dict[str, Any] | None:
+    """Draws the choice of an execution to compare with; returns it, or None without. value: what the link says."""
     name = "execution_b"
-    value = state.url_value(name, "", _OTHER)
     options = dict(_OTHERS) | ({value: f"execution {int(value):,}"} if value.isdecimal() else {})
     key = key_for(f"_{name}", value)
 
@@ -203,16 +215,17 @@ def _json(exploration: Exploration, chosen: Subject) -> None:
     text = execution_json(chosen.row, scenario.cost_model)
     with st.popover("JSON", icon=":material/data_object:", key="execution_json"):
         files = {"": ("Download", text)}
-        if scenario.cost_model == "calculon":
-            st.caption("The execution file of Calculon and of `shardscape evaluate`; the button in its corner copies "
-                       "it.")  # fmt: skip
-        else:
-            st.caption("The execution file of `shardscape evaluate`; the button in its corner copies it.")
-            calculon = for_calculon(scenario, chosen.row)
-            st.caption(literal(calculon.sentence))
-            if calculon.text is not None:
-                st.caption(f"Calculon has no place for the last {len(EXTENSIONS)} fields; its file goes without them.")
-                files["_calculon"] = ("Download for Calculon", calculon.text)
+        own = cost_model_of(scenario)
+        of = f"{own.reference.split()[0]} and of " if own.reference else ""
+        st.caption(f"The execution file of {of}`shardscape evaluate`; the button in its corner copies it.")
+        for other in reference_models(scenario):
+            found = for_reference(scenario, chosen.row, other)
+            st.caption(literal(found.sentence))
+            if found.text is not None:
+                program, fewer = other.reference.split()[0], len(own.columns.fields) - len(other.columns.fields)
+                if fewer > 0:
+                    st.caption(f"{program} has no place for the last {fewer} fields; its file goes without them.")
+                files[f"_{program.lower()}"] = (f"Download for {program}", found.text)
         st.code(text, language="json", height=330)
         with st.container(horizontal=True, gap="small"):
             for suffix, (label, content) in files.items():

@@ -32,7 +32,7 @@ __all__ = [
 
 MOST_FACETS: Final = 6
 """Small multiples that are shown; of a field with more values those with the best executions."""
-_FIELDS: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", *data.CHOICES)
+_FIELDS: Final = (*data.OF_THE_MAP, *data.CHOICES)
 _X: Final = ("map_x", "pipeline_par")
 _Y: Final = ("map_y", "tensor_par")
 _FACET: Final = "map_facet"

@@ -12,7 +12,7 @@ from dashboard.charts import Chart
 from dashboard.charts.choices import choices
 from dashboard.charts.elements.markup import head
 from dashboard.charts.reasons import reasons
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.queries import explorations
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.nearest_fit import lacking
@@ -100,8 +100,8 @@ def infeasible(exploration: Exploration) -> None:
     chart, account = _reasons(exploration, exploration.key, state.theme_mode())
     show(chart, "explore_reasons")
     st.caption(account)
-    if page_paths.exists("whatif"):
-        st.page_link(page_paths.path("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
+    if page_links.exists("whatif"):
+        st.page_link(page_links.target("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
 
 
 def _account(exploration: Exploration) -> str:

@@ -15,12 +15,13 @@ from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import tier_pieces
 from dashboard.charts.reasons import label_of
 from dashboard.charts.time_bar import time_pieces
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter
+from dashboard.queries.memory_requirements import REMEDIES
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
@@ -38,23 +39,7 @@ from hardware import GIB
 
 __all__ = ["group_panel", "panel", "read_ahead"]
 
-_COLUMNS: Final = (
-    "total_time", "proc_mem_tier1_cap_req", "context_par", "expert_par", "pipeline_interleaving", "microbatch_size",
-    "activation_recompute", "zero_stage", "tensor_par_comm_type", "tensor_par_overlap",
-    "optimizer_sharding", "data_par_overlap",
-    "seq_par_ag_redo", "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net",
-    "pipeline_par_net", "data_par_net", "batch_size",
-)  # fmt: skip
-_OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
-_LIFTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "offload": _OFFLOADS,
-    "recompute": ("activation_recompute",),
-    "optimizer sharding": ("optimizer_sharding",),
-    "sequence parallel": ("tensor_par_comm_type",),
-    "another microbatch": ("microbatch_size",),
-    "offload and recompute": (*_OFFLOADS, "activation_recompute"),
-}
-"""What `memory_needs` proposes -> the fields whose limits are then lifted."""
+_OF_THE_CELL: Final = ("tensor_par", "pipeline_par", "data_par")
 _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
 
@@ -200,26 +185,30 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
     return shown
 
 
-def _names(metric: Metric) -> tuple[str, ...]:
-    """Columns that the table is made of."""
-    return (*_COLUMNS, "selective_recompute", metric.statistic)
+def _names(exploration: Exploration, metric: Metric) -> tuple[str, ...]:
+    """Columns that the table is made of: figures, and the choices that there are."""
+    varying = [name for name in explorations.varying(exploration, exploration.key) if name not in _OF_THE_CELL]
+    return ("total_time", "proc_mem_tier1_cap_req", "activation_recompute", "selective_recompute", *varying,
+            metric.statistic)  # fmt: skip
 
 
 def read_ahead(exploration: Exploration, metric: Metric) -> None:
     """Reads what the panels of the other cells show."""
-    prefetch.read(exploration, metric.ranked_by, _names(metric))
+    prefetch.read(exploration, metric.ranked_by, _names(exploration, metric))
 
 
 def _table(exploration: Exploration, metric: Metric, group: explorations.Group) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
-    top = prefetch.top(exploration, group, metric.ranked_by, _names(metric))
+    top = prefetch.top(exploration, group, metric.ranked_by, _names(exploration, metric))
     top = sorted(top, key=lambda row: row["id"] != group.id)
     # Lists: for some tens of rows a table of pandas takes several times as long.
     found = {name: [row[name] for row in top] for name in top[0]}
     # One column says what is computed again, in the words that stand above the table.
     found["activation_recompute"] = [recomputed(row, brief=True) for row in top]
-    chosen = [name for name in _COLUMNS if name in ("total_time", "proc_mem_tier1_cap_req")
-              or len(set(found.get(name, ()))) > 1]  # fmt: skip
+    usual = ("total_time", "proc_mem_tier1_cap_req")
+    fields = [name for name in dict.fromkeys(_names(exploration, metric)) if name not in (*usual, metric.statistic)]
+    chosen = [*usual, *(name for name in fields
+                        if name != "selective_recompute" and len(set(found.get(name, ()))) > 1)]  # fmt: skip
     if metric.statistic not in (*chosen, "sample_rate"):
         chosen.insert(0, metric.statistic)
     shown: dict[str, list[Any]] = {}
@@ -272,16 +261,16 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         for name, label, icon in _ONWARD:
-            if not page_paths.exists(name):
+            if not page_links.exists(name):
                 continue
             if execution is None or (name == "results" and not members):
-                st.page_link(page_paths.path(name), label=label, icon=icon, width="content")
+                st.page_link(page_links.target(name), label=label, icon=icon, width="content")
             elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
                 if name == "results":
                     add_filters(members)
                 else:
                     state.select(int(execution["id"]))
-                st.switch_page(page_paths.path(name))
+                st.switch_page(page_links.target(name))
 
 
 def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
@@ -352,7 +341,7 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
                 st.markdown(f":small[:material/arrow_forward: or with at least {alone} of {kind} alone]")
         ways += 1
     for word in (nearest[1] if nearest is not None else "").split(" or "):
-        fields = _LIFTED.get(word)
+        fields = REMEDIES.get(word)
         if fields is not None:
             st.button(
                 f"Allow {word}, which the limits exclude", icon=":material/arrow_forward:", type="tertiary",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import Tile, figure_strip
+from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.pages.explore.axes import Axes, axes_in_link, best_rates
+from dashboard.pages.explore.axes import Axes, axes_in_link, best_rates, in_other_datatypes
 from dashboard.pages.explore.axes import pick as pick_axes
 from dashboard.pages.explore.choice_costs import costs, infeasible
 from dashboard.pages.explore.parts import download_part, map_part, panel_part, view_of
@@ -45,9 +46,10 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, days, format_value, percent, plain, share_of
 from engine import Exploration, Scenario
 from engine.columns import by_name
+from engine.cost_models.registry import cost_model_of
 from hardware import GIB
 
-__all__ = ["headline", "overview"]
+__all__ = ["View", "headline", "parse", "render"]
 
 _NOTHING_FITS: Final = (
     "Nothing fits: none of the executions can run on this system. "
@@ -78,7 +80,7 @@ def headline(
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
-    exact = scenario.cost_model == "calculon"
+    exact = bool(cost_model_of(scenario).reference)
     share = 0.95 if exact else accuracy.within(scenario, best)
     untold = share >= 1.0
     near, cells = near_best(exploration, exploration.key, rate, share, where)
@@ -136,9 +138,28 @@ def _thousands(value: float) -> str:
     return plain(value)
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the whole page; what is clicked on it is read by the part that runs alone."""
+
+    exploration: Exploration
+    others: tuple[Exploration, ...]
+    """The same in the system's other datatypes, where there is a map for each."""
+
+
+def parse(exploration: Exploration) -> View:
+    """Reads the page's part of the link."""
+    return View(exploration, tuple(in_other_datatypes(exploration)))
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    _overview(view.exploration, view.others)
+
+
 @st.fragment
 @whole_or_waiting
-def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
+def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
     """The whole page. Clicking, switching and filtering rerun nothing else.
 
     others: the same in other datatypes, where there is a map for each.
@@ -186,7 +207,7 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
 
 
 def _strip(
-    place: DeltaGenerator, exploration: Exploration, where: Where = (), number: int = 0, *, whole: bool = True
+    place: Place, exploration: Exploration, where: Where = (), number: int = 0, *, whole: bool = True
 ) -> list[Tile]:
     """The headline of what meets conditions, and in its place what there is to say and to do where nothing runs.
 

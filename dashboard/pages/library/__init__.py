@@ -1,1 +1,17 @@
-"""The page library."""
+"""Library: models and systems with the source of every value; edit copies, upload, use in the scenario."""
+
+from dashboard.pages.contract import Group, Needs, Page
+
+__all__ = ["PAGE"]
+
+PAGE = Page(
+    name="library",
+    title="Library",
+    group=Group.TRUST,
+    place=3,
+    help="Models and systems with the source of every number; edit copies.",
+    needs=Needs.NOTHING,
+    parameters={
+        "library_kind": "kind", "library_item": "entry", "library_edit": "entry to edit",
+    },
+)  # fmt: skip

@@ -12,7 +12,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard.charts.elements.markup import head
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.library.curves import curves
@@ -189,7 +189,7 @@ def _buttons(copied: Model | System | None, changed: bool, done: Callable[[], No
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
                 done()
-                st.switch_page(page_paths.path("explore"))
+                st.switch_page(page_links.target("explore"))
         why_not = None if keeps else "This server keeps no files; use the copy in a scenario instead."
         if st.button("Keep in the library", key="library_keep_copy", icon=":material/save:",
                      disabled=copied is None or not keeps, help=why_not):  # fmt: skip

@@ -8,7 +8,7 @@ import streamlit as st
 
 import models
 from dashboard.charts.elements.markup import facts, head
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
 from dashboard.link.user_files import LONGEST_TITLE, user_files
@@ -106,6 +106,6 @@ def _offer(found: Model | System, ident: str) -> None:
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
-                st.switch_page(page_paths.path("explore"))
+                st.switch_page(page_links.target("explore"))
     if user_files().folder is None:
         st.caption("This server keeps no files; the scenario carries the whole document in its link.")

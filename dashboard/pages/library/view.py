@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Final
 
@@ -13,7 +14,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard.charts.elements.markup import facts, head
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import user_files
 from dashboard.pages.library import listing as library_list
@@ -36,14 +37,29 @@ from hardware import System
 from models import Model
 from models.documents import DocumentError, did_you_mean
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 _KINDS: Final = {"models": "Models", "systems": "Systems"}
 _ANY: Final = re.compile(r".{0,255}", re.DOTALL)
 EDITING: Final = "library_edit"
 
 
-def render() -> None:
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    item: str
+    """Name of the entry in view; empty for the one in use."""
+    edited: str
+    """Name of the entry that is being edited; empty for none."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.url_value("library_item", "", _ANY), state.url_value(EDITING, "", _ANY))
+
+
+def render(view: View) -> None:
     """Draws the page."""
     for problem in user_files().problems:
         st.warning(literal(problem), icon=":material/draft:")
@@ -60,7 +76,7 @@ def render() -> None:
     in_use = used.name
     found = library_list.items(kind, in_use)
     shown = library_list.searched(found, wanted or "")
-    chosen = _chosen(found, state.url_value("library_item", "", _ANY), in_use)
+    chosen = _chosen(found, view.item, in_use)
     left, right = st.columns([1, 2.3], gap="medium")
     with left:
         if shown:
@@ -71,7 +87,7 @@ def render() -> None:
         else:
             st.info(f"None of the {len(found):,} {kind} contains these words.", icon=":material/search_off:")
     with right.container(border=True, gap="small", key="library_sheet"):
-        if state.url_value(EDITING, "", _ANY) == chosen.name:
+        if view.edited == chosen.name:
             editor(chosen.thing, done=_stop_editing)
         else:
             _sheet(chosen, kind)
@@ -128,7 +144,7 @@ def _actions(item: Item, kind: str) -> None:
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
-                st.switch_page(page_paths.path("explore"))
+                st.switch_page(page_links.target("explore"))
         st.button("Edit a copy" if not item.own else "Edit", icon=":material/edit:", key="library_edit",
                   on_click=_edit, args=(item.name,))  # fmt: skip
         with st.popover("File", icon=":material/download:"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -40,8 +41,23 @@ _SORTS: Final = {"rate": "Fastest first", "need": "Most memory first", "degrees"
 _TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
 
-def render(exploration: Exploration, mode: str) -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    exploration: Exploration
+    mode: str
+    """The theme: "light" or "dark"."""
+
+
+def parse(exploration: Exploration) -> View:
+    """Reads the page's part of the link."""
+    return View(exploration, state.theme_mode())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    exploration, mode = view.exploration, view.mode
     needs = _needs(exploration, exploration.key)
     chosen = _nearest(exploration, needs) or subject(exploration)
     if chosen is None:
@@ -304,7 +320,7 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:
         fail = "cell fails" if others == 1 else "cells fail"
-        st.caption(f"{others:,} further {fail} for reasons other than HBM; Explore names them.")
+        st.caption(f"{others:,} further {fail} for reasons other than HBM; the map names them.")
     # Long lists scroll; short ones take the room that they need.
     with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)

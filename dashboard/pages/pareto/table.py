@@ -23,7 +23,7 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import Scale, counted, decimals_for, plain, scale_for
 from engine import Exploration
 from engine.columns import fields_of, headline_of
-from engine.cost_models.calibrated.fields import NOT_READ
+from engine.cost_models.registry import named
 
 __all__ = ["table_of"]
 
@@ -96,7 +96,7 @@ def _order(
     every: all of them, with room or without. Fields that the cost model does not read say nothing.
     """
     first = ["id", *leading, *_DEGREES]
-    unread = NOT_READ if model == "calibrated" else frozenset()
+    unread = named(model).not_read
     others = [name for name in dict.fromkeys((*_TELLING, *shown.columns)) if name in shown and name not in first]
     others = [name for name in others if name not in unread]
     if every:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pandas as pd
@@ -32,7 +33,7 @@ from dashboard.words.numbers import counted, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 _NO_AXIS: Final = "none"
 _WIDE: Final = 400
@@ -44,13 +45,32 @@ _BETTER: Final = {"lower": "less", "higher": "more"}
 _ABOUT: Final = f"Every result there is. {ABOUT}"
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    exploration: Exploration
+    mode: str
+    """The theme: "light" or "dark"."""
+    filters: tuple[Filter, ...]
+
+
+def parse(exploration: Exploration) -> View:
+    """Reads the page's part of the link."""
+    return View(exploration, state.theme_mode(), tuple(in_link()) if exploration.feasible else ())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    _drawn(view.exploration, view)
+
+
 @whole_or_waiting
-def render(exploration: Exploration, mode: str) -> None:
-    """Draw the page."""
+def _drawn(exploration: Exploration, view: View) -> None:
+    mode, filters = view.mode, list(view.filters)
     if exploration.feasible == 0:
         nothing_runs(exploration, "pareto")
         return
-    filters = in_link()
     answer = st.container() if is_narrow() else None  # the figures come first where everything stands in one column
     picked = _pickers(exploration, filters)
     axes, where = picked.axes, where_of(filters)

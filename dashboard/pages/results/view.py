@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.histogram import histogram
 from dashboard.files import downloads, exports
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.queries.economics import further
 from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets.controls import choose, given, key_for, segments, show
@@ -26,9 +27,9 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration
-from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
-from engine.cost_models.calibrated import model_shapes
+from engine.columns import Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.contract import told_not_measured
+from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
@@ -42,32 +43,52 @@ _DEFAULT: Final = (
     "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
-"""Columns shown at first, most telling first."""
+"""Columns shown at first, most telling first, each followed by the fields that belong behind it."""
 _BEFORE_SORTED: Final = 4
 """Of the columns shown, those before the one that the table is sorted by where it is none of them: id and degrees."""
-_AFTER: Final = {
-    "data_par": ("context_par", "expert_par"), "activation_recompute": ("selective_recompute",),
-    "optimizer_sharding": ("zero_stage",),
-}  # fmt: skip
-"""What the calibrated cost model shows besides, after which column."""
-_FOLLOW: Final = ("optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net")
-"""What it leaves out, because it follows from others."""
 _LARGE: Final = 100_000
 """Rows whose file takes some seconds to make."""
 _SEEN: Final = "_results_seen"
 """Which table was shown last, and which page of it."""
 _NAMES: Final = re.compile(r"[\w,]{0,4000}")
+_NUMBER: Final = re.compile(r"[1-9]\d{0,8}")
 _MOST_SPREAD: Final = 20_000_000
 """Rows up to which a median is computed; above, only the range is told."""
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    exploration: Exploration
+    mode: str
+    """The theme: "light" or "dark"."""
+    filters: tuple[Filter, ...]
+    columns: tuple[str, ...]
+    """Names of the columns to show, not yet checked; none for the usual ones."""
+    page: int
+    """Number of the page of rows, from 1."""
+
+
+def parse(exploration: Exploration) -> View:
+    """Reads the page's part of the link."""
+    columns = state.url_value("results_columns", "", _NAMES).split(",")
+    page = int(state.url_value(PAGE, "1", _NUMBER))
+    filters = tuple(active()) if exploration.feasible else ()
+    return View(exploration, state.theme_mode(), filters, tuple(filter(None, columns)), page)
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    _drawn(view.exploration, view)
+
+
 @whole_or_waiting
-def render(exploration: Exploration, mode: str) -> None:
-    """Draw the page."""
+def _drawn(exploration: Exploration, view: View) -> None:
+    mode, filters = view.mode, list(view.filters)
     if exploration.feasible == 0:
         nothing_runs(exploration, "results")
         return
-    filters = active()
     toolbar = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="results_toolbar")
     with toolbar:
         bar(exploration, filters)
@@ -84,7 +105,7 @@ def render(exploration: Exploration, mode: str) -> None:
         relax(exploration, filters)
         return
     first = _shown_first(exploration)
-    names = _columns_in_link(register, first)
+    names = _columns_in_link(view.columns, register, first)
     with toolbar:
         order = segments("Direction", _orders(by_name(by)), "results_order", gone=(PAGE,))
         size = int(segments("Rows per page", _SIZES, "results_size", gone=(PAGE,)))
@@ -92,21 +113,20 @@ def render(exploration: Exploration, mode: str) -> None:
         names = _with_sorted(names, by)
         _export_menu(exploration, names, filters, left, by, order)
     st.html(markup.head(_sentence(exploration, left, by, order)))
-    view = (tuple(_frozen(where)), by, order, size)
+    question = (tuple(_frozen(where)), by, order, size)
     pages = -(-left // size)
-    page = _page_number(pages, view)
+    page = _page_number(view.page, pages, question)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
-    table(_as_read(rows), "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
+    table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        _pager(pages, page, view)
+        _pager(pages, page, question)
         chosen = state.selected_id()
-        if chosen is not None and page_paths.exists("execution"):
-            st.page_link(page_paths.path("execution"), label=f"Open execution {chosen:,}",
-            icon=":material/open_in_full:",
-                         width="content")  # fmt: skip
+        if chosen is not None and page_links.exists("execution"):
+            st.page_link(page_links.target("execution"), label=f"Open execution {chosen:,}",
+                         icon=":material/open_in_full:", width="content")  # fmt: skip
     _quick(exploration, where, by, left, mode)
 
 
@@ -180,14 +200,6 @@ def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -
                               for words, number in numbers.most_common()])  # fmt: skip
 
 
-def _as_read(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without what is recomputed selectively where nothing is, which the field says all the same."""
-    if not {"activation_recompute", "selective_recompute"} <= set(rows):
-        return rows
-    selective = (rows["activation_recompute"].astype(str) == "attn_only").to_numpy()
-    return rows.assign(selective_recompute=rows["selective_recompute"].astype(object).where(selective, None))
-
-
 def _direction(by: str, order: str) -> Any:
     lower = by_name(by).better != "higher"
     return "ascending" if lower == (order == "best") else "descending"
@@ -201,10 +213,9 @@ def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
     return stored | names_of(exploration, further(exploration.scenario))
 
 
-def _columns_in_link(register: _Register, first: tuple[str, ...]) -> list[str]:
+def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[str, ...]) -> list[str]:
     """The columns of the link that there are, in its order; `first` without any."""
     known = {"id", *(column.name for column in (*register.fields, *register.statistics))}
-    wanted = [name for name in state.url_value("results_columns", "", _NAMES).split(",") if name]
     given = [name for name in wanted if name in known]
     strange = [name[:40] for name in wanted if name not in known]
     if strange:
@@ -216,12 +227,14 @@ def _columns_in_link(register: _Register, first: tuple[str, ...]) -> list[str]:
 
 def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     """The columns shown where nobody has chosen any."""
-    scenario = exploration.scenario
-    if scenario.cost_model == "calculon":
-        return _DEFAULT
-    gone = _FOLLOW if model_shapes(scenario.model).experts > 0 else (*_FOLLOW, "expert_par")
-    every = [each for name in _DEFAULT for each in (name, *_AFTER.get(name, ()))]
-    return tuple(name for name in every if name not in gone)
+    scenario, every = exploration.scenario, list(_DEFAULT)
+    there = {"id", *(column.name for column in statistics_of(scenario.cost_model))}
+    for column in fields_of(scenario.cost_model):
+        if column.after in every:
+            every.insert(every.index(column.after) + 1, column.name)
+        if applies(column, scenario.facts) and column.name not in cost_model_of(scenario).implied:
+            there.add(column.name)
+    return tuple(name for name in every if name in there)
 
 
 def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...]) -> None:
@@ -309,9 +322,8 @@ def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
         st.caption("A file is sent while it is made; the browser shows how much of it has come.")
 
 
-def _page_number(pages: int, view: tuple[Any, ...]) -> int:
+def _page_number(wanted: int, pages: int, view: tuple[Any, ...]) -> int:
     """The page of the link, brought into range; the first of another table, unless the link changed along with it."""
-    wanted = int(state.url_value(PAGE, "1", re.compile(r"[1-9]\d{0,8}")))
     former, page = st.session_state.get(_SEEN, (view, wanted))
     if former != view and page == wanted:  # such as where another cell was selected elsewhere
         state.set_url_value(PAGE, None)

@@ -1,1 +1,17 @@
-"""The page scenarios."""
+"""Scenarios: what was saved and explored on this server; reopen, share, compare, rename, delete."""
+
+from dashboard.pages.contract import Group, Needs, Page
+
+__all__ = ["PAGE"]
+
+PAGE = Page(
+    name="scenarios",
+    title="Scenarios",
+    group=Group.DECIDE,
+    place=3,
+    help="What was explored before: reopen, share, delete.",
+    needs=Needs.NOTHING,
+    parameters={
+        "scenarios_kind": "kind", "scenarios_pick": "picked entries",
+    },
+)  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard.link import page_paths, scenario_parameters
+from dashboard.link import page_links, scenario_parameters
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
 from dashboard.queries import compared_scenarios
@@ -69,4 +69,4 @@ def _open(page: str, parameters: Mapping[str, str]) -> None:
     if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
         if page == "compare":
             compare_scenarios.forget()
-        st.switch_page(page_paths.path(page), query_params=parameters)
+        st.switch_page(page_links.target(page), query_params=parameters)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements.markup import chips, facts, head
+from dashboard.compat.front_end import rows
 from dashboard.files import report
 from dashboard.jobs import explored_scenarios
 from dashboard.jobs.explored_scenarios import OUTDATED, Best, Entry, age, best_of, size
 from dashboard.jobs.server import runner
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.scenarios.upload import opener
@@ -33,18 +35,31 @@ from dashboard.words.scenarios import name_of, sentence_of
 from engine import Scenario
 from engine.store import StoreError
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 PER_PAGE: Final = 20
 _SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored"}
 MOST_COMPARED: Final = 4
-_TWO_LINES: Final = 57
-"""Height of a row in which a title has two lines [px]: in a window 1,280 wide most take both. Streamlit breaks lines in
-rows of more than four times the size of the text."""
+_TWO_LINES: Final = rows(2)
+"""Height of a row in which a title has two lines [px]: in a window 1,280 wide most take both."""
 _IDENTS: Final = re.compile(r"[0-9a-f.]{0,200}")
 
 
-def render() -> None:
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    picked: tuple[str, ...]
+    """Identifiers of the entries in view, in the order in which they were picked; none for the first of the list."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    picked = state.url_value("scenarios_pick", "", _IDENTS)
+    return View(tuple(part for part in picked.split(".") if part)[:MOST_COMPARED])
+
+
+def render(view: View) -> None:
     """Draws the page."""
     server, files = runner(), user_files()
     for problem in files.problems:
@@ -73,9 +88,9 @@ def render() -> None:
     here = shown[(page - 1) * PER_PAGE : page * PER_PAGE]
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
-        _table(here)
+        _table(here, view.picked)
         _tally(found, shown)
-    picked = [entry for ident in _picked() for entry in found if entry.ident == ident] or here[:1]
+    picked = [entry for ident in view.picked for entry in found if entry.ident == ident] or here[:1]
     with right.container(border=True, gap="small", key="scenarios_panel"):
         if len(picked) > 1:
             _several(picked)
@@ -96,16 +111,11 @@ def _page(rows: int) -> int:
     return min(pages, int(st.pagination(pages, key=f"scenarios_page_{pages}")))
 
 
-def _picked() -> list[str]:
-    text = state.url_value("scenarios_pick", "", _IDENTS)
-    return [part for part in text.split(".") if part][:MOST_COMPARED]
-
-
 def _pick(idents: Sequence[str]) -> None:
     state.set_url_value("scenarios_pick", ".".join(idents) or None)
 
 
-def _table(here: Sequence[Entry]) -> None:
+def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
     """The page of the list; rows that are picked are shown beside it."""
     found = [best_of(entry, runner()) for entry in here]
     frame_shown = pd.DataFrame(
@@ -127,7 +137,7 @@ def _table(here: Sequence[Entry]) -> None:
         rows = st.session_state[key]["selection"]["rows"]
         _pick([idents[row] for row in rows][:MOST_COMPARED])
 
-    now = [index for index, ident in enumerate(idents) if ident in _picked()]
+    now = [index for index, ident in enumerate(idents) if ident in picked]
     written = frame_shown.style.format(_rate, subset=["samples/s"])
     st.dataframe(
         written, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
@@ -225,8 +235,8 @@ def _actions(entry: Entry) -> None:
     with st.container(horizontal=True):
         if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
             parameters = state.before_switching(lambda: state.open_scenario(scenario, view), view or ())
-            st.switch_page(page_paths.path(page if page and page_paths.exists(page) else "explore"),
-            query_params=parameters)
+            there = page if page_links.exists(page) else "explore"
+            st.switch_page(page_links.target(there), query_params=parameters)
         with st.popover("Share", icon=":material/link:"):
             share.offer_link(share.link_to(scenario, page, view), whole=compared)
         _rename(entry)
@@ -263,7 +273,7 @@ def _several(picked: Sequence[Entry]) -> None:
         st.html(chips([(entry.title, rate)]))
     usable = [entry.scenario for entry in picked if entry.scenario is not None]
     if (
-        page_paths.exists("compare")
+        page_links.exists("compare")
         and len(usable) > 1
         and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
@@ -272,7 +282,7 @@ def _several(picked: Sequence[Entry]) -> None:
             compared_scenarios.put(usable[1:])
 
         parameters = state.before_switching(compare, compared_scenarios.SLOTS)
-        st.switch_page(page_paths.path("compare"), query_params=parameters)
+        st.switch_page(page_links.target("compare"), query_params=parameters)
 
 
 def _rename(entry: Entry) -> None:

@@ -22,8 +22,7 @@ from dashboard.pages.serving.queries import title
 from dashboard.widgets.controls import choose, switch
 from dashboard.widgets.tables import ROW, fitting, grouped, height_of
 from dashboard.words.numbers import count, decimals_for, header, scale_for
-from engine.cost_models.calibrated import library_calibration
-from engine.serving import HEADLINE, Assumptions, Found, by_name
+from engine.serving import HEADLINE, Assumptions, Found, by_name, library_calibration
 from engine.serving.reasons import by_code
 
 __all__ = ["deployments", "rejected"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -22,15 +23,32 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, gibibytes, percent
 from engine.serving import Found, by_name, not_represented
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 ANY_ID: Final = re.compile(r"\d{1,9}")
 CHARTS_KEPT: Final = 32
 """Charts of each kind that are kept for who looks next."""
 
 
-def render(mode: str) -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+    deployment: int | None
+    """Id of the deployment in view; None for the best."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    deployment = state.url_value("serving_id", "", ANY_ID)
+    return View(state.theme_mode(), int(deployment) if deployment else None)
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    mode = view.mode
     question = inputs()
     try:
         found = explored(question)
@@ -40,7 +58,7 @@ def render(mode: str) -> None:
     if not found.feasible:
         _nothing(question, found, mode)
         return
-    chosen = _chosen(found)
+    chosen = _chosen(found, view.deployment)
     _strip(found, chosen)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
@@ -62,16 +80,15 @@ def render(mode: str) -> None:
     _remarks(found)
 
 
-def _chosen(found: Found) -> dict[str, Any]:
-    """The deployment in view: the picked one if it runs, else the best."""
-    wanted = state.url_value("serving_id", "", ANY_ID)
-    if wanted and int(wanted) < found.total:
-        row = found.evaluate_ids([int(wanted)]).iloc[0]
+def _chosen(found: Found, wanted: int | None) -> dict[str, Any]:
+    """Returns the deployment in view: the wanted one if it runs, else the best."""
+    if wanted is not None and wanted < found.total:
+        row = found.evaluate_ids([wanted]).iloc[0]
         if row["status"] == "ok":
             return {str(name): value for name, value in row.items()}
-    if wanted:
-        why = "does not run" if int(wanted) < found.total else f"does not exist; ids run from 0 to {found.total - 1:,}"
-        state.complain("serving_id", f"The link's deployment {int(wanted):,} {why}. Showing the best instead.")
+    if wanted is not None:
+        why = "does not run" if wanted < found.total else f"does not exist; ids run from 0 to {found.total - 1:,}"
+        state.complain("serving_id", f"The link's deployment {wanted:,} {why}. Showing the best instead.")
     assert found.best is not None
     return found.best
 

@@ -12,8 +12,7 @@ import streamlit as st
 
 from dashboard.link.document_validation import Refused, sentence
 from engine import validation
-from engine.cost_models.calibrated.systems import generation_of, system_named
-from engine.validation import Runs, RunsFileError
+from engine.validation import Runs, RunsFileError, generation_of, system_named
 from engine.validation.errors import error_statistics, source_family
 from engine.validation.gate import stored_errors
 from engine.validation.ranking import layout_groups

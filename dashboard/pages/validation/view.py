@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +22,9 @@ from dashboard.pages.validation.tables import errors, not_supported, worst
 from dashboard.widgets.controls import choose, shared, show
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
-from engine.cost_models.calibrated.physics.parameters import library_calibration
+from engine.validation import library_calibration
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 FIELDS: Final = {
     "num_gpus": "GPUs", "tp": "Tensor parallel", "pp": "Pipeline parallel", "dp": "Data parallel",
@@ -51,8 +52,25 @@ CHARTS_KEPT: Final = 16
 ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
 
 
-def render(mode: str) -> None:
-    """Draw the page."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of this page."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+    run: int | None
+    """The run in view, by its row; None for the one that is predicted worst."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    run = state.url_value("validation_run", "", ANY_ROW)
+    return View(state.theme_mode(), int(run) if run else None)
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     checked = _runs(bar)
     filters = _filters(checked, bar)
@@ -68,7 +86,7 @@ def render(mode: str) -> None:
         st.info("No run here has both a prediction and a measured time.", icon=":material/info:")
         not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
         return
-    chosen = _chosen(checked, rows)
+    chosen = _chosen(checked, rows, view.run)
     left, right = st.columns([1.6, 1], gap="medium")
     with left:
         st.html(markup.head("Predicted against measured", "step time; calibrated model against measured runs"))
@@ -196,12 +214,11 @@ def _bad_rows(checked: data.Checked) -> None:
         st.warning(f"{rows} of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:")
 
 
-def _chosen(checked: data.Checked, rows: pd.DataFrame) -> int | None:
-    """The run in view, by its row: the picked one, else the worst."""
-    wanted = state.url_value("validation_run", "", ANY_ROW)
-    if wanted and int(wanted) <= len(checked.rows):
-        return int(wanted)
-    if wanted:
+def _chosen(checked: data.Checked, rows: pd.DataFrame, wanted: int | None) -> int | None:
+    """Returns the run in view, by its row: the wanted one where there is one, else the worst."""
+    if wanted is not None and wanted <= len(checked.rows):
+        return wanted
+    if wanted is not None:
         last = f"there are {len(checked.rows):,}"
         sentence = f"The link's run {wanted} does not exist; {last}. Showing the worst instead."
         state.complain("validation_run", sentence)

@@ -14,7 +14,7 @@ from dashboard.charts.time_bar import waterfall
 from dashboard.jobs.server import searches
 from dashboard.jobs.studies import studies
 from dashboard.jobs.turns import turns
-from dashboard.link import page_paths, state
+from dashboard.link import page_links, state
 from dashboard.queries import accuracy
 from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
 from dashboard.queries.nearest_fit import least_hbm, remedies, ways
@@ -270,8 +270,8 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
                     "Neither more of one memory, more GPUs nor fewer limits help by themselves; more of both memories "
                     "or another model might."
                 )
-            if page_paths.exists("memory"):
-                st.page_link(page_paths.path("memory"), label="What each cell needs", icon=":material/memory:",
+            if page_links.exists("memory"):
+                st.page_link(page_links.target("memory"), label="What each cell needs", icon=":material/memory:",
                              width="content")  # fmt: skip
 
 

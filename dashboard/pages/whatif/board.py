@@ -85,7 +85,7 @@ class Board:
     def pending(self) -> bool:
         """Whether a study is on its way."""
         every = (self.tornado, self.sweep, self.two, self.sizes)
-        return any(run is not None and not run.done.is_set() for run in every)
+        return any(run is not None and not run.ended for run in every)
 
     def chart(self, run: Run, shown: Hashable, make: Callable[[], Chart]) -> Chart:
         """A chart of what a study found, drawn again only when that or `shown` has changed."""

@@ -69,7 +69,7 @@ def _same_executions(board: Board) -> dict[str, dict[str, Any]]:
 def _account(board: Board, name: str, rows: int) -> str:
     run = {"parameters": board.tornado, "sweep": board.sweep, "sweep_two": board.two, "sizes": board.sizes}[name]
     assert run is not None
-    return _ABOUT[name] if run.finished else f"{_ABOUT[name]} {rows:,} of {run.total:,} points are known so far."
+    return _ABOUT[name] if run.state == "done" else f"{_ABOUT[name]} {rows:,} of {run.total:,} points are known so far."
 
 
 def tables(board: Board) -> dict[str, pd.DataFrame]:

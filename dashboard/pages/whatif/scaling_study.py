@@ -11,9 +11,9 @@ from dashboard.charts.elements.markup import head
 from dashboard.charts.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
 from dashboard.link import state
 from dashboard.pages.whatif.board import BATCHES, RANGE, _asked_ends
-from dashboard.pages.whatif.progress import progress
 from dashboard.widgets.controls import given, key_for, segments, show, whole, whole_field
 from dashboard.widgets.hardware_changes import put
+from dashboard.widgets.job_card import job_card
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, percent
 from engine import Scenario
@@ -102,7 +102,7 @@ def _found(board: Board, run: Run) -> None:
                            narrow=board.narrow),
     )  # fmt: skip
     show(chart, "whatif_sizes", on_select=lambda: _pick(board), selection_mode="points")
-    progress(run)
+    job_card(run, mark="sizes")
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"of at most {counted(batch, 'sequence')}" if board.asked.batch == "kept" else "in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -127,7 +127,7 @@ def _marks(board: Board, sizes: list[Size], here: int) -> str:
 def _says(board: Board, run: Run, sizes: list[Size]) -> str:
     """What the sizes amount to, when all are known."""
     total = len(board.asked.counts)
-    if not run.finished:
+    if run.state != "done":
         return f" So far {len(sizes):,} of {total:,} sizes: what is best may change." if sizes else ""
     if not board.centre_rate > 0:
         enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)

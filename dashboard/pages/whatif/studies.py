@@ -17,10 +17,10 @@ from dashboard.link import state
 from dashboard.pages.whatif import files as whatif_files
 from dashboard.pages.whatif import scaling_study
 from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, Board
-from dashboard.pages.whatif.progress import progress
 from dashboard.queries.economics import token_flops
 from dashboard.widgets.controls import given, key_for, segments, show
 from dashboard.widgets.hardware_changes import put
+from dashboard.widgets.job_card import job_card
 from dashboard.words.executions import choices, title
 from dashboard.words.numbers import MINUS
 from engine import Scenario, whatif
@@ -78,7 +78,7 @@ def _tornado(board: Board) -> None:
     swings = swings_of(board.scenario, list(board.tornado.found), base, (low, high))
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
-    progress(board.tornado)
+    job_card(board.tornado, mark="tornado")
     if base > 0:
         together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
@@ -86,7 +86,7 @@ def _tornado(board: Board) -> None:
             "is not better for having less to compute. Bars: the whole space searched again. Lines: the same execution "
             f"kept. Click a bar to sweep it.{together}"
         )
-    elif board.tornado.finished:
+    elif board.tornado.state == "done":
         st.caption(_helps(board, told))
 
 
@@ -151,7 +151,7 @@ def _sweep(board: Board) -> None:
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
     )  # fmt: skip
     show(chart, "whatif_sweep", on_select=lambda: _pick_value(board, name), selection_mode="points")
-    progress(run)
+    job_card(run, mark="sweep")
     aside = [other for other in board.changes if other != name]
     tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
     if any(math.isfinite(stop.best) for stop in stops):
@@ -186,7 +186,7 @@ def _sweep_two(board: Board) -> None:
         run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against, board.narrow)
     )
     show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
-    progress(run)
+    job_card(run, mark="two")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Size", GRIDS, "whatif_grid")
         of = f"the {against}" if board.centre_rate > 0 else f"the best here, as nothing runs in the {against}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
@@ -9,14 +10,15 @@ import streamlit as st
 from dashboard.jobs.server import runner
 from dashboard.link import state
 from dashboard.pages.whatif import answer as whatif_answer
-from dashboard.pages.whatif import progress as whatif_progress
 from dashboard.pages.whatif import sliders as whatif_hardware
 from dashboard.pages.whatif import studies as whatif_cards
+from dashboard.pages.whatif import waiting_times
 from dashboard.widgets.hardware_changes import current
 from dashboard.words.markdown import literal
+from engine import Scenario
 from engine.exploration.workers import WorkerError
 
-__all__ = ["render"]
+__all__ = ["View", "parse", "render"]
 
 POLL: Final = 0.7
 """How often studies that are on their way are looked at [s]."""
@@ -25,9 +27,21 @@ _SEARCHED: Final = "_whatif_searched"
 _SLOW: Final = "_whatif_slow"
 
 
-def render() -> None:
-    """Draw the page."""
-    refusal = runner().refusal(state.current_scenario())
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the whole page; its parts, which run alone too, read the changes themselves."""
+
+    scenario: Scenario
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.current_scenario())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    refusal = runner().refusal(view.scenario)
     if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
         st.error(literal(refusal), icon=":material/error:")
         return
@@ -61,18 +75,18 @@ def _answered() -> None:
     scenario = state.current_scenario()
     if st.session_state.get(_SEARCHED) != scenario.key:
         # Only before there is anything to see: on every move of a slider it would make the page jump.
-        with st.spinner(whatif_progress.searching(scenario), show_time=True):
+        with st.spinner(waiting_times.searching(scenario), show_time=True):
             first = whatif_answer.answer(scenario, {})
         st.session_state[_SEARCHED] = scenario.key
-        st.session_state[_SLOW] = whatif_progress.is_slow(first)
+        st.session_state[_SLOW] = waiting_times.is_slow(first)
     changes, _ = current(scenario)
     if st.session_state[_SLOW]:
         place = st.empty()  # one line, whatever is in it: nothing below moves
         with place, st.spinner("Searching again", show_time=True):
             found = whatif_answer.answer(scenario, changes)
-        place.caption(whatif_progress.searching_again(found))
+        place.caption(waiting_times.searching_again(found))
     else:
-        st.session_state[_SLOW] = whatif_progress.is_slow(whatif_answer.answer(scenario, changes))
+        st.session_state[_SLOW] = waiting_times.is_slow(whatif_answer.answer(scenario, changes))
     whatif_answer.draw(_again)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import streamlit as st
@@ -16,22 +17,11 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent
 from engine import Scenario
-from engine.cost_models.calibrated import library_calibration
-from engine.cost_models.registry import COST_MODELS
+from engine.cost_models.registry import COST_MODELS, cost_model_of
 from hardware import Calibration, SystemFileError
 
 __all__ = ["notice", "slot"]
 
-_CHOICES: Final = {
-    "calibrated": "calibrated: predicts measured runs",
-    "calculon": "calculon: exact against Calculon 0.1.0",
-}
-_HELP: Final = (
-    "**calibrated** takes kernel rates, launch costs, networks and overlap as measured training runs show them, and "
-    "knows grouped queries, experts, context and expert parallelism, ZeRO and selective recompute. The page Validation "
-    "shows how far it is off.\n\n**calculon** computes what Calculon 0.1.0 computes, to the last digit, with the "
-    "efficiencies of its system files. Models are six numbers there."
-)
 _LIBRARY: Final = ""
 _ACCELERATOR: Final = "h100_80g_sxm"
 """The accelerator that Calculon's description in the first scenario is of."""
@@ -62,22 +52,30 @@ def slot(scenario: Scenario) -> None:
     st.radio(
         "Cost model", list(COST_MODELS), list(COST_MODELS).index(scenario.cost_model), key=key, on_change=_changed,
         args=(key,),
-        format_func=lambda name: _CHOICES[name], help=_HELP,
+        format_func=lambda name: f"{name}: {COST_MODELS[name].summary}",
+        help="\n\n".join(each.description for each in COST_MODELS.values() if each.description),
     )  # fmt: skip
-    if scenario.cost_model == "calculon":
-        if scenario.system.cost_model == "calculon":
-            st.caption("This system is Calculon's own description, whose efficiencies are meant for Calculon's model.")
+    cost_model = cost_model_of(scenario)
+    if not cost_model.takes_calibration:
+        if scenario.system.cost_model == cost_model.name and cost_model.reference:
+            its = f"{cost_model.reference.split()[0]}'s"
+            st.caption(f"This system is {its} own description, whose efficiencies are meant for {its} model.")
         return
     found = _calibrations(scenario)
     now = scenario.calibration.name if scenario.calibration is not None else _LIBRARY
     key = key_for("sentence_calibration", now)
     st.selectbox(
         "Calibration", list(found), list(found).index(now), key=key, on_change=_recalibrated, args=(key,),
-        format_func=lambda name: literal(name) if name else f"{library_calibration().name}, the library's",
+        format_func=lambda name: literal(name) if name else f"{_library(scenario).name}, the library's",
         help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
     )  # fmt: skip
     used = scenario.used_calibration
     st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error(used)}"))
+
+
+def _library(scenario: Scenario) -> Calibration:
+    """The calibration that is used where a scenario names none."""
+    return replace(scenario, calibration=None).used_calibration
 
 
 def _error(calibration: Calibration) -> str:
@@ -91,7 +89,7 @@ def _error(calibration: Calibration) -> str:
 def _calibrations(scenario: Scenario) -> dict[str, Calibration | None]:
     """The calibrations that the scenario can be evaluated with, by name; the library's own under the empty one."""
     found: dict[str, Calibration | None] = {_LIBRARY: None}
-    named = [name for name in hardware.calibration_names() if name != library_calibration().name]
+    named = [name for name in hardware.calibration_names() if name != _library(scenario).name]
     kept = [*(hardware.load_calibration(name) for name in named), *user_files().calibrations().values()]
     found |= {each.name: each for each in kept if _fits(each, scenario)}
     if scenario.calibration is not None:

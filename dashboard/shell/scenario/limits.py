@@ -12,54 +12,17 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine import Scenario
-from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, Column, by_name, choice_label
-from engine.cost_models.calibrated import model_shapes
-from engine.cost_models.calibrated.fields import NOT_READ
-from engine.cost_models.calibrated.space import COVERED
+from engine.columns import Column, applies, by_name, choice_label, choices_of
+from engine.cost_models.registry import cost_model_of
 from engine.space.space import divisors
+from models import dimensions
 
 __all__ = ["opener"]
 
-_GROUPS: Final = (
-    (
-        ("Parallelism", ("tensor_par", "pipeline_par", "data_par", "pipeline_interleaving", "optimizer_sharding")),
-        ("Recompute", ("activation_recompute", "seq_par_ag_redo")),
-    ),
-    (
-        ("Batch", ("batch_size", "microbatch_size", "training")),
-        ("Communication", ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap")),
-        ("Block", ("fused_activation", "attention_type")),
-    ),
-    (
-        ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
-        ("Networks", ("tensor_par_net", "pipeline_par_net", "data_par_net")),
-    ),
-)
-"""The columns of the dialog, each of a few groups of fields."""
-_DEGREES: Final = ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par",
-                   "pipeline_interleaving", "zero_stage")  # fmt: skip
-_TRAFFIC: Final = ("tensor_par_comm_type", "tensor_par_overlap", "data_par_overlap", "expert_overlap",
-                   "pipeline_overlap", "gradient_datatype")  # fmt: skip
-_RECOMPUTE: Final = ("activation_recompute", "selective_recompute")
-_SOFTWARE: Final = tuple(
-    column.name for column in EXTENSIONS if column.name not in (*_DEGREES, *_TRAFFIC, *_RECOMPUTE)
-)
-_CALIBRATED: Final = (
-    (("Parallelism", _DEGREES),),
-    (("Batch", ("batch_size", "microbatch_size")), ("Communication", _TRAFFIC)),
-    (
-        ("Recompute", _RECOMPUTE),
-        ("Software", _SOFTWARE),
-        ("Offload to host memory", ("weight_offload", "activations_offload", "optimizer_offload")),
-    ),
-)
-"""The same for the calibrated cost model, without what it does not read; sharding follows the ZeRO stage."""
-_USUAL: Final[Mapping[str, str]] = {
-    "batch_size": "Unless given: the largest multiple of DP.",
-    "training": "Unless given: on.",
-    "fused_activation": "Unless given: on.",
-    "attention_type": "Unless given: multi-head.",
-}
+_COLUMNS: Final = (("Parallelism", "Recompute"), ("Batch", "Communication", "Block"))
+"""The groups of fields in the columns of the dialog; the last column has all others."""
+_COVERED: Final[Mapping[str, str]] = {"batch_size": "the largest multiple of DP"}
+"""What every cost model tries of a field without a limit, where that is neither all that there is nor its default."""
 _MOST_PILLS: Final = 16
 
 
@@ -72,23 +35,19 @@ def opener(words: str) -> None:
 @st.dialog("What each choice may be", width="large")
 def _dialog() -> None:
     scenario = state.current_scenario()
-    exact = scenario.cost_model == "calculon"
-    tried = "that every value is tried" if exact else "that what the question mark says is tried"
+    cost_model = cost_model_of(scenario)
+    tried = "that what the question mark says is tried" if cost_model.covered else "that every value is tried"
     st.caption(f"Nothing chosen means {tried}. What you choose becomes part of the scenario and of its link.")
     chosen: dict[str, Any] = {}
-    experts = bool(model_shapes(scenario.model).experts > 0)
-    columns = _GROUPS if exact else _CALIBRATED
-    for place, groups in zip(st.columns(len(columns), gap="medium"), columns, strict=True):
+    for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _placed(scenario), strict=True):
         with place:
-            for title, names in groups:
+            for title, fields in groups.items():
                 st.markdown(f"**{title}**")
-                for name in names:
-                    if name.startswith("expert_") and not experts:
-                        continue
-                    limit = _field(scenario, by_name(name))
+                for column in fields:
+                    limit = _field(scenario, column)
                     if limit is not None:
-                        chosen[name] = limit
-                if title == "Parallelism" and exact:
+                        chosen[column.name] = limit
+                if title == "Parallelism" and cost_model.even_pipelines:
                     uneven = st.toggle(
                         "Uneven pipelines", bool(scenario.limits.get("uneven_pipelines")),
                         help="Also try pipeline degrees that do not divide the number of blocks.",
@@ -96,6 +55,17 @@ def _dialog() -> None:
                     if uneven:
                         chosen["uneven_pipelines"] = True
     _apply(scenario, chosen)
+
+
+def _placed(scenario: Scenario) -> list[dict[str, list[Column]]]:
+    """Returns the fields of the dialog by group, for each of its columns: those that can make a difference in the
+    scenario, and those that are limited all the same."""
+    found: list[dict[str, list[Column]]] = [{} for _ in range(len(_COLUMNS) + 1)]
+    for column in choices_of(scenario.cost_model):
+        if applies(column, scenario.facts) or column.name in scenario.limits:
+            place = next((place for place, groups in enumerate(_COLUMNS) if column.group in groups), len(_COLUMNS))
+            found[place].setdefault(column.group, []).append(column)
+    return found
 
 
 def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
@@ -142,10 +112,10 @@ def _field(scenario: Scenario, column: Column) -> Any:
 
 def _unless_given(scenario: Scenario, name: str) -> str:
     """What is tried of a field without a limit, where that is not every value."""
-    if scenario.cost_model == "calculon":
-        return _USUAL.get(name, "")
-    covered = COVERED.get(name, "")
-    return f"Unless given: {covered}." if covered else _USUAL.get(name, "")
+    column, covered = by_name(name), cost_model_of(scenario).covered.get(name, _COVERED.get(name, ""))
+    if not covered and column.default is not None:
+        covered = choice_label(column, column.default)
+    return f"Unless given: {covered}." if covered else ""
 
 
 def _typed(column: Column, limit: Any, text: str) -> Any:
@@ -169,28 +139,28 @@ def _typed(column: Column, limit: Any, text: str) -> Any:
 
 def _options(scenario: Scenario, column: Column) -> list[Any]:
     """The values that a field can have."""
-    name, shapes = column.name, model_shapes(scenario.model)
-    blocks, experts = int(shapes.num_blocks), int(shapes.experts)
-    exact = scenario.cost_model == "calculon"
+    name, sizes = column.name, dimensions(scenario.model)
+    blocks, experts = sizes.num_blocks, sizes.experts
+    even_only = cost_model_of(scenario).even_pipelines
     if column.dtype == "bool":
         return [True, False]
     if column.choices:
         return list(column.choices)
     if name.endswith("_net"):
         return list(range(len(scenario.system.networks)))
-    if name == "zero_stage":
-        return [0, 1, 2, 3]
+    if column.numbers:
+        return list(column.numbers)
     if name == "pipeline_interleaving":
-        even = divisors(blocks) if exact else {*divisors(blocks), *divisors(blocks + 2)}
+        even = divisors(blocks) if even_only else {*divisors(blocks), *divisors(blocks + 2)}
         return _upto(sorted(even), blocks)
     if name == "microbatch_size":
         powers = {2**power for power in range(scenario.max_batch_size.bit_length())}
-        return sorted(powers if exact else powers | set(range(1, min(8, scenario.max_batch_size) + 1)))
+        return sorted(powers | set(range(1, min(8, scenario.max_batch_size) + 1)))
     degrees = divisors(scenario.num_procs)
     if name in ("tensor_par", "expert_tensor_par"):
-        return [n for n in degrees if int(shapes.attn_heads) % n == 0 and int(shapes.hidden) % n == 0]
+        return [n for n in degrees if sizes.attn_heads % n == 0 and sizes.hidden % n == 0]
     if name == "pipeline_par":
-        return [n for n in degrees if blocks % n == 0 or (not exact and n <= blocks)]
+        return [n for n in degrees if blocks % n == 0 or (not even_only and n <= blocks)]
     if name == "expert_par":
         return list(divisors(experts)) if experts else [1]
     if name == "context_par":
@@ -211,11 +181,3 @@ def _selected(limit: Any, options: list[Any]) -> list[Any]:
 
 def _shown(column: Column, value: Any) -> str:
     return f"{value:,}" if column.dtype == "int64" else choice_label(column, value)
-
-
-_SHOWN_FIELDS: Final = {name for groups in _GROUPS for _, names in groups for name in names}
-assert {column.name for column in FIELDS} - {"num_procs", "datatype"} == _SHOWN_FIELDS
-_UNREAD: Final = NOT_READ | {"num_procs", "datatype", "attention_type", "training", "optimizer_sharding"}
-assert {column.name for column in ALL_FIELDS} - _UNREAD == {
-    name for groups in _CALIBRATED for _, names in groups for name in names
-}

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 import hardware
 import models
+from dashboard.compat.types import Place
 from dashboard.jobs.server import runner
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
@@ -24,7 +24,6 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import capacity_words, counted, plain, with_unit
 from dashboard.words.scenarios import system_name
 from engine.columns import by_name, choice_label
-from engine.cost_models.calibrated import model_shapes
 from engine.executions.table import LARGEST
 
 __all__ = ["show", "tell_size"]
@@ -33,7 +32,7 @@ PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 
-def show() -> DeltaGenerator:
+def show() -> Place:
     """Draws the sentence; returns the place of its last words, for `tell_size`."""
     scenario = state.current_scenario()
     model, system = scenario.model, scenario.system
@@ -72,7 +71,7 @@ def show() -> DeltaGenerator:
     return place
 
 
-def tell_size(place: DeltaGenerator) -> None:
+def tell_size(place: Place) -> None:
     """Adds, at the end of a run, how many executions were evaluated and how long that took."""
     scenario = state.current_scenario()
     job = runner().find(scenario.key)
@@ -87,7 +86,7 @@ def _word(text: str) -> None:
     st.markdown(text, width="content")
 
 
-def _slot(name: str, text: str, tooltip: str) -> DeltaGenerator:
+def _slot(name: str, text: str, tooltip: str) -> Place:
     """A word of the sentence. name: what it says, which is heard and not seen."""
     return st.popover(f":gray[{name}:] :blue[**{literal(text)}**]", type="tertiary", help=tooltip)
 
@@ -103,11 +102,10 @@ def _title(model: models.Model) -> str:
 
 def _model_line(model: models.Model) -> str:
     """The size of a model: of its blocks, and of its experts where it has any."""
-    shapes = model_shapes(model)
-    blocks, hidden, heads = (int(number) for number in (shapes.num_blocks, shapes.hidden, shapes.attn_heads))
-    text = f"{blocks:,} blocks · hidden {hidden:,} · {heads:,} heads"
-    if shapes.experts > 0:
-        text += f" · {int(shapes.experts):,} experts, {int(shapes.experts_per_token):,} per token"
+    sizes = models.dimensions(model)
+    text = f"{sizes.num_blocks:,} blocks · hidden {sizes.hidden:,} · {sizes.attn_heads:,} heads"
+    if sizes.experts > 0:
+        text += f" · {sizes.experts:,} experts, {sizes.experts_per_token:,} per token"
     return f"{text} · sequence {model.seq_size:,}"
 
 

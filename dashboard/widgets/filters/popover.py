@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.queries.explorations import CHOICES, Where, frozen, options_of
+from dashboard.queries.explorations import Where, frozen, varying
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, text
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.chips import NAME, PAGE, ignore_cell, in_link
@@ -27,7 +27,6 @@ from engine.columns import choice_label
 
 __all__ = ["add_filters", "bar", "clear", "drop", "matching", "relaxations", "where_of"]
 
-_FIELDS: Final = (*CHOICES, "tensor_par", "pipeline_par", "data_par", "batch_size")
 _MOST_PILLS: Final = 40
 
 
@@ -142,18 +141,13 @@ def _with(name: str, new: Filter | None) -> None:
         put([*now, new])
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
-def _options(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
-    """The values of every field that has more than one, few enough to be offered one by one."""
-    found = {name: options_of(_exploration, name) for name in _FIELDS}
-    return {name: options for name, options in found.items() if 1 < len(options) <= _MOST_PILLS}
-
-
 def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
     """Every choice as pills; none chosen means that it does not matter."""
     values = {one.column.name: one.values for one in filters}
     halves = st.columns(2)  # in one column the list is taller than the window
-    for number, (name, options) in enumerate(_options(exploration, exploration.key).items()):
+    offered = {name: options for name, options in varying(exploration, exploration.key).items()
+               if len(options) <= _MOST_PILLS}  # fmt: skip
+    for number, (name, options) in enumerate(offered.items()):
         column = FILTERABLE[name]
         shown = [value for value in options if value in values.get(name, ())]
         key = key_for(f"_explore_pick_{name}", shown)

@@ -9,7 +9,7 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.queries.explorations import options_of, span_of
+from dashboard.queries.explorations import span_of, varying
 from dashboard.queries.filters import FILTERABLE, Filter, derived_of
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.chips import in_link
@@ -25,10 +25,6 @@ _OPEN: Final = "_explore_ranges_open"
 """Names of the rows that are shown, in order."""
 _FIRST: Final = ("proc_mem_tier1_cap_req", "mfu")
 """Rows that are shown before any was chosen."""
-_FIELDS: Final = (
-    "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
-)  # fmt: skip
-
 Put = Callable[[Sequence[Filter]], None]
 
 
@@ -66,14 +62,8 @@ def _offered(exploration: Exploration) -> dict[str, Filter]:
     found = {column.name: Filter(column) for column in reversed(results)}
     for name, metric in derived_of(exploration.scenario).items():
         found[name] = Filter(metric.column, metric=metric)
-    varying = _varying(exploration, exploration.key)
-    return {**found, **{name: Filter(FILTERABLE[name]) for name in varying}}
-
-
-@st.cache_data(show_spinner=False, max_entries=64)
-def _varying(_exploration: Exploration, key: str) -> list[str]:
-    """The fields that are numbers and take more than one value."""
-    return [name for name in _FIELDS if len(options_of(_exploration, name)) > 1]
+    fields = {name: FILTERABLE[name] for name in varying(exploration, exploration.key)}
+    return {**found, **{name: Filter(column) for name, column in fields.items() if column.dtype == "int64"}}
 
 
 def _row(exploration: Exploration, shown: Sequence[str], now: Filter, put: Put) -> None:

@@ -10,6 +10,7 @@ Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `get_s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,10 +29,13 @@ __all__ = [
     "PipelinePart",
     "StepBlock",
     "StepOptimizer",
+    "arithmetic",
     "batch_times",
+    "block_flops",
+    "exchange_part",
     "exchange_scalar",
+    "kept_activations",
     "offload_bandwidth",
-    "overlapped_part",
     "pipeline_part",
     "step_block",
     "step_optimizer",
@@ -149,7 +153,7 @@ def pipeline_part(
     """Everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
     piped = s.pipeline_par > 1
     fw_bytes = b.pipeline_payload * piped
-    # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference (Q6).
+    # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference.
     fw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes, 2.0)
     bw_p2p = fw_p2p
     if not np.all(training):
@@ -178,26 +182,40 @@ def pipeline_part(
     )  # fmt: skip
 
 
-def overlapped_part(
+@dataclass(slots=True)
+class ExchangePart:
+    """The gradient exchange of a step: all of it one block after the other [s], and beside the backward pass."""
+
+    link: Floats
+    overlap: Overlap
+
+
+def exchange_part(
     rate: Rates,
     s: Stages,
     part: PipelinePart,
     b: StepBlock,
     o: StepOptimizer,
-    exchange: Floats,
     *,
+    members: Floats,
+    exchanging: Flags,
     tensor_net: Ints,
     pipeline_net: Ints,
     data_net: Ints,
     sharded: Flags,
     requirements: bool = True,
-) -> Overlap:
-    """The gradient exchange of `exchange` [s] per block when it overlaps with the backward pass; without
-    `requirements` the bandwidths that would hide it are left out."""
+) -> ExchangePart:
+    """The gradient exchange among `members` of a data-parallel group, nothing where they are not `exchanging`.
+
+    Without `requirements` the bandwidths that would hide it are left out.
+    """
+    exchange = block_exchange(rate.networks, data_net, b.weights, members, sharded)
+    if not np.all(exchanging):
+        exchange = np.where(exchanging, exchange, 0.0)
     backward = Backward(
         b.backward_mem, b.backward_flops, b.base_tp_link, b.edge_tp_link, o.time, o.mem_time, o.flops_time
     )
-    return overlapped_exchange(
+    overlap = overlapped_exchange(
         s, part.chunks, backward, exchange, part.bw_p2p,
         weights=b.weights,
         sharded=sharded,
@@ -206,10 +224,11 @@ def overlapped_part(
         busy=rate.networks.busy[data_net],
         scalar=exchange_scalar(rate, data_net, sharded) if requirements else None,
     )  # fmt: skip
+    return ExchangePart(s.blocks * exchange, overlap)
 
 
 def exchange_scalar(rate: Rates, data_net: Ints, sharded: Flags) -> Floats:
-    """Traffic factor of the exchange's operations on a network, offsets left out (Q9c)."""
+    """Traffic factor of the exchange's operations on a network, offsets left out."""
     scalar = rate.networks.scalar
     both = scalar["reduce_scatter"][data_net] + scalar["all_gather"][data_net]
     return np.where(sharded, both, scalar["all_reduce"][data_net])
@@ -254,7 +273,7 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
     """All times and rates of the executions `e` [rows], from the figures of their blocks."""
     b, o = step_block(block), step_optimizer(optimizer)
     training = e.training
-    kept = np.where(e.activation_recompute == FULL, block.act_checkpoint, block.act_storage)
+    kept = kept_activations(block, e.activation_recompute)
     moved = offload(
         rate,
         weights=block.weights,
@@ -268,24 +287,21 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
     part = pipeline_part(rate, s, b, o.time, pipeline_net=e.pipeline_par_net, training=training, moved=moved)
 
     exchanges = (e.data_par > 1) & training
-    members = e.data_par.astype(np.float64)
-    exchange = np.where(
-        exchanges, block_exchange(rate.networks, e.data_par_net, block.weights, members, e.optimizer_sharding), 0.0
-    )
-    link = s.blocks * exchange
-    overlap = overlapped_part(
-        rate, s, part, b, o, exchange,
+    exchange = exchange_part(
+        rate, s, part, b, o,
+        members=e.data_par.astype(np.float64),
+        exchanging=exchanges,
         tensor_net=e.tensor_par_net,
         pipeline_net=e.pipeline_par_net,
         data_net=e.data_par_net,
         sharded=e.optimizer_sharding,
     )  # fmt: skip
     overlapped = e.data_par_overlap & exchanges
-    exposed = np.where(overlapped, overlap.exposed, link)
+    exposed = np.where(overlapped, exchange.overlap.exposed, exchange.link)
     total = part.total + exposed
 
-    useful = block.fw_flops + block.agrad_flops + block.wgrad_flops + optimizer.flops
-    compute, whole, perfect = efficiency_terms(rate, s, part, total, useful)
+    useful = block_flops(block) + optimizer.flops
+    work = arithmetic(rate, s, part, useful)
     piped = s.pipeline_par > 1
     p2p_bytes = np.where(piped, block.pipeline_payload, 0.0)
     requirements = offload_requirements(b, kept, moved, part, optimizer, training)
@@ -301,7 +317,7 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
         tp_comm_link_time=edges * (base * block.base_fw_tp_time + block.edge_fw_tp_time)
         + edges * (base * block.base_bw_tp_time + block.edge_bw_tp_time),
         pp_comm_link_time=part.pp_comm_exposed_time,
-        dp_comm_link_time=link,
+        dp_comm_link_time=exchange.link,
         tp_comm_exposed_time=part.tp_comm_exposed_time,
         pp_comm_exposed_time=part.pp_comm_exposed_time,
         dp_comm_exposed_time=exposed,
@@ -310,28 +326,48 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
         total_time=total,
         fw_p2p_bytes=p2p_bytes,
         bw_p2p_bytes=p2p_bytes * training,
-        dp_bw_overlap_req_chunk=np.where(overlapped, overlap.required_chunk, 0.0),
-        dp_bw_overlap_req_tail=np.where(overlapped, overlap.required_tail, 0.0),
+        dp_bw_overlap_req_chunk=np.where(overlapped, exchange.overlap.required_chunk, 0.0),
+        dp_bw_overlap_req_tail=np.where(overlapped, exchange.overlap.required_tail, 0.0),
         act_offload_bw_req=requirements[0],
         weight_offload_bw_req=requirements[1],
         optim_offload_bw_req=requirements[2],
         offload_mem_bw_req=requirements[3],
         useful_flops=useful,
-        compute_efficiency=compute,
-        system_efficiency=whole,
-        total_efficiency=perfect,
+        compute_efficiency=work.perfect / work.computing,
+        system_efficiency=work.computing / total,
+        total_efficiency=work.perfect / total,
         sample_rate=e.batch_size / total,
     )
 
 
-def efficiency_terms(
-    rate: Rates, s: Stages, part: PipelinePart, total: Floats, useful: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """(compute, system, total) efficiency: useful FLOP at the matrix peak against compute time, compute time against
-    the step, and both. The optimizer's FLOP are counted once per microbatch, not once per step (Q7)."""
+class Arithmetic(NamedTuple):
+    """Seconds of a step's arithmetic, each [rows]: computing as it does, and at the peak of the matrix unit [s]."""
+
+    computing: Floats
+    perfect: Floats
+
+
+def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
+    """What efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
+
+    The compute efficiency is `perfect` over `computing`, the system efficiency `computing` over the step, and the total
+    efficiency `perfect` over the step.
+
+    Args:
+        useful: what a microbatch needs of one block, `block_flops` and the optimizer's [FLOP].
+    """
     computing = part.fw_time + part.bw_time + part.optim_step_time
-    perfect = s.block_microbatches * useful / rate.matrix.peak
-    return perfect / computing, computing / total, perfect / total
+    return Arithmetic(computing, s.block_microbatches * useful / rate.matrix.peak)
+
+
+def block_flops(block: BlockTable) -> Floats:
+    """What one microbatch needs of a block, forward and backward, without recomputation [FLOP]."""
+    return block.fw_flops + block.agrad_flops + block.wgrad_flops
+
+
+def kept_activations(block: BlockTable, recompute: Ints) -> Floats:
+    """What one block keeps of a microbatch for its backward pass, which is what would be offloaded [bytes]."""
+    return np.where(recompute == FULL, block.act_checkpoint, block.act_storage)
 
 
 def offload_requirements(
@@ -340,7 +376,7 @@ def offload_requirements(
     """Second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and together.
 
     They are required whether or not anything is offloaded. Without time to hide behind they are infinite, where the
-    reference divides by zero after its run (Q14).
+    reference divides by zero after its run.
     """
     fw_window = _fw_window(b, part)
     bw_window = _bw_window(b, part)

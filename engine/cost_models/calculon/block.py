@@ -90,8 +90,8 @@ class BlockTable:
 def recompute_flags(recompute: Ints, redo: Flags) -> dict[str, Flags]:
     """What each recomputation choice does, by the words that layers use for it; arrays [keys].
 
-    Attention-only recomputation redoes the attention's gather too (Q11), and dropping its input makes the fork's
-    activation disappear from storage even where nothing regathers it (Q10).
+    Attention-only recomputation redoes the attention's gather too, and dropping its input makes the fork's
+    activation disappear from storage even where nothing regathers it.
     """
     full = recompute == FULL
     attention = recompute != NONE
@@ -235,7 +235,7 @@ def _storage(
             storage = np.where(training & ~flags[spec.stored], storage - act, storage)
     full = flags["full"]
     storage = np.where(full, 0.0, storage)
-    # A checkpoint is the whole activation, also where sequence parallelism holds only a part of it (Q15).
+    # A checkpoint is the whole activation, also where sequence parallelism holds only a part of it.
     b = float(element_bytes)
     tokens = keys.microbatch_size.astype(np.float64) * model.seq_size
     activation = tokens * model.hidden
@@ -251,8 +251,11 @@ def _storage(
 def _recomputed(
     specs: tuple[LayerSpec, ...], keys: BlockKeys, key_shape: npt.NDArray[np.intp], running: dict[str, Floats]
 ) -> dict[str, Floats]:
-    """What is done again in the backward pass: each recomputed layer adds the block's running totals, each
-    [layers, shapes] (Q1)."""
+    """What is done again in the backward pass, from the block's running totals, each [layers, shapes].
+
+    As in the reference each recomputed layer adds the running totals rather than its own; the window behind which
+    gradients are exchanged shrinks by them, and can become negative.
+    """
     first, state_of = distinct(key_shape, keys.activation_recompute, keys.seq_par_ag_redo, keys.training)
     rows = key_shape[first]
     flags = recompute_flags(keys.activation_recompute[first], keys.seq_par_ag_redo[first])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.cost_models.calculon.batch import pipeline_part
+from engine.cost_models.calculon.data_parallel import block_exchanges
 from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
@@ -141,11 +142,7 @@ def _bounds_of(prepared: PreparedRows, rows: Candidates, here: slice) -> Floats:
     members, networks = rows.members[here], prepared.rate.networks
     exchange = np.full(len(b.weights), np.inf)
     for tier in range(prepared.space.tiers):
-        net = np.asarray(tier)
-        scattered = networks.seconds(net, "reduce_scatter", b.weights, members)
-        gathered = networks.seconds(net, "all_gather", b.weights, members)
-        reduced = networks.seconds(net, "all_reduce", b.weights, members)
-        seconds = np.minimum(scattered + gathered, reduced)
+        seconds = np.minimum(*block_exchanges(networks, np.asarray(tier), b.weights, members))
         exchange = np.minimum(exchange, np.where(rows.data_nets[tier][here], seconds, np.inf))
     total = pipe.total + np.where(training & np.isfinite(exchange), exchange, 0.0)
     return rows.batch[here] / total

@@ -10,36 +10,45 @@ import pandas as pd
 import hardware
 import models
 from engine.columns import FIELDS, STATISTICS, ColumnSet
+from engine.cost_models.calculon.account import CalculonAccount
 from engine.cost_models.calculon.bounds import bounds, candidates
 from engine.cost_models.calculon.evaluation import evaluate_exact
 from engine.cost_models.calculon.laid_out import LaidOutCells
 from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
 from engine.cost_models.calculon.prepared_rows import PreparedRows, prepare_exact, row_table_of
+from engine.cost_models.calculon.row_evaluation import evaluate_exact_rows
 from engine.cost_models.calculon.space import CalculonSpace
-from engine.cost_models.calculon.steps import evaluate_exact_rows
 from engine.cost_models.contract import Candidates, CostModel, Sheet
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES
 from engine.space.rows import Group, RowChunk
 from hardware import Calibration, System
 from models import Model
+from models.represent import obstacles
 
 __all__ = ["CALCULON"]
 
 
 class Calculon(CostModel):
-    """Exact against Calculon 0.1.0, with its quirks (`engine.cost_models.calculon.quirks`)."""
+    """Exact against Calculon 0.1.0, also where that departs from what hardware does."""
 
     name = "calculon"
     title = "exact as Calculon 0.1.0"
     summary = "exact against Calculon 0.1.0"
+    description = (
+        "**calculon** computes what Calculon 0.1.0 computes, to the last digit, with the efficiencies of its system "
+        "files. Models are six numbers there."
+    )
     version = "calculon-0.1.0/1"
     columns = ColumnSet(FIELDS, STATISTICS, unnamed=True)
     datatypes = tuple(DATATYPES)
     reference = "Calculon 0.1.0"
     even_pipelines = True
+    reads_efficiencies = True
     operations_called = "layers"
     unread = frozenset({"power"})
+    flop_recipe = "block"
+    rows_per_second = 400_000.0
 
     def space(
         self,
@@ -105,6 +114,31 @@ class Calculon(CostModel):
     def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
         """See `CostModel.operation_sheets`."""
         return [layer_sheet(found)]
+
+    def account(
+        self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
+    ) -> CalculonAccount:
+        """See `CostModel.account`."""
+        return CalculonAccount(model, system, execution)
+
+    def left_out(self, thing: Model | System) -> Sequence[str]:
+        """See `CostModel.left_out`."""
+        if isinstance(thing, Model):
+            return thing.not_represented
+        powered = thing.accelerator is not None and thing.accelerator.tdp_w is not None
+        unread = ("Power, price, clock and multiprocessors are recorded, but enter no time.",) if powered else ()
+        return (
+            *unread,
+            "Contention between collectives, network topology within a tier, host processors, storage and failures are "
+            "not modelled.",
+        )
+
+    def unsupported(self, model: Model) -> Sequence[str]:
+        """See `CostModel.unsupported`: what has no place in six numbers."""
+        if model.block is not None:
+            return ()
+        has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"
+        return (f"{model.title or model.name} has {has}, which the cost model {self.name} cannot represent.",)
 
 
 CALCULON: Final = Calculon()

@@ -1,6 +1,6 @@
 """The gradient exchange of data parallelism, exposed or overlapped with the backward pass.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `_get_dp_overlap*` (Q8, Q9).
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `_get_dp_overlap*`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ from engine.cost_models.calculon.pipeline import Chunks, Stages
 from engine.cost_models.calculon.rates import NetworkRates
 from engine.executions.arrays import Flags, Floats, Ints
 
-__all__ = ["Backward", "Overlap", "block_exchange", "overlapped_exchange"]
+__all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapped_exchange"]
 
 
 def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:
     """Time [s] to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is sharded, else an
-    all-reduce. The payload is the weights at the training datatype's width (Q9h)."""
+    all-reduce. The payload is the weights at the training datatype's width."""
+    return np.where(sharded, *block_exchanges(net, tier, weights, members))
+
+
+def block_exchanges(net: NetworkRates, tier: Ints, weights: Floats, members: Floats) -> tuple[Floats, Floats]:
+    """The same with a sharded optimizer, and with a whole one [s]."""
     scattered = net.seconds(tier, "reduce_scatter", weights, members)
     gathered = net.seconds(tier, "all_gather", weights, members)
-    return np.where(sharded, scattered + gathered, net.seconds(tier, "all_reduce", weights, members))
+    return scattered + gathered, net.seconds(tier, "all_reduce", weights, members)
 
 
 @dataclass(slots=True)
@@ -68,8 +73,11 @@ def overlapped_exchange(
 
     `exchange`: time of one block's exchange [s]; `bw_p2p`: one backward transfer between stages [s]; `busy`: share of
     compute the network takes; `scalar`: traffic factor of the operations, None to leave the required
-    bandwidths out. Quirks Q1 (the window may be negative), Q8
-    (the optimizer counted in every window) and Q9 are reproduced.
+    bandwidths out.
+
+    What the reference does is kept: the window may be negative, for recomputation counts running totals; an unsharded
+    optimizer widens the window of every block and once more that of the last chunk; the window spans as many
+    microbatches as there are stages, however many there are; the exchange of one block is always exposed.
     """
     blocks = s.base_blocks + 1.0
     unsharded = ~sharded

@@ -21,7 +21,7 @@ from engine.cost_models.calculon.rates import Rates, network_rates, rates
 from engine.cost_models.calculon.statistics import statistics
 from engine.executions import reasons
 from engine.executions.arrays import Floats, distinct, take
-from engine.executions.codes import FULL, NO_OVERLAP
+from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.sentences import excesses
 from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
@@ -195,15 +195,14 @@ def _whole(numbers: npt.NDArray[Any]) -> pa.Array:
 
 
 def _missing_network(e: Executions, tiers_there: int) -> dict[str, Any]:
-    names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
-    which = np.full(len(e), len(names) - 1)
+    which = np.full(len(e), len(NETWORKS) - 1)
     value = e.data_par_net.copy()
     for position in (1, 0):
-        net = getattr(e, names[position])
+        net = getattr(e, NETWORKS[position])
         outside = (net < 0) | (net >= tiers_there)
         which[outside] = position
         value[outside] = net[outside]
-    return {"field": words_array(which, list(names)), "value": value}
+    return {"field": words_array(which, list(NETWORKS)), "value": value}
 
 
 def _network_use(system: System, e: Executions, code: str) -> dict[str, Any]:

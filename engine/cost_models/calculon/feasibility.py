@@ -1,6 +1,7 @@
 """Checks of executions against a model and a system, in the reference's order, up to the memory capacities.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `compile`; order in QUIRKS section 2.
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `compile`, and the order of its assertions. A tier
+that must be filled accepts any group that divides its size: four of eight processors count as filled.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy.typing as npt
 from engine.cost_models.calculon.rates import NetworkRates, network_rates
 from engine.executions import reasons
 from engine.executions.arrays import Ints, take
+from engine.executions.codes import ALL_REDUCE
+from engine.executions.rules import tokens_undivided, undivided
 from engine.executions.table import DATATYPES, Executions, mark
 from hardware import System
 from models import Model
@@ -21,13 +24,11 @@ __all__ = ["check_against", "network_reasons", "tier_use"]
 
 Numbers = npt.NDArray[np.int16]
 
-RS_AG_SPLITS = 1  # comm types from here on split the sequence
-
 
 def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """(processors that share network `tier`, whether any parallelism uses it) for each row.
 
-    Only degrees above 1 count (Q28).
+    Only degrees above 1 count.
     """
     used: Ints = np.ones(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int64)
     any_used = np.zeros(used.shape, bool)
@@ -75,7 +76,10 @@ def _check_sizes(model: Model, system: System, e: Executions, reason: Numbers) -
     pipeline, tensor = e.pipeline_par, e.tensor_par
     blocks = -(-model.num_blocks // pipeline)
     offloads = e.weight_offload | e.activations_offload | e.optimizer_offload
-    splits = e.tensor_par_comm_type >= RS_AG_SPLITS
+    splits = e.tensor_par_comm_type != ALL_REDUCE
+    broken = undivided(
+        tensor, hidden=model.hidden, feedforward=model.feedforward, attn_heads=model.attn_heads
+    )
     present = np.array([name in system.matrix for name in DATATYPES], bool)
     mark(
         reason,
@@ -84,10 +88,8 @@ def _check_sizes(model: Model, system: System, e: Executions, reason: Numbers) -
             ("interleaving_exceeds_blocks", e.pipeline_interleaving > blocks),
             ("interleaving_not_dividing_blocks", blocks % e.pipeline_interleaving != 0),
             ("offload_needs_three_blocks", offloads & (blocks < 3)),
-            ("sequence_not_divisible", splits & (e.microbatch_size * model.seq_size % tensor != 0)),
-            ("hidden_not_divisible", model.hidden % tensor != 0),
-            ("feedforward_not_divisible", model.feedforward % tensor != 0),
-            ("heads_not_divisible", model.attn_heads % tensor != 0),
+            ("sequence_not_divisible", splits & tokens_undivided(e.microbatch_size, model.seq_size, tensor)),
+            *broken.items(),
             ("datatype_not_on_system", ~present[e.datatype]),
         ),
     )

@@ -44,7 +44,7 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
         ratio [FLOP/byte] and processing time [s]; collectives of base and edge block: the size of a tile and of the
         whole [bytes], link time and exposed time [s]; and what the layer holds [bytes]. Columns have Calculon's names.
         Exposed times of a repeated collective are those of the weight-gradient stage, which the block's own figure
-        takes from the forward stage: the column does not add up to the block's (Q4).
+        takes from the forward stage: the column does not add up to the block's.
 
     Raises:
         engine.LayerError: the execution is invalid or infeasible, and the message is its reason; or Calculon's block

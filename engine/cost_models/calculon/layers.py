@@ -7,8 +7,13 @@ here knows a rate: seconds are the business of `engine.cost_models.calculon.rate
 
 All counts are float64. They are whole numbers, exact below 2^53; above that they carry a relative error of 1e-16.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_build_attn_block*`/`_build_mlp_block*` and `layers.py`. Quirks that
-change these counts materially are marked Q with their number in `engine.cost_models.calculon.quirks`.
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_build_attn_block*`/`_build_mlp_block*` and `layers.py`. What
+Calculon counts is kept where it departs from the arithmetic of a transformer:
+
+- Embeddings, the output projection, biases and the last norm are in neither time nor memory.
+- Redoing the all-gather marks the attention's fork as recomputed, which adds a running total of the block again.
+- Keys and values of multi-query attention are whole on every processor, and attention still reads them per head.
+- Fusing an activation saves memory and no time.
 """
 
 from __future__ import annotations
@@ -71,7 +76,7 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
     """The layers of one block in order.
 
     `overlapped`: tensor-parallel communication is overlapped with its GEMM, which fuses communication, query, key
-    and value projections into single layers and so changes tiers of efficiency and memory, not only time (Q22).
+    and value projections into single layers and so changes tiers of efficiency and memory, not only time.
     """
     multiquery = attention_type == "multiquery"
     key_value = "attention_dim" if multiquery else "local_attention_width"
@@ -290,7 +295,7 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
     keys = len(z.tensor_par)
     arrays = {name: np.zeros((len(specs), keys)) for name in names}
     b = float(z.element_bytes)
-    # 8 bytes of first and second moments per parameter, and a 4-byte master copy below 32-bit training (Q16, Q25).
+    # 8 bytes of first and second moments per parameter, and a 4-byte master copy below 32-bit training.
     state = 8.0 + (4.0 if z.element_bytes < 4 else 0.0)
     for row, spec in enumerate(specs):
         layer = _layer(spec, z)
@@ -331,7 +336,7 @@ def _layer(spec: LayerSpec, z: Sizes) -> _Layer:
         case "norm":
             return _Layer(9 * x, 14 * x, 7 * x, x, x, x, x, 2 * v["hidden"])
         case "dropout":
-            # The mask is one byte per element, whatever the datatype; so is what is kept and its gradient (Q24).
+            # The mask is one byte per element, whatever the datatype; so is what is kept and its gradient.
             moved = (x + x) * b + x
             kept = {"fw_bytes": moved, "agrad_bytes": moved, "act_bytes": x, "act_grad_bytes": x}
             return _Layer(x, x, 0.0, x, x, x, x, overrides=kept)
@@ -358,7 +363,7 @@ def _matmul(spec: LayerSpec, z: Sizes) -> _Layer:
     if spec.kind == "linear":
         flops = 2 * m * n * k
         return _Layer(flops, flops, flops, m * n, m * k, m * n, m * k, n * k)
-    # Overlapped: the group's part of the weight, and activations that look mislabelled but drive memory (Q23).
+    # Overlapped: the group's part of the weight, and activations that look mislabelled but drive memory.
     t, split = z.tensor_par, z.sequence_parallel
     if spec.gathers:
         k = np.floor(k / t)

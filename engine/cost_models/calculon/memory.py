@@ -2,7 +2,7 @@
 
 Every function works on arrays of any broadcastable shapes; all sizes in bytes.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_mem_stats` and the getters behind it (Q15, Q16).
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_mem_stats` and the getters behind it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def activation_blocks(s: Stages) -> Floats:
 
 
 def memory_use(s: Stages, z: BlockSizes, full_recompute: Flags, training: Flags) -> MemoryUse:
-    """Memory by kind. Inference holds weights and one block's activations only: no key/value cache (Q16)."""
+    """Memory by kind. Inference holds weights and one block's activations only: no key/value cache."""
     held = s.blocks * activation_blocks(s)
     training = np.asarray(training, bool)
     full = np.asarray(full_recompute, bool) & training

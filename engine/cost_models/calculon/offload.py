@@ -1,6 +1,6 @@
 """Offloading weights, activations and optimizer state to the second memory tier: sizes and times of one block.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_get_fw_offload_size`, `_get_bw_offload_size` (Q13).
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_get_fw_offload_size`, `_get_bw_offload_size`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def offload(
     training: Bools,
 ) -> Offload:
     """Traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum of all three
-    backward (Q13)."""
+    backward."""
     fw_bytes = np.maximum(weight_offload * weights, activations_offload * activations)
     bw_bytes = training * (weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer)
     seconds = rates.second_memory.seconds

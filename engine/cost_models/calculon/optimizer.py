@@ -59,7 +59,7 @@ def optimizer_table(
 ) -> OptimizerTable:
     """The optimizer on one block for every key [keys]; `sharding` is over how many processors its state is spread.
 
-    Independent of the microbatch; it depends on the overlap because that decides which weights form one layer (Q22).
+    Independent of the microbatch; it depends on the overlap because that decides which weights form one layer.
     """
     work = optimizer_work(
         model,

@@ -22,8 +22,8 @@ class Stages:
     """Blocks and microbatches on one processor.
 
     `blocks` per processor, `base_blocks` of a chunk besides its edge block, `missing_blocks` by which the last stages
-    fall short when the pipeline does not divide the blocks (Q18), `edges` = chunks x microbatches, `extra_chunks` of
-    waiting that a microbatch count off the pipeline's multiple costs an interleaved schedule (Q19).
+    fall short when the pipeline does not divide the blocks, `edges` = chunks x microbatches, `extra_chunks` of
+    waiting that a microbatch count off the pipeline's multiple costs an interleaved schedule.
     """
 
     pipeline_par: Floats
@@ -90,14 +90,14 @@ class Chunks:
 
 def chunks(s: Stages, times: BlockTimes, fw_p2p: Floats, bw_p2p: Floats, offload: Offload | None) -> Chunks:
     """Chunk times and bubble. `fw_p2p`, `bw_p2p`: time of one transfer between stages, charged to the edge block even
-    without a pipeline (Q6). `offload` None: nothing is offloaded and nothing can be exposed."""
+    without a pipeline. `offload` None: nothing is offloaded and nothing can be exposed."""
     fw_base, fw_edge = times.fw_base, times.fw_edge + fw_p2p
     bw_base, bw_edge = times.bw_base, times.bw_edge + bw_p2p
     zero = np.zeros(())
     fw_offload = bw_offload = zero
     fw_edge_plain, bw_edge_plain = fw_edge, bw_edge
     if offload is not None:
-        # Offloading hides behind compute and exposed communication, not behind memory time (Q13).
+        # Offloading hides behind compute and exposed communication, not behind memory time.
         fw_base_over = np.maximum(0.0, offload.fw_time + times.fw_mem - fw_base)
         fw_edge_over = np.maximum(0.0, offload.fw_time + times.fw_mem - fw_edge)
         bw_base_over = np.maximum(0.0, offload.bw_time + times.agrad_mem + times.wgrad_mem - bw_base)

@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.batch import StepBlock, StepOptimizer, step_block, step_optimizer
+from engine.cost_models.calculon.batch import (
+    StepBlock,
+    StepOptimizer,
+    block_flops,
+    kept_activations,
+    step_block,
+    step_optimizer,
+)
 from engine.cost_models.calculon.block import BlockTable, BlockWork, block_times, block_work
 from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.grains import GRAINS, TIME_FIELDS
@@ -36,7 +43,6 @@ from engine.cost_models.calculon.rejection import (
     reject_by_shape,
 )
 from engine.executions.arrays import Flags, Floats, Ints, distinct
-from engine.executions.codes import FULL
 from engine.executions.table import DATATYPES
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
@@ -45,7 +51,9 @@ from engine.space.schedule_points import (
     SchedulePoints,
     StepModes,
     cell_columns,
+    few_blocks,
     mode_counts,
+    offloads,
     points_of,
     step_modes,
 )
@@ -108,9 +116,10 @@ class PreparedRows:
 
     def memory_requirements(self) -> MemoryRequirements:
         """The memory that everything in the cells needs."""
-        blocks = -(-self.space.model.num_blocks // self.cells.pipeline_par)
         capacities = float(self.rate.capacity), float(self.rate.second_capacity)
-        return MemoryRequirements((self.first_tier.T, self.second_tier.T), capacities, blocks)
+        few = few_blocks(self.space, self.cells)[self.points.cell]
+        allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
+        return MemoryRequirements((self.first_tier.T, self.second_tier.T), capacities, allowed)
 
 
 def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
@@ -157,8 +166,8 @@ def prepared_rows_of(
         stages=row_table.stages,
         modes=row_table.modes,
         block=step_block(blocks),
-        useful=blocks.fw_flops + blocks.agrad_flops + blocks.wgrad_flops,
-        kept=np.where(row_table.keyed.keys.activation_recompute == FULL, blocks.act_checkpoint, blocks.act_storage),
+        useful=block_flops(blocks),
+        kept=kept_activations(blocks, row_table.keyed.keys.activation_recompute),
         optimizer=step_optimizer(optimizers),
         optimizer_flops=optimizers.flops,
         optimizer_state=optimizers.state,

@@ -23,7 +23,7 @@ Collective = Literal["p2p", "reduce_scatter", "all_gather", "all_reduce"]
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """Efficiency by size: the first entry, in listed order, whose threshold the size reaches (Q26).
+    """Efficiency by size: the first entry, in listed order, whose threshold the size reaches.
 
     `thresholds` ascend; `efficiencies` belong to them. Entries that an earlier listed one always beats are dropped.
     """
@@ -86,7 +86,7 @@ class NetworkRates:
         """Time [s] of a collective of `payload` [bytes] over `members` processors on network `tier`.
 
         t = latency + (y + (y / n) offset) / rate with y = payload x scalar: an all-reduce with scalar 2 and offset -1
-        moves 2 y (1 - 1/n) (Q27).
+        moves 2 y (1 - 1/n). A collective runs on one tier whatever it spans: there are no hierarchical ones.
         """
         moved = payload * self.scalar[operation][tier]
         offset = self.offset[operation][tier]

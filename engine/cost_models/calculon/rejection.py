@@ -24,7 +24,8 @@ from engine.cost_models.calculon.pipeline import Stages
 from engine.cost_models.calculon.rates import NetworkRates, Rates
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
-from engine.executions.codes import FULL, NO_OVERLAP
+from engine.executions.codes import FULL, NO_OVERLAP, OFFLOADS
+from engine.executions.rules import undivided
 from engine.space.rejection import Rejected, executions_at
 from engine.space.schedule_points import (
     CellColumns,
@@ -86,8 +87,9 @@ def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected
     everything = np.array([len(table) for table in space.modes], np.int64)
     short = np.where(few_blocks(space, cells), offloading[cells.kind], 0)
     rejected.counts[:, reasons.number_of("offload_needs_three_blocks")] += each * short
-    indivisible = space.model.feedforward % cells.tensor_par != 0
-    rejected.counts[:, reasons.number_of("feedforward_not_divisible")] += np.where(
+    code = "feedforward_not_divisible"
+    indivisible = undivided(cells.tensor_par, feedforward=space.model.feedforward)[code]
+    rejected.counts[:, reasons.number_of(code)] += np.where(
         indivisible, each * (everything[cells.kind] - short), 0
     )
     alive: Flags = (cells.possible > 0) & ~indivisible
@@ -132,7 +134,7 @@ def memory_requirements(
         sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
         full = np.asarray(choice["activation_recompute"] == FULL)
         use = memory_use(stages, sizes, full, np.asarray(choice["training"]))
-        flags = [mm[name][here][:, None] for name in ("weight_offload", "activations_offload", "optimizer_offload")]
+        flags = [mm[name][here][:, None] for name in OFFLOADS]
         first_tier[here], second_tier[here] = tiers(use, full, *flags)
     return first_tier, second_tier
 

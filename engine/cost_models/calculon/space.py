@@ -1,6 +1,6 @@
 """The space of Calculon: the executions that its search tries, in the order in which it does.
 
-Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*` (QUIRKS S1-S6).
+Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `llm.py` `Llm.get_all_*`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from engine.columns import FIELDS, by_name
 from engine.executions.arrays import Ints
+from engine.executions.codes import FULL, NETWORKS, OFFLOADS
 from engine.executions.limits import LimitError, permits
+from engine.executions.rules import mode_rules, tokens_undivided, undivided
 from engine.executions.table import DATATYPES
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 
@@ -41,7 +43,7 @@ class CalculonSpace(Space):
         return tuple(self._modes(bool(kind & 2), bool(kind & 1)) for kind in range(4))
 
     def _modes(self, tensor: bool, data: bool) -> Modes:
-        """Modes of the cells with or without tensor and data parallelism, in enumeration order (QUIRKS S3, S6)."""
+        """Modes of the cells with or without tensor and data parallelism, in enumeration order."""
         offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
         values = {
             "activation_recompute": self._values("activation_recompute", by_name("activation_recompute").choices),
@@ -53,17 +55,15 @@ class CalculonSpace(Space):
             "weight_offload": self._values("weight_offload", (True, False)),
             "activations_offload": self._values("activations_offload", (True, False)),
             "optimizer_offload": self._values("optimizer_offload", (True, False)),
-            "fused_activation": self._values("fused_activation", (True,)),
-            "attention_type": self._values("attention_type", ("multihead",)),
-            "training": self._values("training", (True,)),
         }
+        for name in ("fused_activation", "attention_type", "training"):
+            values[name] = self._values(name, (by_name(name).default,))
         return _modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
         """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
-        names = ("tensor_par_net", "pipeline_par_net", "data_par_net")
         options = []
-        for name, present in zip(names, (tensor, pipeline, data), strict=True):
+        for name, present in zip(NETWORKS, (tensor, pipeline, data), strict=True):
             allowed = permits(self.limits, name)
             options.append([tier for tier in (range(self.tiers) if present else (0,)) if allowed(tier)])
         return np.array(list(product(*options)), np.int64).reshape(-1, 3)
@@ -75,7 +75,9 @@ class CalculonSpace(Space):
         cells = []
         tried = 0
         for tensor in divisors(self.num_procs):
-            if model.hidden % tensor or model.attn_heads % tensor or not allow["tensor_par"](tensor):
+            # Not so the feedforward size, which Calculon's search tries and finds to be indivisible.
+            broken = undivided(tensor, hidden=model.hidden, attn_heads=model.attn_heads)
+            if any(broken.values()) or not allow["tensor_par"](tensor):
                 continue
             rest = self.num_procs // tensor
             for pipeline in divisors(rest):
@@ -99,7 +101,7 @@ class CalculonSpace(Space):
                     microbatches = tuple(
                         m
                         for m in divisors(batch // data)
-                        if m * model.seq_size % tensor == 0 and allow["microbatch_size"](m)
+                        if allow["microbatch_size"](m) and not tokens_undivided(m, model.seq_size, tensor)
                     )
                     kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
                     cell = Cell(
@@ -113,26 +115,16 @@ class CalculonSpace(Space):
 @lru_cache(maxsize=256)
 def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tensor: bool, data: bool) -> Modes:
     """All valid combinations of the values of `MODE_FIELDS`; `offload` is what the offload fields may be."""
-    kept = []
-    for mode in product(*values):
-        m = dict(zip(MODE_FIELDS, mode, strict=True))
-        recompute = m["activation_recompute"]
-        valid = (
-            (data or not m["optimizer_sharding"])
-            and not (m["data_par_overlap"] and not (data and m["training"]))
-            and (tensor or m["tensor_par_overlap"] == "none")
-            and not (m["seq_par_ag_redo"] and (recompute == "full" or m["tensor_par_comm_type"] != "rs_ag"))
-            and not (m["activations_offload"] and recompute == "full")
-            and (m["training"] or (recompute == "none" and not m["optimizer_offload"]))
-            and all(m[name] in offload for name in ("weight_offload", "activations_offload", "optimizer_offload"))
-        )
-        if valid:
-            kept.append(mode)
     columns: dict[str, npt.NDArray[Any]] = {}
-    for position, name in enumerate(MODE_FIELDS):
+    places = np.indices([len(each) for each in values]).reshape(len(values), -1)
+    for name, each, place in zip(MODE_FIELDS, values, places, strict=True):
         choices = by_name(name).choices
-        taken = [mode[position] for mode in kept]
-        columns[name] = (
-            np.array([choices.index(value) for value in taken], np.int64) if choices else np.array(taken, bool)
-        )
-    return Modes(columns)
+        numbers = np.array([choices.index(value) for value in each], np.int64) if choices else np.array(each, bool)
+        columns[name] = numbers[place]
+    rules = mode_rules(columns, single_tensor=np.array(not tensor), single_data=np.array(not data))
+    valid = ~np.logical_or.reduce(list(rules.values()))
+    # Calculon runs these, but its search does not try them.
+    valid &= ~(columns["activations_offload"] & (columns["activation_recompute"] == FULL))
+    for name in OFFLOADS:
+        valid &= np.isin(columns[name], offload)
+    return Modes({name: array[valid] for name, array in columns.items()})

@@ -94,7 +94,7 @@ def statistics(
     memory_figures = {
         "weight_space_with_offload": use.staged_weights,
         "act_space_with_offload": use.staged_activations,
-        # The reference has no value here in inference (Q17).
+        # The reference has no value here in inference.
         "act_checkpoint_size_with_offload": np.where(inference, np.nan, use.staged_checkpoints),
         "act_grad_space_with_offload": use.staged_act_grads,
         "weight_grad_space_with_offload": use.staged_weight_grads,

@@ -107,8 +107,8 @@ class CommunicatingLayer:
     """Times of a layer that communicates, at communication keys [keys].
 
     `fw`, `agrad`: processing time [s] of the stages. `wgrad`, `wgrad_again`: that of the weight gradient, without and
-    with the forward collective done again beside it (Q5). `again_exposed_by_layer`: what a table of single layers shows
-    as exposed of the repeated collective [s], which is not what a block is charged (Q4).
+    with the forward collective done again beside it. `again_exposed_by_layer`: what a table of single layers shows
+    as exposed of the repeated collective [s], which is not what a block is charged.
     """
 
     fw: Floats
@@ -170,7 +170,7 @@ class Communication:
         return Exchange(base_size, edge_size, base, edge, base, edge)
 
     def _standalone(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
-        """Communication as a layer of its own: all of it is exposed, its additions included (Q12)."""
+        """Communication as a layer of its own: all of it is exposed, its additions included."""
         payload = self.shapes.quantities.output_payload[row][self.shape_of]
         forward_reduces = not spec.gathers
         fw = self._exchange(forward_reduces, payload, self._at("fw_time", row))
@@ -195,7 +195,7 @@ class Communication:
         wgrad_again, again_exposed = self._hide(again.base_time, "wgrad", row)
         fw_required = self._required(fw, "fw", row)
         required = np.maximum(fw_required, self._required(agrad, "agrad", row))
-        # The edge block is charged the base block's exposed time, and the repeated collective the forward's (Q4).
+        # The edge block is charged the base block's exposed time, and the repeated collective the forward's.
         fw.base_exposed = fw.edge_exposed = again.base_exposed = again.edge_exposed = fw_exposed
         agrad.base_exposed = agrad.edge_exposed = agrad_exposed
         wgrad = self._at("wgrad_time", row)
@@ -223,7 +223,7 @@ class Communication:
             alone / t + (t - 1.0) * (alone / t) + (t - 1.0) * (network / t) * busy,
         )
         exposed = np.where(bound, (t - 1.0) * uncovered, 0.0)
-        # Pipelined tiles leave one tile uncovered, counted both as processing and as exposed (Q3).
+        # Pipelined tiles leave one tile uncovered, counted both as processing and as exposed.
         exposed = np.where(self.pipe, exposed + network / t, exposed)
         time = np.where(self.pipe, time + network / t, time)
         silent = network == 0.0

@@ -6,7 +6,7 @@ are the values of the shipped calibration, `library_calibration()` the document 
 `effective_rates(system)` what an accelerator sustains by it, and how well that is founded.
 """
 
-from engine.cost_models.calibrated.build import case_of, model_shapes
+from engine.cost_models.calibrated.case_building import case_of, model_shapes
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Case, Layout, ModelShapes, Software
 from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
@@ -25,7 +25,7 @@ from engine.cost_models.calibrated.physics.step import (
     block_level,
     step_times,
 )
-from engine.cost_models.calibrated.systems import accelerator_of, calibrated, system_named
+from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of, system_named
 
 __all__ = [
     "BLOCK_FIELDS",
@@ -46,6 +46,7 @@ __all__ = [
     "calibrated",
     "case_of",
     "effective_rates",
+    "generation_of",
     "library_calibration",
     "memory_use",
     "model_shapes",

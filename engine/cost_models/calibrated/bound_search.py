@@ -25,7 +25,7 @@ from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.stages import fullest_stages
-from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling
+from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling, whole_step
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
     requirements_by_way,
@@ -265,5 +265,4 @@ def _rates(
 ) -> Floats:
     """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, points]."""
     case = case_at(space, point, modes)
-    seconds = running_seconds(case, level, p) * (1.0 + straggling(case, p)) + p.step_constant
-    return point["batch_size"] / seconds
+    return point["batch_size"] / whole_step(running_seconds(case, level, p), straggling(case, p), p).seconds

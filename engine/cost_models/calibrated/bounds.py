@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.sharding import exposed_exchange
+from engine.cost_models.calibrated.physics.step import whole_step
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows
 from engine.cost_models.calibrated.rows.schedule_points import case_at
 from engine.executions.arrays import Ints
@@ -46,19 +47,17 @@ def calibrated_bounds(prepared: CalibratedRows, rows: CalibratedCandidates) -> n
     exchange = prepared.once.exchange.reshape(points, -1)
     together = np.zeros((len(modes.time_modes["launch"]), once.shape[1]), bool)
     together[modes.time, modes.optimizer] = True
-    running, stretched = prepared.running[rows.flow], 1.0 + prepared.straggling[rows.place]
+    running, share = prepared.running[rows.flow], prepared.straggling[rows.place]
     # The slowest stage's computation is no longer than the whole pipeline over its microbatches.
     passes = (
         case_at(prepared.space, prepared.row_table.point, {}).microbatches
         * prepared.row_table.point["pipeline_interleaving"]
     )
     window = running / np.broadcast_to(passes, (points,))[rows.place]
-    rest = np.full(len(rows.place), np.inf)
+    least = np.full(len(rows.place), np.inf)
     overlapped = np.ones(())
     for update in range(once.shape[1]):
         shown = exposed_exchange(exchange[rows.place, update], overlapped, window, prepared.parameters)
-        seconds = shown * stretched + once[rows.place, update]
-        rest = np.minimum(rest, np.where(together[rows.time, update], seconds, np.inf))
-    return np.asarray(
-        prepared.row_table.batch[rows.place] / (running * stretched + rest + prepared.parameters.step_constant)
-    )
+        whole = whole_step(running, share, prepared.parameters, once[rows.place, update], exchange=shown)
+        least = np.minimum(least, np.where(together[rows.time, update], whole.seconds, np.inf))
+    return np.asarray(prepared.row_table.batch[rows.place] / least)

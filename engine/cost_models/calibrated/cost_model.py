@@ -10,12 +10,13 @@ import pandas as pd
 
 import models
 from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTICS, ColumnSet
+from engine.cost_models.calibrated.account import CalibratedAccount
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
-from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.case_building import left_out, model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
-from engine.cost_models.calibrated.fields import DATATYPES
+from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
@@ -40,12 +41,18 @@ class Calibrated(CostModel):
     name = "calibrated"
     title = "calibrated"
     summary = "predicts measured runs"
+    description = (
+        "**calibrated** takes kernel rates, launch costs, networks and overlap as measured training runs show them, "
+        "and knows grouped queries, experts, context and expert parallelism, ZeRO and selective recompute. The page "
+        "Validation shows how far it is off."
+    )
     version = "calibrated/6"
-    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS)
+    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, NOT_READ | IMPLIED)
     datatypes = DATATYPES
     covered = COVERED
+    implied = IMPLIED
+    not_read = NOT_READ
     takes_calibration = True
-    places_ranks = True
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
     one_unit = frozenset({"float16", "bfloat16"})
@@ -154,6 +161,25 @@ class Calibrated(CostModel):
     def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
         """See `CostModel.operation_sheets`."""
         return operation_sheets(found)
+
+    def account(
+        self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
+    ) -> CalibratedAccount:
+        """See `CostModel.account`."""
+        used = self.calibration(calibration)
+        physics = f"{self.version}, {used.name}"
+        return CalibratedAccount(model, system, execution, parameters_of(used), physics)
+
+    def left_out(self, thing: Model | System) -> Sequence[str]:
+        """See `CostModel.left_out`."""
+        if isinstance(thing, Model):
+            return left_out(thing)
+        return (
+            "Efficiencies and latencies of the description are not read; those of a calibration are.",
+            "Groups are placed evenly on the fewest networks that hold them: what is left over of a network stays "
+            "idle, so that whether one must be filled is not read.",
+            "Contention between collectives, network topology within a tier, storage and failures are not modelled.",
+        )
 
 
 CALIBRATED: Final = Calibrated()

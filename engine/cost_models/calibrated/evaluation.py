@@ -12,10 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
-from engine.cost_models.calibrated.build import model_shapes
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.cost_models.calibrated.figures import flow_part, step_part, with_exchange
-from engine.cost_models.calibrated.physics.flow import block_level, offloaded_flow, pipeline_flow
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
@@ -27,8 +25,11 @@ from engine.cost_models.calibrated.physics.memory import (
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.stage_times import block_level, offloaded_flow, pipeline_flow
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
+from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
+from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.sentences import excesses
@@ -119,7 +120,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
     level = block_level(case, p)
     flow, once = pipeline_flow(case, level, p), update_level(case, p)
     stages = stage_memories(case)
-    flags = [part[name].astype(np.float64) for name in ("weight_offload", "activations_offload", "optimizer_offload")]
+    flags = [part[name].astype(np.float64) for name in OFFLOADS]
     offloads = dict(zip(("weights", "activations", "state"), flags, strict=True))
     kept, held, rate = activation_bytes(case), block_weight_bytes(case), link_rate(system, p)
     moved = None

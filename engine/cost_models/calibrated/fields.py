@@ -8,6 +8,7 @@ An extension that a table does not have, or has no value of in a row, is what `d
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,18 +17,29 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
-from engine.cost_models.calibrated.build import BITS, case_of, model_shapes
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case
+from engine.cost_models.calibrated.case_building import BITS, NEUTRAL, case_of, model_shapes
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    RECOMPUTES,
+    Case,
+    Layout,
+    ModelShapes,
+    Software,
+)
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.systems import fastest_attention
-from engine.executions.arrays import Ints
-from engine.executions.codes import ATTENTION_ONLY, FULL, NONE, RS_AG
+from engine.executions.arrays import Flags, Ints
+from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG
 from engine.executions.field_values import absent
+from engine.executions.rules import tokens_undivided, undivided
 from engine.executions.table import Executions, Malformed, check_fields, mark, parse_columns
 from hardware import System
 from models import Model
 
-__all__ = ["DATATYPES", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read"]
+__all__ = [
+    "DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read",
+    "tensor_rules", "zero_rules",
+]  # fmt: skip
 
 Numbers = npt.NDArray[np.int16]
 Fields = dict[str, npt.NDArray[Any]]
@@ -42,27 +54,24 @@ NOT_READ: frozenset[str] = frozenset(
 """Fields that change no figure here; a limit on the networks chooses among placements
 (`engine.cost_models.calibrated.space`)."""
 
-EAGER = 0  # launch
+IMPLIED: frozenset[str] = frozenset(
+    {"optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net", "attention_type", "training"}
+)
+"""Fields that follow from others: stages of ZeRO say whether the optimizer is sharded, degrees which network carries
+what, and the model how it attends; steps are of training."""
+
+EAGER = by_name("launch").choices.index("eager")
 FULLY_SHARDED = 3
 """ZeRO stage at which weights are gathered block by block."""
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
-    """What extensions are where a table says nothing: one of every degree, the stage that `optimizer_sharding` implies,
-    and the software of a current Megatron-style stack."""
+    """What extensions are where a table says nothing: the register's default, but the stage that `optimizer_sharding`
+    implies and the fastest attention kernel of the system."""
     sharded = np.asarray(table["optimizer_sharding"], np.int64)
-    given: dict[str, Any] = {
-        "context_par": 1,
-        "expert_par": 1,
-        "expert_tensor_par": 1,
+    given: dict[str, Any] = NEUTRAL | {
         "zero_stage": sharded,
-        "selective_recompute": 0,
         "attention_kernel": ATTENTION_KERNELS.index(fastest_attention(system)),
-        "launch": by_name("launch").choices.index("fused"),
-        "gradient_datatype": 0,
-        "optimizer_datatype": 0,
-        "expert_overlap": False,
-        "pipeline_overlap": False,
     }
     return {
         column.name: np.broadcast_to(
@@ -116,12 +125,12 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
     pipeline, data = np.maximum(f["pipeline_par"], 1), np.maximum(f["data_par"], 1)
     expert, split = np.maximum(f["expert_par"], 1), np.maximum(f["expert_tensor_par"], 1)
     stages = pipeline * np.maximum(f["pipeline_interleaving"], 1)
-    blocks, hidden = int(shapes.num_blocks), int(shapes.hidden)
+    blocks = int(shapes.num_blocks)
     # With embedding and loss as layers a chunk of one layer at an end would hold no block.
     even = (blocks % stages == 0) | (((blocks + 2) % stages == 0) & (stages <= blocks))
     offloads = f["weight_offload"] | f["activations_offload"] | f["optimizer_offload"]
     present = np.array([name in system.matrix for name in DATATYPES], bool)
-    latent = bool(shapes.latent > 0)
+    stages_of_zero = zero_rules(f, single_replica=data * context == 1, pipelined=pipeline > 1)
     degrees = [f[name] for name in ("context_par", "expert_par", "expert_tensor_par")]
     words = [f[column.name] < 0 for column in EXTENSIONS if column.choices]
     mark(
@@ -131,14 +140,13 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("unknown_word", np.logical_or.reduce([f["datatype"] < 0, *words])),
             ("training_only", ~f["training"]),
             ("zero_stage_unknown", (f["zero_stage"] < 0) | (f["zero_stage"] > FULLY_SHARDED)),
-            ("zero_stage_against_sharding", f["optimizer_sharding"] != (f["zero_stage"] >= 1)),
-            ("sharding_needs_replicas", (f["zero_stage"] >= 1) & (data * context == 1)),
+            *((code, stages_of_zero[code]) for code in ("zero_stage_against_sharding", "sharding_needs_replicas")),
             (
                 "selective_needs_attn_only",
                 (f["activation_recompute"] != ATTENTION_ONLY) & (f["selective_recompute"] != 0),
             ),
             ("attention_of_the_model", (f["attention_type"] == 1) & np.bool_(heads != 1)),
-            ("gradient_sharding_in_pipeline", (f["zero_stage"] == 2) & (pipeline > 1)),
+            ("gradient_sharding_in_pipeline", stages_of_zero["gradient_sharding_in_pipeline"]),
             ("context_not_dividing_sequence", (context > 1) & (model.seq_size % (2 * context) != 0)),
             ("expert_par_without_experts", (experts == 0) & ((expert > 1) | (split > 1))),
             ("expert_par_not_dividing_experts", np.bool_(experts > 0) & (max(experts, 1) % expert != 0)),
@@ -149,18 +157,52 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("offload_needs_three_blocks", offloads & (blocks // pipeline < 3)),
             (
                 "sequence_not_divisible",
-                (f["tensor_par_comm_type"] >= 1) & (f["microbatch_size"] * model.seq_size // context % tensor != 0),
+                (f["tensor_par_comm_type"] != ALL_REDUCE)
+                & tokens_undivided(f["microbatch_size"], model.seq_size, tensor, context),
             ),
-            ("hidden_not_divisible", hidden % tensor != 0),
-            ("feedforward_not_divisible", np.bool_(experts == 0) & (int(shapes.feedforward) % tensor != 0)),
-            ("heads_not_divisible", int(shapes.attn_heads) % tensor != 0),
-            (
-                "key_value_heads_not_divisible",
-                np.bool_(not latent) & (heads % tensor != 0) & (tensor % max(heads, 1) != 0),
-            ),
+            *tensor_rules(shapes, tensor).items(),
             ("datatype_not_on_system", ~present[f["datatype"]]),
         ),
     )
+
+
+def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
+    """Tells which sizes of a model a tensor-parallel degree does not divide, by reason code.
+
+    The heads of keys and values do not matter to latent attention, nor the dense feed-forward width to models with
+    experts, of which an expert may be held whole.
+    """
+    return undivided(
+        tensor_par,
+        hidden=int(shapes.hidden),
+        feedforward=None if shapes.experts > 0 else int(shapes.feedforward),
+        attn_heads=int(shapes.attn_heads),
+        key_value_heads=None if shapes.latent > 0 else int(shapes.key_value_heads),
+    )
+
+
+def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Flags) -> dict[str, Flags]:
+    """Tells where a ZeRO stage (Rajbhandari et al. 2020) contradicts the other fields, by reason code.
+
+    Args:
+        mode: fields by name, `zero_stage` and `optimizer_sharding` among them.
+        single_replica: where there is nobody to share anything with.
+        pipelined: where there is a pipeline, over whose microbatches gradients have to be kept whole.
+    """
+    stage = mode["zero_stage"]
+    return {
+        "zero_stage_against_sharding": mode["optimizer_sharding"] != (stage >= 1),
+        "sharding_needs_replicas": (stage >= 1) & single_replica,
+        "gradient_sharding_in_pipeline": (stage == 2) & pipelined,
+    }
+
+
+READ_AS_THEY_ARE = tuple(
+    item.name
+    for item in (*dataclasses.fields(Layout), *dataclasses.fields(Software))
+    if item.name in {column.name for column in ALL_FIELDS}
+)
+"""Fields that formulas read under their own name."""
 
 
 def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> Case:
@@ -177,11 +219,7 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
     )
     comm = np.asarray(fields["tensor_par_comm_type"])
     zero = np.asarray(fields["zero_stage"])
-    direct = (
-        "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size",
-        "batch_size", "pipeline_interleaving", "zero_stage", "attention_kernel", "launch",
-    )  # fmt: skip
-    values = {name: fields[name] for name in direct}
+    values = {name: fields[name] for name in READ_AS_THEY_ARE}
     values |= {
         "sequence_par": comm == RS_AG,
         "split_messages": comm != 0,

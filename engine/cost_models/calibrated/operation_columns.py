@@ -6,11 +6,12 @@ The command line and the dashboard read names, units and help from here. Units a
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from engine.columns import Column
+from engine.cost_models.account import Shown
 
-__all__ = ["LABELS", "OPERATION_COLUMNS", "Shown", "shown"]
+__all__ = ["LABELS", "OPERATION_COLUMNS"]
 
 LABELS: Final = {
     "norms": "Norms, residuals", "casts": "Casts", "query_key_value": "QKV", "query_down": "Query, down",
@@ -24,20 +25,12 @@ LABELS: Final = {
 """Operation -> what people call it."""
 
 
-class Shown(NamedTuple):
-    """A column, the unit in which people read it, and how large that is in the column's own unit."""
-
-    column: Column
-    unit: str
-    size: float
-
-
 def _figure(
     name: str, label: str, short: str, unit: str, shown_as: str, size: float, description: str,
     dtype: Literal["float64", "str"] = "float64",
 ) -> Shown:  # fmt: skip
     column = Column(name, label, short, unit, "statistic", dtype, "Operation", None, description)
-    return Shown(column, shown_as, size)
+    return Shown(column, shown_as, size, 1 if unit == "s" else 0)
 
 
 OPERATION_COLUMNS: Final[tuple[Shown, ...]] = (
@@ -58,10 +51,3 @@ OPERATION_COLUMNS: Final[tuple[Shown, ...]] = (
 )  # fmt: skip
 """What `engine.cost_models.calibrated.physics.operations.summarised` tells of every operation, in the order of a
 table."""
-
-_BY_NAME: Final = {each.column.name: each for each in OPERATION_COLUMNS}
-
-
-def shown(name: str) -> Shown:
-    """The column of a name. Raises KeyError where there is none."""
-    return _BY_NAME[name]

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pandas as pd
 
+from engine.cost_models.account import Shown
 from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.calibrated.fields import case_of_fields, read
-from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS, Shown
+from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
 from engine.cost_models.calibrated.physics.parameters import parameters_of

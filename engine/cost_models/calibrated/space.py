@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import ALL_FIELDS, by_name
-from engine.cost_models.calibrated.build import model_shapes
-from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ
+from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
+from engine.cost_models.calibrated.case_building import model_shapes
+from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Ints
+from engine.executions.codes import OFFLOADS
 from engine.executions.limits import LimitError, permits
+from engine.executions.rules import mode_rules, tokens_undivided
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 from hardware import Calibration, System
 from models import Model
@@ -63,9 +65,11 @@ COVERED: dict[str, str] = {
 }
 """What is tried of each field without limits; fields that are not listed are as in Calculon's space."""
 
+FURTHER_DEGREES = ("context_par", "expert_par", "expert_tensor_par")
+"""Extensions that cells tell apart, not modes."""
+
 FIELDS_OF_A_MODE: tuple[str, ...] = (
-    *MODE_FIELDS, "zero_stage", "selective_recompute", "attention_kernel", "launch", "gradient_datatype",
-    "optimizer_datatype", "expert_overlap", "pipeline_overlap",
+    *MODE_FIELDS, *(column.name for column in EXTENSIONS if column.name not in FURTHER_DEGREES),
 )  # fmt: skip
 TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 """Bits of a cell's kind."""
@@ -115,7 +119,7 @@ class CalibratedSpace(Space):
     def _modes_of(self, kind: int) -> Modes:
         offload = (True, False) if self.system.mem2.capacity_gib > 0 else (False,)
         experts = bool(model_shapes(self.model).experts > 0)
-        default: dict[str, tuple[Any, ...]] = {
+        default: dict[str, tuple[Any, ...]] = {name: (by_name(name).default,) for name in FIELDS_OF_A_MODE} | {
             "activation_recompute": by_name("activation_recompute").choices,
             "optimizer_sharding": (True, False),
             "tensor_par_comm_type": by_name("tensor_par_comm_type").choices,
@@ -125,23 +129,15 @@ class CalibratedSpace(Space):
             "weight_offload": (True, False),
             "activations_offload": (True, False),
             "optimizer_offload": (True, False),
-            "fused_activation": (True,),
-            "attention_type": ("multihead",),
-            "training": (True,),
-            "zero_stage": (0, 1, 2, 3),
+            "zero_stage": by_name("zero_stage").numbers,
             "selective_recompute": ("attention", "modules", "half"),
             "attention_kernel": (fastest_attention(self.system),),
-            "launch": ("fused",),
-            "gradient_datatype": ("float32",),
-            "optimizer_datatype": ("float32",),
-            "expert_overlap": (False,),
-            "pipeline_overlap": (False,),
         }
         values = []
         for name in FIELDS_OF_A_MODE:
-            if name == "zero_stage":
+            if by_name(name).dtype == "int64":
                 allowed = permits(self.limits, name)
-                values.append(tuple(stage for stage in default[name] if allowed(stage)))
+                values.append(tuple(value for value in default[name] if allowed(value)))
             else:
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
@@ -169,16 +165,11 @@ class CalibratedSpace(Space):
     def _cells(self) -> tuple[Cell, ...]:
         shapes, limits, model = model_shapes(self.model), self.limits, self.model
         allow = {column.name: permits(limits, column.name) for column in ALL_FIELDS}
-        heads, groups, blocks = int(shapes.attn_heads), int(shapes.key_value_heads), int(shapes.num_blocks)
-        dense = not shapes.experts > 0
-        latent = bool(shapes.latent > 0)
+        blocks = int(shapes.num_blocks)
         cells: list[Cell] = []
         tried = 0
         for tensor in divisors(self.num_procs):
-            fits = heads % tensor == 0 and int(shapes.hidden) % tensor == 0
-            fits = fits and (latent or groups % tensor == 0 or tensor % groups == 0)
-            fits = fits and not (dense and int(shapes.feedforward) % tensor)
-            if not fits or not allow["tensor_par"](tensor):
+            if any(tensor_rules(shapes, tensor).values()) or not allow["tensor_par"](tensor):
                 continue
             for pipeline in divisors(self.num_procs // tensor):
                 interleavings = self._interleavings(blocks, pipeline)
@@ -203,7 +194,8 @@ class CalibratedSpace(Space):
                         microbatches = tuple(
                             size
                             for size in divisors(batch // data)
-                            if size * model.seq_size // context % tensor == 0 and allow["microbatch_size"](size)
+                            if allow["microbatch_size"](size)
+                            and not tokens_undivided(size, model.seq_size, tensor, context)
                         )
                         kind = (tensor > 1) * TENSOR + (pipeline > 1) * PIPELINE + (data * context > 1) * REPLICAS
                         if not microbatches or not len(self.modes[kind]):
@@ -263,8 +255,7 @@ class CalibratedSpace(Space):
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
         """Degrees beyond the 23, and the networks as ranks are placed."""
-        names = ("context_par", "expert_par", "expert_tensor_par")
-        degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in names}
+        degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in FURTHER_DEGREES}
         every = degrees | networks_of(self.system, {**self._columns, **degrees})
         return {name: values[cell] for name, values in every.items()}
 
@@ -290,17 +281,14 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
     first_comm = by_name("tensor_par_comm_type").choices.index(kinds_of_comm[0]) if kinds_of_comm else -1
     split = word("tensor_par_comm_type", "p2p_rs_ag")
     plain_too = "ar" in kinds_of_comm
+    single_replica = np.array(not replicas)
+    broken = [
+        *mode_rules(columns, single_tensor=np.array(not tensor), single_data=single_replica).values(),
+        *zero_rules(columns, single_replica=single_replica, pipelined=np.array(pipeline)).values(),
+    ]
     valid = (
-        (columns["optimizer_sharding"] == (stage >= 1))
-        & (replicas | (stage == 0))
-        & ~((stage == 2) & pipeline)
-        & (replicas | ~columns["data_par_overlap"])
+        ~np.logical_or.reduce(broken)
         & ((stage < FULLY_SHARDED) | columns["data_par_overlap"])
-        & (tensor | word("tensor_par_overlap", "none"))
-        & (
-            ~columns["seq_par_ag_redo"]
-            | (~word("activation_recompute", "full") & word("tensor_par_comm_type", "rs_ag"))
-        )
         # Without a group the kinds of communication are one, and without a pipeline so are two of them.
         & (tensor | (comm == first_comm))
         & (np.bool_(pipeline or not tensor or not plain_too) | ~split)
@@ -309,7 +297,7 @@ def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind:
         & (experts | ~columns["expert_overlap"])
         & (pipeline | ~columns["pipeline_overlap"])
     )
-    for name in ("weight_offload", "activations_offload", "optimizer_offload"):
+    for name in OFFLOADS:
         valid &= np.isin(columns[name], offload)
     kept = {name: array[valid] for name, array in columns.items()}
     columns = {name: array if array.dtype == bool else array.astype(np.int64) for name, array in kept.items()}

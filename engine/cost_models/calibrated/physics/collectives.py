@@ -4,6 +4,9 @@ A group of n ranks occupies r0 ranks of the innermost tier (the scale-up domain)
 on, r0 r1 ... = n. A reduce-scatter or all-gather runs tier by tier: what reaches tier i is the buffer divided by all
 ranks below, because every rank of the lower tiers carries its own shard over its own link. An all-reduce is both.
 Its latency is that of the domain, and once that of all networks beyond it.
+
+Sources: a ring moves (n - 1) / n of the buffer per pass, Thakur, Rabenseifner and Gropp 2005; the hierarchy and its
+latencies, the calibration study on 1,147 measured rows; that a larger domain is never slower, stated by us.
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ from engine.cost_models.calibrated.physics.rates import Rates
 __all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers"]
 
 SWITCH_HOP = 0.1
-"""Latency of one more rank in a switched scale-up domain, as a share of the base latency."""
+"""Latency of one more rank in a switched scale-up domain, as a share of the base latency [dimensionless]. Source: the
+calibration study on 1,147 measured rows; stated, not fitted."""
 RANKS_IN_A_RING = 1.0 / (SWITCH_HOP * math.log(2.0))
-"""Ranks up to which every one of a domain adds as much; beyond, twice as many add one base latency, as in a tree, which
-is as steep there."""
+"""Ranks up to which every one of a domain adds as much [ranks]; beyond, twice as many add one base latency, as in a
+tree, which is as steep there. Source: stated by us, from the slopes of both."""
 NETWORK_HOPS = 1.5
-"""Latency of leaving the domain, in base latencies, before the logarithm of the groups."""
+"""Latency of leaving the domain, in base latencies, before the logarithm of the groups [dimensionless]. Source: the
+calibration study on 1,147 measured rows; stated, not fitted."""
 
 
 class Tier(NamedTuple):

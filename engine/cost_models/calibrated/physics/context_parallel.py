@@ -1,4 +1,8 @@
-"""Ring exchange of keys and values under context parallelism, hidden behind the attention core where it fits."""
+"""Ring exchange of keys and values under context parallelism, hidden behind the attention core where it fits.
+
+Sources: the ring, Liu, Zaharia and Abbeel 2023 (Ring Attention); what of it shows, the calibration study on 1,147
+measured rows.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ Tokens go to `experts_per_token` experts. An expert rank that holds several of a
 the exchanged volume counts distinct destinations: n (1 - (1 - 1/n)^k) of n ranks are hit by k draws. All of it passes
 the innermost network; what leaves the domain of its rank is sent once to every domain that it goes to, and so on
 outwards.
+
+Source: the calibration study on 1,147 measured rows; sending once to every domain of several networks, stated by us.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from engine.cost_models.calibrated.physics.rates import Rates
 __all__ = ["Experts", "active_width", "distinct_destinations", "exchange", "expert_layer", "expert_layers", "permuted"]
 
 PERMUTE_BYTES = 16.0
-"""Bytes per routed element for permuting tokens into groups of one expert and back."""
+"""Bytes per routed element for permuting tokens into groups of one expert and back, each pass [bytes]. Source: stated
+by us; the calibration study on 1,147 measured rows counts 8."""
 HIDDEN_EXCHANGE = 0.3
-"""Share of the exchange left where it overlaps with another microbatch's computation."""
+"""Share of the exchange left where it overlaps with another microbatch's computation [dimensionless]. Source: the
+calibration study on 1,147 measured rows; stated, not fitted."""
 
 
 class Experts(NamedTuple):

@@ -4,6 +4,8 @@ A product of [m, k] by [k, n] is cut into 128 x 128 tiles; `waves` is how often 
 kernel with few waves leaves processors idle at its end, and one with a shallow inner dimension k spends its time on
 prologue and epilogue: the smooth factors (1 + wave / waves) and (1 + depth / k) stand for both. Hard quantisation
 of waves predicts no better and makes neighbouring sizes jump.
+
+Source: the calibration study on 1,147 measured rows.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ from engine.cost_models.calibrated.physics.parameters import Parameters
 __all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "work"]
 
 TILE = 128.0
-"""Edge of a tile of the result that one multiprocessor computes at a time [elements]."""
+"""Edge of a tile of the result that one multiprocessor computes at a time [elements]. Source: the calibration study on
+1,147 measured rows; stated, not fitted."""
 
 ALIGNMENT = 64.0
+"""Columns and depths that are multiples of this run without penalty [elements]. Source: the calibration study on 1,147
+measured rows, rows with a hidden size of 14400."""
 MAIN_GRADIENT_BYTES = 8.0
-"""Bytes per weight that a weight gradient moves: 4 read and 4 written of the accumulated 32-bit gradient."""
+"""Bytes per weight that a weight gradient moves [bytes]: 4 read and 4 written of the accumulated 32-bit gradient.
+Source: count of reads and writes."""
 
 
 class MatrixUnit(NamedTuple):

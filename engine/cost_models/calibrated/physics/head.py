@@ -1,4 +1,7 @@
-"""The ends of the model: embedding on the first stage, output projection and loss on the last, always in 16 bits."""
+"""The ends of the model: embedding on the first stage, output projection and loss on the last, always in 16 bits.
+
+Source: the calibration study on 1,147 measured rows.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,14 @@ from engine.cost_models.calibrated.physics.rates import Rates
 __all__ = ["Ends", "ends", "head_layer"]
 
 LOGIT_FORWARD = 12.0
-"""Bytes per logit of the 32-bit softmax and loss, forward; 14 backward."""
+"""Bytes per logit of the 32-bit softmax and loss forward [bytes]. Source: count of the kernels' reads and writes, taken
+from the calibration study on 1,147 measured rows."""
 LOGIT_BACKWARD = 14.0
+"""The same backward [bytes]. Source: as for `LOGIT_FORWARD`."""
 EMBEDDING_FORWARD = 6.0
+"""Bytes per element that is looked up, forward [bytes]. Source: as for `LOGIT_FORWARD`."""
 EMBEDDING_BACKWARD = 10.0
+"""The same backward [bytes]. Source: as for `LOGIT_FORWARD`."""
 
 
 class Ends(NamedTuple):

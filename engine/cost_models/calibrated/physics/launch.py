@@ -2,6 +2,8 @@
 
 Small models on fast processors are bound by this. Counts are kernels per block of a Megatron-style implementation;
 the time per kernel is fitted. Compilation fuses kernels, CUDA graphs replay them without the host.
+
+Source: the calibration study on 1,147 measured rows.
 """
 
 from __future__ import annotations
@@ -14,16 +16,25 @@ from engine.cost_models.calibrated.physics.parameters import Parameters
 __all__ = ["block_launches", "expert_launches", "launch_time"]
 
 FUSED_BLOCK = 20.0
+"""Kernels of a dense block forward with fused attention [kernels]. Source: count for a Megatron-style block, taken from
+the calibration study on 1,147 measured rows."""
 UNFUSED_BLOCK = 26.0
+"""The same without fused attention [kernels]. Source: as for `FUSED_BLOCK`."""
 PER_PEER = 1.0
-"""Launches' worth of host time per peer of the tensor-parallel group: calls of the collectives and waiting for the
-slowest host."""
+"""Launches' worth of host time per peer of the tensor-parallel group [kernels]: calls of the collectives and waiting
+for the slowest host. Source: stated by us."""
 EIGHT_BIT = 10.0
+"""Kernels that casts to 8 bits add to a dense block forward [kernels]. Source: as for `FUSED_BLOCK`."""
 BACKWARD = 1.8
+"""Kernels of the backward pass per kernel of the forward pass [dimensionless]. Source: as for `FUSED_BLOCK`."""
 EXPERTS_FORWARD = 15.0
+"""Kernels that a layer of experts adds forward [kernels]. Source: as for `FUSED_BLOCK`."""
 EXPERTS_BACKWARD = 25.0
+"""The same backward [kernels]. Source: as for `FUSED_BLOCK`."""
 PER_EXPERT = 2.0
+"""Kernels of every local expert forward where products are not grouped [kernels]. Source: as for `FUSED_BLOCK`."""
 PER_EXPERT_EIGHT_BIT = 4.0
+"""Kernels that casts to 8 bits add to each of them [kernels]. Source: as for `FUSED_BLOCK`."""
 
 
 def launch_time(case: Case, p: Parameters) -> Floats:

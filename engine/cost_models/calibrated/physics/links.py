@@ -2,6 +2,8 @@
 
 It is what would show if nothing overlapped: the same step with every overlap switched off, and a ring that has no
 attention to hide behind.
+
+Source: stated by us; the formulas are those of a step.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from engine.cost_models.calibrated.physics.context_parallel import ring
-from engine.cost_models.calibrated.physics.flow import block_level, pipeline_flow
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline import message_time
 from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.physics.recompute import recomputed
+from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
 from engine.cost_models.calibrated.physics.stages import KINDS
 from engine.cost_models.calibrated.physics.step import pipeline_level, update_level
 

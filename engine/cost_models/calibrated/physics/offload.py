@@ -1,11 +1,13 @@
 """Offloading to the second memory tier: what moves, what of it shows, what stays beside the processor.
 
 Per block and microbatch the forward pass fetches weights while it sends kept activations away (two directions, so the
-larger counts); the backward pass fetches both (`engine.cost_models.calibrated.physics.flow.offloaded_flow`). Optimizer
+larger counts); the backward pass fetches both (`stage_times.offloaded_flow`). Optimizer
 state and gradients travel once per step. What does not fit behind the computation of the block, or of the update, is
 exposed. Two blocks of whatever is offloaded stay beside the processor, the one at work and the one in transit. So do
 the weights of embedding and head, which every microbatch needs; their gradients and optimizer state go with those of
-the blocks. The rules are those of Calculon 0.1.0 (Q13), but for the optimizer, which there moves with every microbatch.
+the blocks. The rules are those of Calculon 0.1.0, but for the optimizer, which there moves with every microbatch.
+
+Source: Calculon 0.1.0, `llm.py` `_get_fw_offload_size` and `_get_bw_offload_size`; the optimizer's part, stated by us.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from engine.cost_models.calibrated.physics.memory import StageMemory
 __all__ = ["RESERVE", "Exposed", "Offloadable", "offloadable", "tiers", "tiers_of", "with_state"]
 
 RESERVE = 2.0**30
-"""Bytes of a processor's memory that are not for tensors: driver context and buffers of collectives. Stated; allocated
-tensors of measured runs reach 96 % of the capacity."""
+"""Memory of a processor that is not for tensors [bytes]: driver context and buffers of collectives. Source: stated by
+us; allocated tensors of measured runs reach 96 % of the capacity."""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ def with_state(
     """What offloading shows in a step, with optimizer state and gradients among it.
 
     Args:
-        forward, backward, slowest, bandwidth: what `engine.cost_models.calibrated.physics.flow.OffloadedFlow` says.
+        forward, backward, slowest, bandwidth: what `stage_times.OffloadedFlow` says.
         state: bytes of optimizer state and gradients that are offloaded [bytes].
         rate: rate of the link to the second tier per direction [bytes/s]; 0 where there is none.
         optimizer: seconds of the update, which hide it [s].

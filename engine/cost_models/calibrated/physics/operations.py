@@ -3,6 +3,8 @@
 All formulas are those of the block (`engine.cost_models.calibrated.physics.block`); here they are only not added up.
 Times are of one microbatch on one processor, without what the backward pass computes again and without waiting for the
 host.
+
+Source: as for the block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a processor holds, and the time to update it."""
+"""What a processor holds, and the time to update it.
+
+Sources: sharding by ZeRO stages, Rajbhandari et al. 2020; bytes per parameter, the calibration study on 1,147 measured
+rows.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,16 @@ from engine.cost_models.calibrated.physics.weights import held_on, local_weights
 __all__ = ["held_by_stage", "optimizer_time"]
 
 OPTIMIZER_BYTES = 22.0
-"""Bytes per owned parameter of an Adam step beside the moments: gradient, master weight, 16-bit weight out."""
+"""Bytes per owned parameter of an Adam step beside the moments [bytes]: gradient, master weight, 16-bit weight out.
+Source: count of reads and writes; with 32-bit moments 38 in all, as in the calibration study on 1,147 measured rows."""
 MOMENT_PASSES = 4.0
-"""Times that a moment's bytes pass per parameter: two moments, in and out."""
+"""Times that a moment's bytes pass per parameter [dimensionless]: two moments, in and out. Source: count of reads and
+writes."""
 LOCAL_BYTES = 6.0
-"""Bytes per local parameter for zeroing and scaling gradients."""
+"""Bytes per local parameter for zeroing and scaling gradients [bytes]. Source: the calibration study on 1,147 measured
+rows; stated, not fitted."""
 OPTIMIZER_LAUNCHES = 50.0
+"""Kernels of the update [kernels]. Source: the calibration study on 1,147 measured rows; stated, not fitted."""
 
 
 def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:

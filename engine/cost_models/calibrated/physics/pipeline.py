@@ -1,4 +1,8 @@
-"""Pipelines whose stages are not equal: the slowest stage sets the pace, the others fill and drain."""
+"""Pipelines whose stages are not equal: the slowest stage sets the pace, the others fill and drain.
+
+Sources: the steady state and its ends, the calibration study on 1,147 measured rows; interleaving, Narayanan et al.
+2021 (arXiv:2104.04473, section 2.2).
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 The matrix rate is the 16-bit peak times a fraction per generation, scaled with the power available per peak FLOP/s:
 processors throttle their clock at the power limit, so the same chip at 500 W or with a higher peak at nearly the same
 power sustains a smaller fraction. Exponent fitted over five accelerators of two generations.
+
+Source: the calibration study on 1,147 measured rows; the maturity of software, runs of NVIDIA's frameworks on H100 from
+2024 to 2026.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from engine.cost_models.calibrated.physics.parameters import Parameters
 __all__ = ["Rates", "maturity", "power_factor", "sustained_rates"]
 
 MOST_SUSTAINED = 0.9
-"""Share of the peak that long products reach where power does not limit the clock (cuBLAS on chips whose matrix units
-were cut down, such as the H20). The scaling with power ends here."""
+"""Share of the peak that long products reach where power does not limit the clock [dimensionless]: the scaling with
+power ends here. Source: stated by us, looking at cuBLAS on chips whose matrix units were cut down, such as the H20."""
 
 
 @dataclass(frozen=True, slots=True)

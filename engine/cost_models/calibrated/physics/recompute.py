@@ -1,4 +1,7 @@
-"""What each kind of activation recomputation does again, as shares of a block's forward pass."""
+"""What each kind of activation recomputation does again, as shares of a block's forward pass.
+
+Sources: see `SHARES`.
+"""
 
 from __future__ import annotations
 

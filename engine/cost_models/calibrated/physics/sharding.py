@@ -1,4 +1,8 @@
-"""Communication of weights and gradients: data-parallel reduction, layer-wise gathers, tied embeddings."""
+"""Communication of weights and gradients: data-parallel reduction, layer-wise gathers, tied embeddings.
+
+Sources: what ZeRO stages exchange, Rajbhandari et al. 2020; gathers block by block and what overlap hides, the
+calibration study on 1,147 measured rows.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from engine.cost_models.calibrated.physics.rates import Rates
 __all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
 
 EMBEDDING_GATHERS = 3.0
+"""Gathers of the embedding per microbatch where weights are sharded [dimensionless]. Source: the calibration study on
+1,147 measured rows; stated, not fitted."""
 
 
 def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:

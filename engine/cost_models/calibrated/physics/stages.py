@@ -8,6 +8,8 @@ Where blocks do not divide evenly and blocks + 2 do, frameworks count embedding 
 last chunk hold one block less (Megatron-LM, `account_for_embedding_in_pipeline_split`). Otherwise the remainder goes to
 the last chunks before the last one: they keep the fewest microbatches, and the ends have embedding and head to do.
 With interleaving, chunk c of stage i is the (c p + i)-th of p v (Narayanan et al., arXiv:2104.04473, section 2.2).
+
+Sources: Megatron-LM and Narayanan et al. 2021, as cited.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ KINDS: tuple[Kind, ...] = (Kind(False, False), Kind(False, True), Kind(True, Fal
 
 
 ENDS = 2
-"""Of `slowest_stages` and `fullest_stages` the first so many are the first and the last stage."""
+"""How many of `slowest_stages` and `fullest_stages` are ends of the pipeline [stages]: the first and the last stand
+first. Source: the order in which this module lists them."""
 
 
 class Pattern(NamedTuple):

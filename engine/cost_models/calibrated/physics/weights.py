@@ -1,4 +1,7 @@
-"""Parameters of a block, an expert layer and the vocabulary, in elements of the whole model (not yet split)."""
+"""Parameters of a block, an expert layer and the vocabulary, in elements of the whole model (not yet split).
+
+Sources: counts of the layers' matrices; latent attention, DeepSeek-V2 (arXiv:2405.04434, section 2.1).
+"""
 
 from __future__ import annotations
 

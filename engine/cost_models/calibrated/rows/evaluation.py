@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.cost_models.calibrated.figures import step_part, with_exchange
 from engine.cost_models.calibrated.physics.offload import with_state
 from engine.cost_models.calibrated.physics.step import Update
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows
+from engine.cost_models.calibrated.step_figures import step_part, with_exchange
 from engine.executions.arrays import take
 from engine.space.rows import Group, RowChunk, Variant
 

@@ -17,27 +17,27 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.evaluation import link_rate, perfect_seconds
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
-from engine.cost_models.calibrated.figures import FlowPart, flow_part
-from engine.cost_models.calibrated.physics.flow import (
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.stage_times import (
     BlockLevel,
     OffloadedFlow,
     block_level,
     offloaded_flow,
     pipeline_flow,
 )
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
-from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import Update, pipeline_level, running_seconds, straggling, update_level
 from engine.cost_models.calibrated.rows.memory_requirements import GIB, without_room_to_offload
 from engine.cost_models.calibrated.rows.row_tables import CalibratedRowTable, calibrated_row_table
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
-from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts, offloads
 
 __all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
 
@@ -110,8 +110,9 @@ class CalibratedRows:
         # No memory helps where the networks reach no further.
         system, reached = self.space.system, self.space.connected
         first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
-        blocks = self.space.num_blocks // self.cells.pipeline_par
-        return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), blocks)
+        few = (self.space.num_blocks // self.cells.pipeline_par < 3)[self.points.cell]
+        allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
+        return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), allowed)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
         """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.case_building import NEUTRAL as NEUTRAL_EXTENSIONS
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, case_of_fields
-from engine.cost_models.calibrated.physics.inputs import Case
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Case
 from engine.cost_models.calibrated.space import FIELDS_OF_A_MODE, CalibratedSpace
 from engine.executions.arrays import Ints, take
+from engine.executions.codes import ALL_REDUCE, NO_OVERLAP, NONE, OFFLOADS
 from engine.space.schedule_points import (
     CellColumns,
     Grains,
@@ -22,21 +24,29 @@ from engine.space.schedule_points import (
     points_of,
     step_modes,
 )
+from engine.space.space import MODE_FIELDS
 
 __all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "PointTable", "case_at", "point_table_of"]
 
 
+_PLACED = {
+    "zero_stage", "selective_recompute", "attention_kernel", "launch", "gradient_datatype", "optimizer_datatype",
+    "expert_overlap", "pipeline_overlap",
+}  # fmt: skip
+_EVERYWHERE = tuple(name for name in FIELDS_OF_A_MODE if name not in (*MODE_FIELDS, *_PLACED))
+"""Fields that nobody has said below what they decide: they are taken to decide everything, which costs time only."""
 BLOCK_FIELDS = (
     "activation_recompute", "selective_recompute", "tensor_par_comm_type", "tensor_par_overlap", "attention_kernel",
-    "launch", "expert_overlap",
+    "launch", "expert_overlap", *_EVERYWHERE,
 )  # fmt: skip
 TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
-UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launch")
-KEPT_FIELDS = ("activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel")
+UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launch", *_EVERYWHERE)
+KEPT_FIELDS = (
+    "activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel", *_EVERYWHERE,
+)  # fmt: skip
 """What decides the activations that a stage keeps."""
 STATE_FIELDS = ("zero_stage", "optimizer_datatype")
 """What decides the weights, gradients and optimizer state that it holds."""
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 GRAINS = Grains(
     (*FIELDS_OF_A_MODE, "fully_sharded"),
     TIME_FIELDS,
@@ -85,10 +95,9 @@ def point_table_of(space: CalibratedSpace, numbers: range) -> PointTable:
     return PointTable(cells, points, step_modes(space.modes, GRAINS), point)
 
 
-NEUTRAL = {
-    "activation_recompute": 2, "selective_recompute": 0, "tensor_par_comm_type": 0, "tensor_par_overlap": 0,
-    "attention_kernel": 3, "launch": 1, "expert_overlap": 0, "pipeline_overlap": 0, "zero_stage": 0,
-    "gradient_datatype": 0, "optimizer_datatype": 0, "data_par_overlap": 0,
+NEUTRAL = NEUTRAL_EXTENSIONS | {
+    "activation_recompute": NONE, "tensor_par_comm_type": ALL_REDUCE, "tensor_par_overlap": NO_OVERLAP,
+    "attention_kernel": ATTENTION_KERNELS.index("native"), "data_par_overlap": 0,
 }  # fmt: skip
 """What a case needs of fields that a table does not depend on."""
 

@@ -1,0 +1,76 @@
+"""What leans on the inside of Streamlit's front end: names of its elements and of its files.
+
+Checked with Streamlit 1.67.0; `tests/dashboard/test_compat.py` fails where the installed front end lacks one of them.
+`style.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not function.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import streamlit
+
+__all__ = [
+    "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "marked_in_navigation", "plotly_chunk", "rows",
+]  # fmt: skip
+
+FOLDER: Final = Path(streamlit.__file__).parent / "static"
+"""Where the front end is installed."""
+
+MAIN: Final = '[data-testid="stMain"]'
+"""What of the window holds the page; it is what moves when a page is scrolled."""
+DATA_GRID: Final = '[data-testid="stDataFrame"] canvas'
+"""What a table is drawn on."""
+DRAWN: Final = ".js-plotly-plot .main-svg"
+"""What a chart of Plotly's is drawn on, once it is."""
+SCRIPT: Final = 'script[type="module"][src*="/js/"]'
+"""The front end's first script, beside which all others lie."""
+
+IN_USE: Final = (
+    "stAppViewContainer", "stCaptionContainer", "stColumn", "stDataFrame", "stElementContainer",
+    "stExpandSidebarButton", "stFullScreenFrame", "stHorizontalBlock", "stMain", "stMainBlockContainer", "stMarkdown",
+    "stPopover", "stPopoverBody", "stPopoverButton", "stSelectbox", "stSelectboxVirtualDropdown", "stTopNav",
+    "stTooltipContent", "stTopNavSection", "stVerticalBlock", "stWidgetLabel",
+)  # fmt: skip
+"""Names of elements (`data-testid`) that the dashboard's styles and scripts look for."""
+
+LINE: Final = 31
+"""Height of a line of a data grid with the theme's size of letters [px]."""
+
+
+def rows(lines: int) -> int:
+    """Returns the height [px] of a data grid's row whose text has so many lines.
+
+    The grid breaks lines in rows of more than four times the size of the text.
+    """
+    return LINE + (lines - 1) * 26
+
+
+@cache
+def plotly_chunk() -> str | None:
+    """Returns the name of the file with Plotly in it, which the browser can fetch before a chart asks for it.
+
+    None where the front end is built in another way.
+    """
+    found = sorted((FOLDER / "static" / "js").glob("PlotlyChart.*.js"))
+    return found[0].name if len(found) == 1 else None
+
+
+def marked_in_navigation(title: str, place: int) -> str:
+    """Returns the style that names the page in the navigation: a section shows neither that nor which it is on.
+
+    On a phone, where the navigation is behind a button, the name stands beside the button.
+
+    title: of the page. place: of its section, from 0.
+    """
+    name, behind = (json.dumps(text, ensure_ascii=False) for text in (title, f" · {title}"))
+    section = f'[data-testid="stTopNav"] > :nth-child({place + 1}) > [data-testid="stTopNavSection"] p'
+    button = '[data-testid="stExpandSidebarButton"]'
+    return (
+        f"<style>{section} {{ font-weight: 600; }} {section}::after {{ content: {behind}; }} "
+        f"{button} {{ width: auto; }} "
+        f"{button}::after {{ content: {name}; margin: 0 6px; font-size: 14px; font-weight: 600; }}</style>"
+    )

@@ -1,0 +1,333 @@
+"""One board for all work off the page's thread, shared by all sessions of a server.
+
+A job is asked for by a key that says everything about it, and equal ones are one, whoever asks. The jobs of a lane are
+worked on in a thread, one at a time: whole ones to their end, those that come in parts a part of each in turn. So that
+nobody waits for all that another asks for, the next is the one that was given the least time; among those that were
+given none, what a session asked for last comes before all that any session asked for earlier. Processes of its own
+are a kind's affair (see `dashboard.jobs.interpreters`); the board ends them. It keeps nothing beyond the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from dashboard.jobs.job import Job, Kind, State
+from engine import ExplorationCancelled
+from engine.exploration.workers import WorkerError
+
+__all__ = ["Board", "BoardFull"]
+
+LOG: Final = logging.getLogger("shardscape.jobs")
+PATIENCE: Final = 0.4
+"""Longest wait of a lane for somebody's single question [s]."""
+
+
+class BoardFull(Exception):  # noqa: N818 - reads as a sentence where it is raised
+    """Too many jobs of a kind are waiting."""
+
+
+class _Lane:
+    """Jobs that one thread works on."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        """Those that are under way."""
+        self.current: Job | None = None
+        self.turns: dict[str, float] = {}
+        """When those sessions that have more waiting had their latest turn."""
+        self.asking = 0
+        self.closed = False
+        self.thread: threading.Thread | None = None
+
+
+class Board:
+    """What is to be done, is being done and was done, and who wants to know."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._jobs: OrderedDict[tuple[Kind, str], Job] = OrderedDict()
+        self._lanes: dict[tuple[Kind, str], _Lane] = {}
+        self._closed = False
+
+    def post(self, job: Job, watcher: str = "") -> Job:
+        """Has a job done; returns it, or the one there is that answers as well.
+
+        watcher: who asks; a job that others watch too is not stopped by one of them. Raises `BoardFull`.
+        """
+        with self._changed:
+            there: Job | None = next((one for one in self.jobs(job.kind) if one.answers(job)), None)
+            if there is not None and self._met(there, watcher):
+                return there
+            job.board, job.asker = self, watcher
+            job.watched[watcher] = time.monotonic()
+            if not job.ended:
+                self._enter(job)
+            self._jobs[job.kind, job.key] = job
+            self._jobs.move_to_end((job.kind, job.key))
+            self._forget(job.kind)
+            return job
+
+    def seen(self, kind: Kind, key: str, watcher: str = "") -> Job | None:
+        """The job of a key where there is one that need not start anew; it goes on if it was paused."""
+        with self._changed:
+            job = self._jobs.get((kind, key))
+            return job if job is not None and self._met(job, watcher) else None
+
+    def find(self, kind: Kind, key: str) -> Job | None:
+        """The job of a key, if there is one."""
+        with self._changed:
+            return self._jobs.get((kind, key))
+
+    def jobs(self, kind: Kind) -> list[Any]:
+        """All jobs of a kind, those asked for longest ago first."""
+        with self._changed:
+            return [job for job in self._jobs.values() if job.kind is kind]
+
+    def look(self, job: Job, watcher: str) -> None:
+        """Takes note that a session still wants to know."""
+        with self._changed:
+            job.watched[watcher] = time.monotonic()
+
+    def cancel(self, job: Job, watcher: str = "", here: Callable[[str], bool] = lambda _: True) -> bool:
+        """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped.
+
+        here: tells whether a watcher is still there; a page that was closed or loaded again counts no more.
+        """
+        with self._changed:
+            if job.ended:
+                return False
+            job.left.add(watcher)
+            since = time.monotonic() - job.kind.recent
+            others = {who: at for who, at in job.watched.items() if who != watcher and at > since and here(who)}
+            if others:
+                job.watched = others
+                return False
+            self._leave(job, "cancelled")
+            return True
+
+    def resume(self, job: Job, watcher: str = "") -> None:
+        """Has a job that was stopped go on with the parts that it lacks."""
+        with self._changed:
+            if job.kind.in_parts and job.state in ("cancelled", "paused"):
+                self.look(job, watcher)
+                self._enter(job)
+
+    def forget(self, job: Job) -> None:
+        """Drops an ended job, so that who asks next starts one anew."""
+        with self._changed:
+            if job.ended and self._jobs.get((job.kind, job.key)) is job:
+                del self._jobs[job.kind, job.key]
+
+    def position(self, job: Job) -> int:
+        """How many whole jobs come before one that waits."""
+        with self._changed:
+            if job.kind.in_parts or job.state != "queued":
+                return 0
+            lane = self._lane(job)
+            return self._in_order(lane).index(job) + (lane.current is not None)
+
+    def time_left(self, job: Job) -> float:
+        """Time until a job is done [s], with those that take turns with it; infinite as long as too little is known.
+
+        All get equal shares, so one that takes less than this one delays it by all that it takes, and one that takes
+        more by as much as this one does.
+        """
+        mine = _seconds_left(job)
+        if not job.kind.in_parts or math.isinf(mine):
+            return mine
+        with self._changed:
+            others = [_seconds_left(each) for each in self._lane(job).jobs if each is not job]
+        return mine + sum(min(mine, other) for other in others)
+
+    @contextmanager
+    def asking(self, kind: Kind) -> Iterator[None]:
+        """Makes a kind wait for what is done within: one question of somebody who waits for the answer."""
+        with self._changed:
+            lane = self._lanes.setdefault((kind, ""), _Lane())
+            lane.asking += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                lane.asking -= 1
+                self._changed.notify_all()
+
+    def close(self, kind: Kind | None = None) -> None:
+        """Stops all jobs, or those of a kind, forgets them and ends their threads and processes."""
+        with self._changed:
+            self._closed = self._closed or kind is None
+            lanes = {where: lane for where, lane in self._lanes.items() if kind in (None, where[0])}
+            for lane in lanes.values():
+                lane.closed = True
+                for job in list(lane.jobs):
+                    self._leave(job, "cancelled")
+            self._changed.notify_all()
+        kinds = {where[0] for where in lanes} | ({kind} if kind else set())
+        for process in [process for each in kinds for process in each.processes]:
+            process.close()
+        for lane in lanes.values():
+            if lane.thread is not None:
+                lane.thread.join(timeout=30)
+        with self._changed:
+            for where in lanes:
+                self._lanes.pop(where, None)
+            for key in [key for key in self._jobs if key[0] in kinds]:
+                del self._jobs[key]
+
+    def _met(self, job: Job, watcher: str) -> bool:
+        """Whether a request is for the job there is, which is told of it."""
+        if job.starts_anew(watcher):
+            return False
+        self.look(job, watcher)
+        if job.state == "paused":
+            self._enter(job)
+        self._jobs.move_to_end((job.kind, job.key))
+        return True
+
+    def _lane(self, job: Job) -> _Lane:
+        return self._lanes.setdefault((job.kind, job.lane), _Lane())
+
+    def _enter(self, job: Job) -> None:
+        """Lets a job have its turns. Raises `BoardFull`."""
+        self._make_room(job)
+        lane = self._lane(job)
+        job.behind = min((each.spent + each.behind for each in lane.jobs), default=job.spent) - job.spent
+        job.begin()
+        lane.jobs.append(job)
+        if lane.thread is None and not self._closed:
+            name = "-".join(filter(None, ("shardscape", job.kind.name, job.lane)))
+            lane.thread = threading.Thread(target=self._work, args=(lane,), name=name, daemon=True)
+            lane.thread.start()
+        self._changed.notify_all()
+
+    def _make_room(self, job: Job) -> None:
+        """Makes room for one more of a kind. Raises `BoardFull`."""
+        kind = job.kind
+        under_way = [one for one in self.jobs(kind) if not one.ended]
+        if kind.in_parts:
+            if len(under_way) >= kind.most_waiting:
+                self._leave(min(under_way, key=Job.looked_at), "paused")
+            return
+        waiting = [one for one in under_way if one.state == "queued"]
+        own = [one for one in waiting if one.asker == job.asker and set(one.watched) <= {job.asker}]
+        if job.asker and len(own) >= kind.most_of_one:
+            first = min(own, key=lambda one: one.started)
+            self._give_up(first)
+            waiting.remove(first)
+        if len(waiting) >= kind.most_waiting:
+            raise BoardFull(
+                f"{len(waiting)} {kind.name}s are waiting already, which is the limit of this server; try again when "
+                "some are done."
+            )
+
+    def _leave(self, job: Job, state: State) -> None:
+        """Ends the turns of a job."""
+        lane = self._lane(job)
+        lane.jobs.remove(job)
+        if lane.current is not job:
+            job.release()
+        job.end(state)
+
+    def _give_up(self, job: Job) -> None:
+        """Has a job wait until somebody looks at it again; should a page come back to a whole one, it asks again."""
+        self._leave(job, "paused" if job.kind.in_parts else "cancelled")
+        if not job.kind.in_parts:
+            self.forget(job)
+
+    def _forget(self, kind: Kind) -> None:
+        """Drops the jobs not asked for longest, beyond the number, weight and time allowed."""
+        ended = [job for job in self.jobs(kind) if job.ended]
+        weight, surplus, now = sum(job.weight for job in ended), len(ended) - kind.most_kept, time.monotonic()
+        for job in ended[:-1]:  # the latest stays whatever it weighs
+            if surplus > 0 or weight > kind.most_weight or job.looked_at() < now - kind.remembered:
+                del self._jobs[kind, job.key]
+                surplus -= 1
+                weight -= job.weight
+
+    def _in_order(self, lane: _Lane) -> list[Job]:
+        """Those that wait, in the order of their turns. Where none was given time, for each session the latest, then
+        for each the one before, and so on; those first whose session has had no turn, or not for long."""
+        waiting = [job for job in lane.jobs if job is not lane.current]
+        newer: Counter[str] = Counter()
+        rounds = {}
+        for job in reversed(waiting):
+            rounds[job] = newer[job.asker]
+            newer[job.asker] += 1
+
+        def turn(job: Job) -> tuple[float, ...]:
+            return -job.priority, job.spent + job.behind, rounds[job], lane.turns.get(job.asker, 0.0)
+
+        return sorted(waiting, key=turn)
+
+    def _next(self, lane: _Lane) -> Job | None:
+        """The job whose turn it is; waits for one. None when closed."""
+        waited = False
+        with self._changed:
+            while not lane.closed:
+                for job in [one for one in lane.jobs if one.unwatched]:
+                    self._give_up(job)
+                if not lane.jobs:
+                    self._changed.wait()
+                elif lane.asking and not waited:
+                    # A question first; but many who ask must not keep a job from ever going on.
+                    self._changed.wait_for(lambda: lane.closed or not lane.asking, PATIENCE)
+                    waited = True
+                else:
+                    job = lane.current = self._in_order(lane)[0]
+                    job.state = "running"
+                    left = {other.asker for other in lane.jobs if other is not job}
+                    lane.turns = {asker: when for asker, when in lane.turns.items() if asker in left}
+                    lane.turns[job.asker] = time.monotonic()
+                    return job
+            return None
+
+    def _work(self, lane: _Lane) -> None:
+        while self._take_turn(lane):
+            pass
+
+    def _take_turn(self, lane: _Lane) -> bool:
+        """Works on one job, or on a part of it; returns whether to go on. A method of its own, so that nothing
+        outlives it."""
+        job = self._next(lane)
+        if job is None:
+            return False
+        state: State = "done"
+        problem, more, start = "", False, time.monotonic()
+        try:
+            more = job.work()
+        except ExplorationCancelled:
+            state = "cancelled"
+        except (ValueError, MemoryError, WorkerError) as fault:  # every refusal of the engine is a ValueError
+            state, problem = "failed", str(fault) or "The server has not enough memory for this."
+        except Exception:
+            LOG.exception("%s %s failed", job.kind.name, job.key)
+            state, problem = "failed", f"{job.kind.doing} failed for a reason of our own; the server's log has it."
+        with self._changed:
+            lane.current = None
+            job.spent += time.monotonic() - start
+            if job in lane.jobs:
+                lane.jobs.remove(job)
+                if more:
+                    lane.jobs.append(job)
+                    return True
+                job.release()
+                job.end(state, problem)
+                if state == "cancelled":  # by nobody: nobody looks
+                    self.forget(job)
+            else:
+                job.release()
+                if not more and state == "done":  # whoever stopped it did so while it came to its end
+                    job.end("done")
+            self._forget(job.kind)
+        return True
+
+
+def _seconds_left(job: Job) -> float:
+    return math.inf if job.progress is None else job.progress.seconds_left

@@ -1,0 +1,23 @@
+"""What the cost model of a scenario tells of an execution, asked once for all cards of the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from engine import Scenario
+from engine.cost_models.account import Account
+from engine.cost_models.registry import cost_model_of
+
+__all__ = ["account_of"]
+
+
+def account_of(scenario: Scenario, row: dict[str, Any]) -> Account:
+    """The account of an execution with figures."""
+    return _account(scenario, scenario.key, row)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _account(_scenario: Scenario, key: str, row: dict[str, Any]) -> Account:
+    return cost_model_of(_scenario).account(_scenario.model, _scenario.system, row, _scenario.calibration)

@@ -1,0 +1,107 @@
+"""What one block does, operation by operation: table and roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.roofline import roofline
+from dashboard.pages.execution.accounts import account_of
+from dashboard.widgets.controls import segments, show
+from dashboard.words.numbers import ABSENT, format_value
+from engine import Exploration, LayerError, Scenario
+from engine.cost_models.account import BlockAccount, Shown
+
+__all__ = ["block"]
+
+_WIDTHS: Final = {
+    "block": 68, "label": 142, "bound": 74, "weight": 88, "activation": 74, "tp_exposed": 88, "share": 96, "rate": 66,
+}  # fmt: skip
+"""Widths of columns; of all others 62."""
+_QUALIFIED: Final = ("fw_time", "bw_time", "weight", "activation", "tp_exposed")
+"""Columns whose unit does not say what they are."""
+_LONG: Final = 1e-3
+"""From here on times in microseconds need no decimals [s]."""
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _block(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockAccount | str | None:
+    """What the block does, or the reason why nothing is told of it."""
+    try:
+        return account_of(_scenario, row).block()
+    except LayerError as problem:
+        return str(problem)
+
+
+def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
+    """Table and roofline side by side; nothing where the cost model tells no operations apart."""
+    scenario = exploration.scenario
+    found = _block(scenario, scenario.key, row)
+    if found is None:
+        return
+    if isinstance(found, str):
+        with st.container(border=True, gap="xsmall"):
+            st.html(markup.head("What one block does", "one microbatch on one GPU"))
+            st.caption(found)
+        return
+    left, right = st.columns([1.45, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head(found.title, found.scope))
+        kinds = found.kinds
+        kind = segments("Block", dict(kinds), "execution_block") if len(kinds) > 1 else next(iter(kinds))
+        table = found.tables[kind]
+        _table(table, found.columns)
+        if found.note:
+            st.caption(found.note)
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        datatype = format_value("datatype", str(row["datatype"]))
+        st.html(markup.head("Roofline", f"{found.roofs_scope}, {datatype}; area is time"))
+        show(roofline(table, found.roofs, mode), "execution_roofline")
+        if found.roofs_note:
+            st.caption(found.roofs_note)
+
+
+def _table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
+    headers = {each.column.name: _header(each) for each in columns}
+    table = pd.DataFrame({
+        headers[each.column.name]: found[each.column.name] if each.column.dtype == "str"
+        else found[each.column.name] / each.size
+        for each in columns
+    })  # fmt: skip
+    config: dict[str, Any] = {}
+    for each in columns:
+        name = each.column.name
+        width, said = _WIDTHS.get(name, 62), each.column.description
+        if each.column.dtype == "str":
+            setting: Any = st.column_config.TextColumn(width=width, help=said if name == "bound" else None)
+        elif name == "share":
+            most = float(table[headers[name]].max())
+            setting = st.column_config.ProgressColumn(
+                format="%.1f %%", min_value=0, max_value=most, width=width, help=said
+            )
+        else:
+            setting = st.column_config.NumberColumn(format=f"%,.{_decimals(each, found)}f", width=width, help=said)
+        config[headers[name]] = setting
+    st.dataframe(
+        table, hide_index=True, height="content", row_height=28, key="execution_layers", placeholder=ABSENT,
+        alt=f"The {len(table)} operations of a block with their times, work, bytes and what bounds them",
+        column_config=config,
+    )  # fmt: skip
+
+
+def _decimals(each: Shown, found: pd.DataFrame) -> int:
+    long = each.column.unit == "s" and max(found["fw_time"].max(), found["bw_time"].max()) > _LONG
+    return 0 if long else each.decimals
+
+
+def _header(each: Shown) -> str:
+    """A header as narrow as its column."""
+    if each.column.name in _QUALIFIED:
+        return f"{each.column.short}, {each.unit}"
+    if each.unit and each.column.name != "share":
+        return each.unit
+    return each.column.label if each.column.name == "label" else each.column.short

@@ -1,0 +1,106 @@
+"""The card of a job: how far it is and how to stop it, or how it ended and how to have it done after all."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import streamlit as st
+
+from dashboard.charts.elements.markup import head
+from dashboard.compat.session import is_active
+from dashboard.jobs.job import Job
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted
+from dashboard.words.progress import progress_words
+
+__all__ = ["job_card", "job_words", "watch"]
+
+POLL: Final = 0.5
+"""How often a job is looked at [s]; more seldom while others are ahead."""
+SLOWEST_POLL: Final = 3.0
+SHOW: Final = 1.0
+"""Time from which a job in parts, which shows what it has, says how far it is [s]."""
+_OTHERS: Final = "_job_of_others"
+"""Key of what was stopped in vain."""
+
+
+def watch(job: Job, watcher: str, mark: str = "") -> None:
+    """Draws the card of a job again and again until it has ended; the page runs again then.
+
+    watcher: who looks. mark: tells apart several jobs of a kind on a page.
+    """
+    if job.ended:
+        job_card(job, watcher, mark)
+    else:
+        poll = min(SLOWEST_POLL, POLL * (1 + job.board.position(job) / 2))
+        st.fragment(_until_ended, run_every=poll)(job, watcher, mark)
+
+
+def _until_ended(job: Job, watcher: str, mark: str) -> None:
+    job.board.look(job, watcher)
+    if job.ended:
+        st.rerun()
+    job_card(job, watcher, mark)
+
+
+def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
+    """Draws the card of a job. One in parts shows what it has found elsewhere, and has a line instead of a card:
+    nothing where all is well or it has just begun."""
+    name = f"{job.kind.name}{mark and '_'}{mark}"
+    if not job.ended:
+        if not job.kind.in_parts:
+            with st.container(border=True, key=f"job_{name}"):
+                title, button = st.columns([6, 1], vertical_alignment="center")
+                title.html(head(job.title, job.about))
+                _stop(button, job, watcher, name)
+                st.progress(_share(job), text=job_words(job))
+                vain = st.session_state.get(_OTHERS) == (job.kind.name, job.key)
+                st.caption("Somebody else waits for the same, so it goes on." if vain else job.note)
+        elif time.monotonic() - job.started >= SHOW:
+            bar, button = st.columns([5, 1], vertical_alignment="center")
+            bar.progress(_share(job), text=job_words(job))
+            _stop(button, job, watcher, name)
+    elif job.state == "failed":
+        st.error(literal(job.account), icon=":material/error:")
+        if not job.kind.in_parts:
+            _again("Try again", job, name)
+    elif job.state == "cancelled" and job.kind.in_parts:
+        text, button = st.columns([4, 1], vertical_alignment="center")
+        text.caption(job.account)
+        button.button("Go on", type="tertiary", key=f"job_on_{name}", on_click=job.board.resume,
+                      args=(job, watcher), width="stretch", help="Does the parts that are missing.")  # fmt: skip
+    elif job.state == "cancelled":
+        st.info(literal(job.account), icon=":material/cancel:")
+        _again("Start again", job, name)
+
+
+def job_words(job: Job) -> str:
+    """How far a job is, in words."""
+    ahead, progress = job.board.position(job), job.progress
+    if ahead:
+        return f"Waiting for {counted(ahead, job.kind.name)} asked for before"
+    if progress is None:
+        return "Starting"
+    left = job.board.time_left(job)
+    return progress_words(progress.done, progress.total, job.kind.unit, progress.rate, left)
+
+
+def _share(job: Job) -> float:
+    progress = job.progress
+    return min(1.0, progress.done / progress.total) if progress is not None and progress.total else 0.0
+
+
+def _stop(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name: str) -> None:
+    def stop() -> None:
+        vain = not job.ended and not job.board.cancel(job, watcher, is_active)
+        st.session_state[_OTHERS] = (job.kind.name, job.key) if vain else ()
+
+    place.button("Stop", icon=None if job.kind.in_parts else ":material/close:", type="tertiary", on_click=stop,
+                 key=f"job_stop_{name}", help="What was found stays." if job.kind.in_parts else None,
+                 width="stretch")  # fmt: skip
+
+
+def _again(label: str, job: Job, name: str) -> None:
+    """The page asks for a job anew that the board has forgotten."""
+    st.button(label, icon=":material/refresh:", on_click=job.board.forget, args=(job,), key=f"job_again_{name}")

@@ -1,0 +1,53 @@
+"""Rules that say where a field makes a difference, as data that editors, tables and tests execute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["EXPERTS", "SECOND_TIER", "Condition", "among", "holds", "more_than"]
+
+EXPERTS: Final = "experts"
+"""Name under which rules ask for the number of routed experts of the model."""
+SECOND_TIER: Final = "second_tier"
+"""Name under which rules ask for the capacity of the second memory tier [GiB]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition that holds where any of some quantities exceeds `above`, or is one of `words` if there are such.
+
+    `names` are fields of an execution, `EXPERTS` or `SECOND_TIER`.
+    """
+
+    names: tuple[str, ...]
+    above: float = 0.0
+    words: tuple[str, ...] = ()
+
+
+def more_than(above: float, *names: str) -> Condition:
+    """Returns the condition that any of some quantities exceeds a number."""
+    return Condition(names, above=above)
+
+
+def among(name: str, *words: str) -> Condition:
+    """Returns the condition that a field is one of some words."""
+    return Condition((name,), words=words)
+
+
+def holds(conditions: tuple[Condition, ...], known: Mapping[Any, Any] | pd.DataFrame) -> Any:
+    """Returns whether all conditions hold, as a truth, or as an array [rows] where `known` has columns of a table.
+
+    A condition about nothing that is known is taken to hold.
+    """
+    result: Any = True
+    for one in conditions:
+        asked = [np.asarray(known[name]) for name in one.names if name in known]
+        if asked:
+            met = [np.isin(values.astype(str), one.words) if one.words else values > one.above for values in asked]
+            result = np.logical_or.reduce(met) & result
+    return result if np.ndim(result) else bool(result)

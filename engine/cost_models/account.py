@@ -1,0 +1,132 @@
+"""What a cost model tells of one execution beside its statistics: how the figures come about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+import pandas as pd
+
+from engine.columns import Column
+from engine.cost_models.formulas import Expression, Untold
+
+__all__ = ["Account", "BlockAccount", "Communication", "LinkTime", "RankGroup", "Roofs", "Shown", "StepPart"]
+
+
+class StepPart(NamedTuple):
+    """A part of the step: what people call it, its time [s], what it is, and where its formula is."""
+
+    name: str
+    seconds: float
+    what: str
+    source: str
+
+
+class RankGroup(NamedTuple):
+    """One kind of parallelism of an execution: its degree, network tiers, and the GPUs that GPU 0 talks to in it.
+
+    `name` is "TP", "CP", "EP", "PP" or "DP"; `tiers` are those that it exchanges over, innermost first.
+    """
+
+    name: str
+    degree: int
+    tiers: tuple[int, ...]
+    partners: tuple[int, ...]
+
+    @property
+    def tier(self) -> int:
+        """The outermost tier that it needs."""
+        return self.tiers[-1]
+
+    @property
+    def where(self) -> str:
+        """Its networks in words: "tier 1", "tiers 0 and 1"."""
+        *inner, outer = map(str, self.tiers)
+        return f"tiers {', '.join(inner)} and {outer}" if inner else f"tier {outer}"
+
+
+class LinkTime(NamedTuple):
+    """Time of one step on the links of a group, and the part of it that nothing hides [s]; `group` is the name of a
+    `RankGroup`, `name` what people call the traffic."""
+
+    name: str
+    group: str
+    link: float
+    exposed: float
+
+
+class Communication(NamedTuple):
+    """Who talks to whom and what that costs; `placed` and `counted` say what there is to know of the placement and of
+    the times."""
+
+    groups: Sequence[RankGroup]
+    times: Sequence[LinkTime]
+    placed: str
+    counted: str = ""
+
+
+class Roofs(NamedTuple):
+    """The highest rate and a lower one, such as those of the matrix and the vector unit [FLOP/s], the memory's
+    bandwidth [bytes/s], and what the two rates are called."""
+
+    matrix: float
+    lower: float
+    bandwidth: float
+    names: tuple[str, str] = ("matrix", "vector")
+
+
+class Shown(NamedTuple):
+    """A column of a table of operations, the unit in which people read it, how large that is in the column's own unit,
+    and the decimals that are worth printing."""
+
+    column: Column
+    unit: str
+    size: float
+    decimals: int = 0
+
+
+class BlockAccount(NamedTuple):
+    """What one block does, operation by operation, and the limits that they meet.
+
+    Every table of `tables`, by kind of block, whose words are in `kinds`, has the `columns`, and `engine` and for each
+    of the stages fw, agrad and wgrad `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and
+    `{stage}_processing_time` [s].
+    `title` and `scope` stand above a table, `note` below it; `roofs` are of what `roofs_scope` says, with `roofs_note`.
+    """
+
+    title: str
+    scope: str
+    kinds: Mapping[str, str]
+    tables: Mapping[str, pd.DataFrame]
+    columns: Sequence[Shown]
+    note: str
+    roofs: Roofs
+    roofs_scope: str
+    roofs_note: str = ""
+
+
+class Account:
+    """How the figures of one execution come about. By default nothing is told."""
+
+    expressions: Set[str] = frozenset()
+    """The statistics that `formula` has an expression of."""
+
+    def parts(self) -> Sequence[StepPart]:
+        """Returns the parts of the step that take any time, finer than the statistics, the longest first; they add up.
+        Empty where the statistics tell all parts."""
+        return ()
+
+    def communication(self) -> Communication | None:
+        """Returns who talks to whom, or None where the cost model does not place ranks."""
+        return None
+
+    def block(self) -> BlockAccount | None:
+        """Returns what one block does, or None where the cost model does not tell operations apart.
+
+        Raises `engine.cost_models.contract.LayerError`.
+        """
+        return None
+
+    def formula(self, name: str) -> Expression | Untold:
+        """Returns how a statistic comes about."""
+        return Untold("The cost model computes this figure as a whole.")

@@ -1,0 +1,231 @@
+"""From a model, a system and columns of executions to the arrays of a `Case`.
+
+Calculon's fields keep their names and meaning. Fields that it does not have are optional columns with the names of
+`Layout` and `Software`; where they are not given, the defaults are a current Megatron-style stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.columns import EXTENSIONS
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    LAUNCHES,
+    RECOMPUTES,
+    Accelerators,
+    Case,
+    Layout,
+    ModelShapes,
+    Software,
+)
+from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
+from hardware import System
+from models import Model
+
+__all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes"]
+
+BITS = {"float4": 4.0, "float8": 8.0}
+"""Bits of the linear layers by datatype; all others count as 16."""
+RECOMPUTE_OF = {"full": "full", "attn_only": "selective", "none": "none"}
+
+NEUTRAL: dict[str, Any] = {
+    column.name: column.choices.index(str(column.default)) if column.choices else column.default
+    for column in EXTENSIONS
+}
+"""The register's default of every extension, words as positions."""
+
+SOFTWARE_DEFAULTS: dict[str, float | str] = {
+    **{item.name: float(NEUTRAL[item.name]) for item in fields(Software) if item.name in NEUTRAL},
+    "attention_kernel": "native",
+    "launch": "fused",
+    "unfused_elementwise": 0.0,
+    "overlap_data": 0.0,
+    "overlap_tensor": 0.0,
+    "overlap_expert": 0.0,
+    "overlap_pipeline": 0.0,
+    "split_messages": 1.0,
+    "messages": 2.0,
+    "gradient_bytes": 4.0,
+    "moment_bytes": 4.0,
+    "gather_bytes": 2.0,
+    "gather_cast_bytes": 0.0,
+    "gather_calls": 1.0,
+    "gather_efficiency": 1.0,
+    "pytorch_native": 0.0,
+    "shard_gradient_bytes": 4.0,
+    "grouped_experts": 1.0,
+    "age_years": float("inf"),
+}
+"""Software facts where an execution does not say: fused kernels, 32-bit gradients, no overlap, mature software."""
+
+
+def model_shapes(model: Model) -> ModelShapes:
+    """What the cost model reads of a model, as plain numbers.
+
+    A model known by Calculon's six numbers only has plain attention, an ungated feed-forward layer and no vocabulary.
+    """
+    found = model.architecture
+    if found is None:
+        values = dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0)
+        values |= {
+            "hidden": model.hidden,
+            "feedforward": model.feedforward,
+            "num_blocks": model.num_blocks,
+            "attn_heads": model.attn_heads,
+            "key_value_heads": model.attn_heads,
+            "attn_size": model.attn_size,
+            "value_size": model.attn_size,
+            "seq_size": model.seq_size,
+            "vocabulary": 1.0,
+            "experts_per_token": 1.0,
+            "tied_embeddings": 1.0,
+        }
+        return ModelShapes.of(values)
+    latent, experts = found.latent_attention, found.experts
+    return ModelShapes.of(
+        {
+            "hidden": found.hidden,
+            "feedforward": found.ffn,
+            "num_blocks": found.layers,
+            "attn_heads": found.heads,
+            "key_value_heads": found.heads if latent else found.kv_heads,
+            "attn_size": latent.qk_head_dim if latent else found.head_dim,
+            "value_size": latent.v_head_dim if latent else found.head_dim,
+            "vocabulary": found.vocab_padded,
+            "seq_size": model.seq_size,
+            "gated": float(found.gated_mlp),
+            "tied_embeddings": float(found.tied_embeddings),
+            "latent": float(latent is not None),
+            "query_rank": (latent.q_rank or 0) if latent else 0,
+            "key_value_rank": latent.kv_rank if latent else 0,
+            "rope_size": latent.rope_head_dim if latent else 0,
+            "window": found.sliding_window or 0,
+            "window_chunked": float(found.window_kind == "chunked"),
+            "full_attention_every": found.full_attention_every or 0,
+            "experts": experts.routed if experts else 0,
+            "experts_per_token": experts.top_k if experts else 1,
+            "expert_feedforward": experts.ffn if experts else 0,
+            # Shared experts count in widths of a routed one.
+            "shared_experts": experts.shared_width / experts.ffn if experts else 0,
+            "leading_dense": experts.leading_dense_layers if experts else 0,
+            "experts_every": experts.every if experts else 0,
+        }
+    )
+
+
+def left_out(model: Model) -> tuple[str, ...]:
+    """Sentences on what of a published model the cost model leaves out or changes: what `ModelShapes` cannot say."""
+    found = model.architecture
+    if found is None:
+        return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
+    remarks = ["Biases and the weights of norms are not counted."]
+    if found.qk_norm:
+        remarks.append("Normalising queries and keys is not counted.")
+    if found.norms_per_block > 2:
+        remarks.append(f"{found.norms_per_block} norms per block are counted as 2.")
+    if found.parallel_residual:
+        remarks.append("Attention and MLP, parallel in the published block, are counted one after the other.")
+    if found.positions == "learned":
+        remarks.append(f"The embedding of {found.max_seq:,} positions is not counted.")
+    if found.positions == "relative":
+        remarks.append("Relative positions, with a projection of their own in every block, are not counted.")
+    if found.sparse_attention is not None:
+        remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
+    if found.experts is not None:
+        remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
+    if extra := found.prediction_layers:
+        remarks.append(f"The {'block' if extra == 1 else f'{extra} blocks'} for multi-token prediction "
+                       f"{'is' if extra == 1 else 'are'} not counted.")  # fmt: skip
+    return tuple(remarks)
+
+
+def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case:
+    """The case of one model on one system for columns of executions.
+
+    Args:
+        model, system: become plain numbers that broadcast.
+        executions: columns [rows] or numbers, at least tensor_par, pipeline_par, data_par, microbatch_size and
+            batch_size. Read where given: Calculon's pipeline_interleaving, datatype, activation_recompute,
+            optimizer_sharding, tensor_par_comm_type, tensor_par_overlap, data_par_overlap; and every field of
+            `Layout` and `Software` by its own name, which has precedence. `attention_kernel`, `launch` and
+            `recompute` may be words or positions.
+
+    Raises:
+        KeyError: one of the five required columns is missing. ValueError: a word that is none of the choices.
+    """
+    return Case(
+        model_shapes(model), Accelerators.of(accelerator_of(system)), _layout(executions), _software(system, executions)
+    )
+
+
+def _layout(e: Mapping[str, Any]) -> Layout:
+    number = _numbers(e)
+    tensor = number("tensor_par", None)
+    values = {
+        "tensor_par": tensor,
+        **{name: number(name, None) for name in ("pipeline_par", "data_par", "microbatch_size", "batch_size")},
+        **{name: number(name, 1.0) for name in ("context_par", "expert_par", "recompute_share")},
+        "expert_tensor_par": number("expert_tensor_par", tensor),
+        "pipeline_interleaving": number("pipeline_interleaving", 1.0),
+        "sequence_par": number("sequence_par", _is(e, "tensor_par_comm_type", "rs_ag", 1.0)),
+        "fully_sharded": number("fully_sharded", 0.0),
+        "linear_bits": number("linear_bits", _bits(e)),
+        "recompute": _word(e, "recompute", RECOMPUTES, _recompute(e)),
+    }
+    sharded = np.asarray(e["optimizer_sharding"], np.float64) if "optimizer_sharding" in e else 1.0
+    values["zero_stage"] = number("zero_stage", np.where(values["fully_sharded"] > 0, 3.0, sharded))
+    return Layout.of(values)
+
+
+def _software(system: System, e: Mapping[str, Any]) -> Software:
+    number = _numbers(e)
+    values = {name: number(name, value) for name, value in SOFTWARE_DEFAULTS.items() if not isinstance(value, str)}
+    values["overlap_data"] = number("overlap_data", np.asarray(e.get("data_par_overlap", 0.0), np.float64))
+    values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is(e, "tensor_par_overlap", "none", 1.0))
+    values["attention_kernel"] = _word(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
+    values["launch"] = _word(e, "launch", LAUNCHES, "fused")
+    return Software.of(values)
+
+
+def _numbers(e: Mapping[str, Any]) -> Any:
+    def number(name: str, default: Any) -> npt.NDArray[np.float64]:
+        if name in e:
+            return np.asarray(e[name], np.float64)
+        if default is None:
+            raise KeyError(name)
+        return np.asarray(default, np.float64)
+
+    return number
+
+
+def _is(e: Mapping[str, Any], name: str, word: str, default: float) -> npt.NDArray[np.float64]:
+    return np.asarray(np.asarray(e[name]) == word, np.float64) if name in e else np.asarray(default)
+
+
+def _bits(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    words = np.asarray(e.get("datatype", "float16"))
+    return np.select([words == word for word in BITS], list(BITS.values()), 16.0)
+
+
+def _recompute(e: Mapping[str, Any]) -> Any:
+    if "activation_recompute" not in e:
+        return "none"
+    words = np.asarray(e["activation_recompute"])
+    return np.select([words == word for word in RECOMPUTE_OF], [*RECOMPUTE_OF.values()], "none")
+
+
+def _word(e: Mapping[str, Any], name: str, choices: tuple[str, ...], default: Any) -> npt.NDArray[np.float64]:
+    given = np.asarray(e.get(name, default))
+    if given.dtype.kind in "iufb":
+        return given.astype(np.float64)
+    words = given.astype(str)
+    unknown = sorted(set(np.unique(words).tolist()) - set(choices))
+    if unknown:
+        raise ValueError(f"{name} is {unknown[0]!r}; it must be one of {', '.join(choices)}")
+    return np.select([words == word for word in choices], list(range(len(choices)))).astype(np.float64)

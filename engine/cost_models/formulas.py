@@ -1,0 +1,93 @@
+"""Formulas of single figures as data: an expression over named quantities, each with its value and meaning."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from engine.columns import Column, UnknownColumn, by_name
+
+__all__ = ["Expression", "Symbol", "Untold", "evaluate_text", "symbol_of_column", "symbols_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A quantity of an expression: value, what it means, and the column whose unit it has; None for a plain number."""
+
+    value: float
+    meaning: str
+    like: Column | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """How a figure of one execution follows from other quantities.
+
+    `text` is of numbers, names, + - * /, max and min; `symbols` has every name in it, in the order in which they are
+    read; `source` says where the formula comes from.
+    """
+
+    text: str
+    symbols: Mapping[str, Symbol]
+    source: str
+
+    @property
+    def value(self) -> float:
+        """What the expression gives; equal to the figure."""
+        return evaluate_text(self.text, {name: symbol.value for name, symbol in self.symbols.items()})
+
+
+class Untold(NamedTuple):
+    """A figure that no expression over other figures tells: a sentence on how it is computed.
+
+    `summed` names what the figure adds up, such as "sum over the layers of fw_flops"; it is empty for other figures.
+    """
+
+    sentence: str
+    summed: str = ""
+
+
+def symbol_of_column(name: str, execution: Mapping[Any, Any]) -> Symbol:
+    """Returns the symbol of a field or statistic of an execution. Raises KeyError for a name that is no column, which
+    is a mistake in a table of formulas."""
+    try:
+        column = by_name(name)
+    except UnknownColumn as problem:
+        raise KeyError(name) from problem
+    return Symbol(float(execution[name]), column.label, column)
+
+
+def symbols_in(text: str) -> list[str]:
+    """Returns the names in an expression in the order in which they are read, each once."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    names = dict.fromkeys(node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)))
+    return [name for name in names if name not in ("max", "min")]
+
+
+_OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
+
+
+def evaluate_text(text: str, values: Mapping[str, float]) -> float:
+    """Returns the value of an expression of numbers, names, + - * /, max and min; division by zero is infinite."""
+
+    def value(node: ast.expr) -> float:
+        if isinstance(node, ast.BinOp):
+            left, right = value(node.left), value(node.right)
+            if isinstance(node.op, ast.Div) and right == 0:
+                return math.inf
+            return _OPERATORS[type(node.op)](left, right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return (max if node.func.id == "max" else min)(value(argument) for argument in node.args)
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return float(node.value)
+        raise ValueError(f"{ast.unparse(node)} has no place in a formula")
+
+    return value(ast.parse(text, mode="eval").body)

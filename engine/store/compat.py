@@ -1,0 +1,40 @@
+"""What DuckDB and Arrow tell only by words, names of files and bytes.
+
+Checked with DuckDB 2.0.0 and PyArrow 26.0.1. Both have few kinds of errors, so that what went wrong stands in the
+message; `tests/engine/test_compat.py` has each of them raised and fails where the words have changed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "DAMAGED", "LOCKED", "LOG_BEGINS", "LOG_SUFFIX", "NOT_A_DATABASE", "NO_ROOM", "OPENED_OTHERWISE", "OTHER_VERSION",
+    "SPILLED", "STOPPED",
+]  # fmt: skip
+
+# Words of messages, in lower case.
+LOCKED: Final = "could not set lock"
+"""Another process has the database open; the number of the process follows as "PID 12"."""
+OPENED_OTHERWISE: Final = "different configuration"
+"""This process has the database open with other options."""
+NOT_A_DATABASE: Final = ("not a valid duckdb database", 'extension "')
+"""The file is no database; for some kinds of files DuckDB names the extension that would read them instead."""
+OTHER_VERSION: Final = ("version number", "read a database file")
+"""The database was written in another layout; both stand in the message."""
+STOPPED: Final = "database has been invalidated"
+"""Something failed before, and the database takes no more questions until it is opened again."""
+NO_ROOM: Final = ("no space left", "quota exceeded", "file too large")
+"""The file cannot grow; the system's own words, for ENOSPC, EDQUOT and EFBIG."""
+DAMAGED: Final = (
+    "corrupt", "could not read enough bytes", "no magic bytes", "too small to be a parquet", "parquet footer",
+    "checksum", "failed to deserialize", "invalid parquet",
+)  # fmt: skip
+"""A database or a Parquet file does not hold what it should."""
+
+LOG_SUFFIX: Final = ".wal"
+"""What the name of a database's log has behind the database's."""
+LOG_BEGINS: Final = b"d\0b"
+"""The field of a log that says what an entry is, and that this one has the version of the log."""
+SPILLED: Final = "duckdb_temp*"
+"""Names of what a query writes into the folder for what has no room in memory."""

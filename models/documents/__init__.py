@@ -1,0 +1,51 @@
+"""JSON documents that people write: reading them strictly, editing copies of them, saying what is wrong with one.
+
+Nothing in here knows what a model or a system is. This is the one module of `models` that `hardware` imports, for both
+kinds of documents are read and edited in the same way.
+"""
+
+from models.documents.editing import changed_document, changes_between, lineage, marked, within
+from models.documents.reading import (
+    MAX_FILE_BYTES,
+    Accepts,
+    Change,
+    DocumentError,
+    Library,
+    Number,
+    Text,
+    Whole,
+    check_format,
+    did_you_mean,
+    load_versioned,
+    name_from_stem,
+    near_matches,
+    parse_json,
+    read_json,
+    sentence,
+    shown,
+)
+
+__all__ = [
+    "MAX_FILE_BYTES",
+    "Accepts",
+    "Change",
+    "DocumentError",
+    "Library",
+    "Number",
+    "Text",
+    "Whole",
+    "changed_document",
+    "changes_between",
+    "check_format",
+    "did_you_mean",
+    "lineage",
+    "load_versioned",
+    "marked",
+    "name_from_stem",
+    "near_matches",
+    "parse_json",
+    "read_json",
+    "sentence",
+    "shown",
+    "within",
+]

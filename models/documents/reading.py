@@ -1,0 +1,371 @@
+"""Strict JSON documents: reading them, and saying in one sentence what is wrong with one.
+
+Nothing in here knows what a model or a system is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+import re
+import reprlib
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
+
+MAX_FILE_BYTES = 2_000_000
+"""Largest file that is read [bytes]. The largest real one is a few kilobytes; anything near this is not ours."""
+
+Entity = TypeVar("Entity", bound=BaseModel)
+Scalar = bool | int | float | str | None
+
+
+class DocumentError(ValueError):
+    """A document that cannot be used; the message is one sentence for the person who wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Annotation of an integer from `low` to `high`; 3.0, true and "3" are not integers."""
+
+    low: int
+    high: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = core_schema.int_schema(strict=True, ge=self.low, le=self.high)
+        return _with_message(inner, f"a whole number from {self.low:,} to {self.high:,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Annotation of a finite number from `low` to `high`; true and "3" are not numbers."""
+
+    low: float
+    high: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = core_schema.float_schema(strict=True, ge=self.low, le=self.high, allow_inf_nan=False)
+        return _with_message(inner, f"a number from {self.low:g} to {self.high:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Annotation of a text of `shortest` to `longest` characters."""
+
+    longest: int
+    shortest: int = 0
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = core_schema.str_schema(strict=True, min_length=self.shortest, max_length=self.longest)
+        return _with_message(inner, f"text of {self.shortest} to {self.longest:,} characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """Annotation that replaces whatever pydantic would say about a value by what is accepted there."""
+
+    description: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return _with_message(handler(source), self.description)
+
+
+def _with_message(inner: CoreSchema, description: str) -> CoreSchema:
+    return core_schema.custom_error_schema(inner, "not_accepted", custom_error_message=description)
+
+
+class Change(BaseModel):
+    """One field in which an edited copy differs from what it was made from."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    field: Annotated[str, Text(200, shortest=1)]
+    """Path of the field, such as "mem1.capacity_gib" or "networks.0.size"."""
+    old: Scalar
+    """Value before; a list or an object as JSON text, a field that was not there as `None`."""
+    new: Scalar
+    """Value after, likewise."""
+
+
+class _Shortened(reprlib.Repr):
+    """`repr` for messages: short, JSON's words for true, false and null, and never an exception."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple = 2, 3, 6, 6
+        self.maxstring, self.maxlong, self.maxother = 60, 40, 60
+
+    def repr1(self, x: Any, level: int) -> str:
+        if x is None or isinstance(x, bool):
+            return json.dumps(x)
+        try:
+            return super().repr1(x, level)
+        except Exception:  # a foreign __repr__, or an integer longer than Python prints
+            return f"a {type(x).__name__}"
+
+
+def shown(value: object) -> str:
+    """`value` as a message quotes it: at most about a hundred characters, on one line."""
+    text = _Shortened().repr(value).encode("ascii", "backslashreplace").decode()
+    text = re.sub(r"\s*\n\s*", " ", text)  # a table prints itself in lines
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def near_matches(word: str, known: Sequence[str]) -> list[str]:
+    """Up to three of `known` that look like `word`, letter case ignored: those it begins first, then the closest."""
+    folded = {name.lower(): name for name in known}
+    wanted = word[:100].lower()
+    begun = [name for name in folded if len(wanted) > 1 and name.startswith(wanted)]
+    close = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.55)
+    return [folded[match] for match in dict.fromkeys(begun + close)][:3]
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """`; did you mean 'a' or 'b'?`-like text, empty where nothing is near."""
+    matches = near_matches(word, known)
+    return f"; did you mean {' or '.join(map(repr, matches))}" if matches else ""
+
+
+def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError]) -> object:
+    """The JSON value in a file.
+
+    Raises `error` where the file is missing, not a regular file, larger than `MAX_FILE_BYTES`, not UTF-8, not JSON,
+    nested too deeply, or has a key twice in one object.
+    """
+    where = shown(os.fspath(path))[1:-1]
+    try:
+        # looked at before it is opened: opening a pipe would wait for ever
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            raise error(f"{where} is not a file, so it cannot be read as a {noun}.")
+        with open(path, "rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise error(f"There is no file {where} to read a {noun} from.") from None
+    except (OSError, ValueError) as problem:
+        if isinstance(problem, DocumentError):
+            raise
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise error(f"{where} cannot be read: {reason}.") from None
+    return parse_json(content, where, noun, error)
+
+
+def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]) -> object:
+    """The JSON value in `content`, UTF-8; `where` names it in messages. Raises as `read_json` does."""
+    if len(content) > MAX_FILE_BYTES:
+        raise error(f"{where} is larger than {MAX_FILE_BYTES / 1e6:g} MB, far beyond any {noun} file.")
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        keys = dict(pairs)
+        if len(keys) < len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise error(f"{where}: key {shown(twice)} appears twice in one object; keep one of them.")
+        return keys
+
+    def no_constant(word: str) -> NoReturn:
+        raise error(f"{where}: {word} is not a number that JSON allows; write a finite number.")
+
+    try:
+        text = content.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+    except DocumentError:
+        raise
+    except UnicodeDecodeError as problem:
+        raise error(f"{where} is not UTF-8 text (byte {problem.start}), so it is not a JSON {noun} file.") from None
+    except json.JSONDecodeError as problem:
+        raise error(
+            f"{where} is not valid JSON: {problem.msg} at line {problem.lineno}, column {problem.colno}."
+        ) from None
+    except RecursionError:
+        raise error(f"{where} is nested too deeply for a {noun} file.") from None
+    except ValueError:  # an integer of more digits than Python converts
+        raise error(f"{where} holds a number with too many digits for a {noun} file.") from None
+
+
+def name_from_stem(stem: str) -> str:
+    """A name for a document that has none: the stem of its file, made printable."""
+    return stem.encode("utf-8", "replace").decode()[:255] or "unnamed"
+
+
+def check_format(
+    document: Mapping[str, object], where: str, accepted: str, noun: str, error: type[DocumentError]
+) -> None:
+    """Raises `error` unless the document's "format" is `accepted`, such as "shardscape-model/1"."""
+    given = document.get("format")
+    prefix, version = accepted.split("/")
+    newer = re.fullmatch(re.escape(prefix) + r"/([0-9]{1,9})", given) if isinstance(given, str) else None
+    if given == accepted:
+        return
+    if newer and int(newer[1]) > int(version):
+        raise error(
+            f"{where} is in {noun} format {newer[1]}, written by a newer Shardscape; this one reads format {version}."
+        )
+    raise error(f"{where}: 'format' is {shown(given)}; it must be '{accepted}' for a {noun}.")
+
+
+def load_versioned(
+    document: object, where: str, accepted: str, noun: str, schema: type[Entity], error: type[DocumentError]
+) -> Entity:
+    """The entity that a parsed JSON document with a "format" describes; raises `error` in one sentence otherwise.
+
+    `where` names the document in messages, `accepted` is its format, such as "shardscape-calibration/1", and `noun`
+    what it is.
+    """
+    if not isinstance(document, Mapping):
+        raise error(f"{where} is {shown(document)}; a {noun} must be an object with named keys.")
+    check_format(document, where, accepted, noun, error)
+    try:
+        return schema.model_validate({name: value for name, value in document.items() if name != "format"})
+    except ValidationError as problem:
+        raise error(sentence(problem, schema, where)) from None
+
+
+def sentence(
+    problem: ValidationError, schema: type[BaseModel], where: str, *, by_alias: bool = False, hint: str = ""
+) -> str:
+    """One sentence naming file, key, value and what is accepted, for the first thing that pydantic found.
+
+    An unknown key is reported before anything else: a misspelt key is also a missing one, and says more.
+    `hint` is added before the full stop.
+    """
+    errors = problem.errors(include_url=False)
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    others = len(errors) - 1
+    more = f" (and {others} more fault{'s' if others > 1 else ''})" if others else ""
+    return f"{where}: {_fault(first, schema, by_alias)}{more}{hint}."
+
+
+def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
+    # pydantic appends "[key]" where the key of a mapping, not its value, is at fault
+    location = tuple(part for part in error["loc"] if part != "[key]")
+    value, context = error["input"], error.get("ctx", {})
+    name = repr(_dotted(location)) if location else "the document"
+    match error["type"]:
+        case "extra_forbidden":
+            accepted = _keys(_container(schema, location), by_alias)
+            return (
+                f"unknown key {shown(_dotted(location))}{did_you_mean(str(location[-1]), accepted)}; "
+                f"accepted keys here: {', '.join(accepted)}"
+            )
+        case "missing":
+            accepted = _keys(_container(schema, location), by_alias)
+            return f"key {name} is missing; accepted keys here: {', '.join(accepted)}"
+        case "refused":
+            return f"{name} {error['msg']}"
+        case "not_accepted":
+            wanted = error["msg"]
+        case "too_short" | "too_long":
+            bound = context.get("min_length", context.get("max_length"))
+            word = "at least" if error["type"] == "too_short" else "at most"
+            return f"{name} has {context.get('actual_length')} entries; it must have {word} {bound}"
+        case "literal_error":
+            wanted = str(context.get("expected"))
+        case "bool_type":
+            wanted = "true or false"
+        case "tuple_type":
+            wanted = "a list"
+        case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
+            wanted = "an object with named keys"
+        case _:
+            wanted = error["msg"]
+    return f"{name} is {shown(value)}; it must be {wanted}"
+
+
+def _dotted(location: Sequence[str | int]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _container(schema: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+    """The schema of the object that holds the last part of `location`."""
+    current: type[BaseModel] | None = schema
+    for part in location[:-1]:
+        fields = {} if current is None else current.model_fields
+        field = next((each for name, each in fields.items() if part in (name, each.validation_alias)), None)
+        if field is not None:
+            current = _schema_within(field.annotation)
+    return current
+
+
+def _schema_within(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _schema_within(each))), None)
+
+
+def _keys(schema: type[BaseModel] | None, by_alias: bool) -> list[str]:
+    fields = {} if schema is None else schema.model_fields
+    return [str((by_alias and field.validation_alias) or key) for key, field in fields.items()]
+
+
+@dataclass(frozen=True)
+class Library(Generic[Entity]):
+    """The named documents shipped inside a package, and the one rule for what is a name and what is a path.
+
+    `convert(document, where, name)` makes the object; `name` is what a document without a name of its own is called.
+    `folder` is where in the package the documents are.
+    """
+
+    package: str
+    noun: str
+    error: type[DocumentError]
+    convert: Callable[[object, str, str], Entity]
+    folder: str = "library"
+
+    @functools.cached_property
+    def _files(self) -> dict[str, Traversable]:
+        folder = resources.files(self.package) / self.folder
+        found = {file.name.removesuffix(".json"): file for file in folder.iterdir() if file.name.endswith(".json")}
+        return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+    @functools.cached_property
+    def _loaded(self) -> dict[str, Entity]:
+        return {}
+
+    def names(self) -> list[str]:
+        """All library names, in alphabetical order."""
+        return list(self._files)
+
+    def load(self, name_or_path: str | os.PathLike[str]) -> Entity:
+        """The object of a library name, or of a JSON file when given a path.
+
+        A text that contains a path separator or ends in ".json" is a path; so is any `os.PathLike`.
+        Library objects are read once. Raises `error`.
+        """
+        if isinstance(name_or_path, os.PathLike):
+            return self._read(name_or_path)
+        if not isinstance(name_or_path, str):
+            raise self.error(f"{shown(name_or_path)} is neither the name of a {self.noun} nor a path to one.")
+        if any(mark and mark in name_or_path for mark in (os.sep, os.altsep)) or name_or_path.endswith(".json"):
+            return self._read(name_or_path)
+        if name_or_path not in self._loaded:
+            self._loaded[name_or_path] = self._from_library(name_or_path)
+        return self._loaded[name_or_path]
+
+    def _from_library(self, name: str) -> Entity:
+        if name not in self._files:
+            raise self.error(
+                f"There is no {self.noun} named {shown(name)} in the library of {len(self._files)}"
+                f"{did_you_mean(name, self.names())}; a file is given by a path ending in .json."
+            )
+        file = self._files[name]
+        document = parse_json(file.read_bytes(), file.name, self.noun, self.error)
+        return self.convert(document, file.name, name)
+
+    def _read(self, path: str | os.PathLike[str]) -> Entity:
+        document = read_json(path, self.noun, self.error)
+        plain = os.fspath(path)
+        text = plain if isinstance(plain, str) else os.fsdecode(plain)
+        return self.convert(document, shown(text)[1:-1], Path(text).stem)

@@ -1,0 +1,76 @@
+"""The navigation in a real browser: every page in at most two clicks, by keyboard, and on a phone."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard.pages.registry import PAGES, sections
+from tests.browser.conftest import SMALL, go_to, new_context, settled
+
+LINK = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
+PHONE = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/156.0.0.0 Mobile Safari/537.36"
+"""By what it says of itself Streamlit knows a phone, on which the menu closes once a page was chosen."""
+
+
+def test_every_page_is_two_clicks_away_and_named_in_its_section(page: Page, server: str) -> None:
+    page.goto(f"{server}/?{LINK}")
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    for each in reversed(PAGES):
+        go_to(page, each.name)
+        assert urlsplit(page.url).path == f"/{'' if each is PAGES[0] else each.name}"
+        named = page.get_by_test_id("stTopNav").get_by_role("button", name=f"{each.group} · {each.title}")
+        expect(named).to_have_count(1)
+        settled(page)
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+
+
+def test_the_keyboard_reaches_every_section_and_what_is_in_it(page: Page, server: str) -> None:
+    page.goto(f"{server}/?{LINK}")
+    settled(page)
+    buttons = page.get_by_test_id("stTopNavSection").locator("visible=true")
+    expect(buttons).to_have_count(len(sections()))
+    page.get_by_test_id("stSkipToContent").focus()
+    for place, (group, pages) in enumerate(sections().items()):
+        page.keyboard.press("Tab")
+        expect(buttons.nth(place)).to_be_focused()
+        page.keyboard.press("Enter")
+        for each in pages:
+            expect(page.get_by_role("menuitem", name=each.title, exact=True)).to_be_focused()
+            page.keyboard.press("ArrowDown")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("menu")).to_have_count(0)
+        expect(buttons.nth(place)).to_be_focused()
+        expect(buttons.nth(place)).to_have_text(re.compile(f"^{group}"))
+    buttons.first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="Map", exact=True)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/memory?**")
+
+
+def test_on_a_phone_every_page_is_behind_one_button(browser: Browser, server: str) -> None:
+    context = new_context(browser, user_agent=PHONE, is_mobile=True, has_touch=True)
+    page = context.new_page()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{server}/memory?{LINK}")
+    settled(page)
+    opener = page.get_by_test_id("stExpandSidebarButton")
+    assert opener.evaluate("each => getComputedStyle(each, '::after').content") == '"Memory"'
+    opener.click()
+    menu = page.get_by_test_id("stSidebarNav")
+    for each in PAGES:
+        link = menu.get_by_role("link", name=each.title, exact=True)
+        expect(link).to_be_in_viewport()
+        box = link.bounding_box()
+        assert box is not None
+        assert box["height"] >= 24
+    menu.get_by_role("link", name="Scenarios", exact=True).click()
+    expect(page.get_by_role("heading", level=1, name="Scenarios")).to_be_attached()
+    expect(page.locator(".st-key-scenarios_bar")).to_be_in_viewport()
+    expect(menu).not_to_be_in_viewport()
+    context.close()

@@ -1,0 +1,142 @@
+"""Everything of Streamlit's and Plotly's inside on which the dashboard leans is still there."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import dashboard
+from dashboard.compat import front_end, plotly_figures
+from dashboard.compat.caches import computed, remembered
+from dashboard.compat.types import Place, StyledTable
+
+ROOM = Path(dashboard.__file__).parent
+LOOKS = (ROOM / "charts" / "elements" / "style.css", ROOM / "shell" / "behaviour.js")
+CLASSES = ("stMarkdownColoredText", "stButtonGroup", "js-plotly-plot", "main-svg")
+"""Classes that the dashboard's styles and scripts look for; each occurs in the front end as well."""
+
+
+@cache
+def shipped() -> str:
+    """All scripts of the installed front end."""
+    return "\n".join(
+        path.read_text(encoding="utf-8") for path in sorted((front_end.FOLDER / "static" / "js").glob("*.js"))
+    )
+
+
+@pytest.mark.parametrize("name", front_end.IN_USE)
+def test_the_front_end_has_the_element(name: str) -> None:
+    assert re.search(rf"[\"'`]{name}[\"'`]", shipped())
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_front_end_has_the_class(name: str) -> None:
+    assert name in shipped()
+
+
+def test_every_element_that_styles_and_scripts_look_for_is_listed() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in LOOKS)
+    named = set(re.findall(r"data-testid[\^]?=[\"']?(\w+)", text))
+    named |= set(re.findall(r"data-testid=\W*(\w+)", front_end.MAIN + front_end.DATA_GRID))
+    named |= set(re.findall(r'data-testid=\W*(\w+)', front_end.marked_in_navigation("Map", 0)))
+    assert named == set(front_end.IN_USE)
+
+
+def test_other_marks_of_the_front_end_are_there() -> None:
+    for mark in ("data-st-overlay-root", "--trigger-width", "data-selected"):
+        assert mark in shipped(), mark
+    start = (front_end.FOLDER / "index.html").read_text(encoding="utf-8")
+    assert re.search(r'<script type="module"[^>]+src="[^"]*/js/', start)  # see `front_end.SCRIPT`
+
+
+def test_the_chunk_with_plotly_is_found() -> None:
+    chunk = front_end.plotly_chunk()
+    assert chunk is not None
+    assert (front_end.FOLDER / "static" / "js" / chunk).is_file()
+
+
+def test_the_page_is_named_in_its_section_of_the_navigation() -> None:
+    style = front_end.marked_in_navigation('A "page"', 2)
+    assert ":nth-child(3)" in style
+    assert json.dumps(' · A "page"', ensure_ascii=False) in style
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("streamlit.net_util", "get_internal_ip"), ("streamlit.net_util", "get_external_ip"),
+        ("streamlit.web.cli", "main"), ("streamlit.runtime", "exists"), ("streamlit.runtime", "get_instance"),
+        ("streamlit.runtime.runtime", "Runtime.is_active_session"),
+        ("streamlit.runtime.scriptrunner", "get_script_run_ctx"),
+    ],
+)  # fmt: skip
+def test_streamlit_has_the_private_name(module: str, name: str) -> None:
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert callable(found)
+
+
+def test_a_run_of_a_page_has_a_context_with_what_is_read_of_it() -> None:
+    def script() -> None:
+        import streamlit as st
+        from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+        from dashboard.compat import session
+
+        context = get_script_run_ctx()
+        st.json({
+            "page": session.runs_page(), "back": session.went_back(), "browser": session.in_browser(),
+            "names": isinstance(context.session_id, str) and isinstance(context.is_history_navigation, bool),
+        })  # fmt: skip
+
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    assert json.loads(app.json[0].value) == {"page": True, "back": False, "browser": False, "names": True}
+
+
+def test_outside_a_page_there_is_no_run() -> None:
+    from dashboard.compat import session
+
+    assert not session.runs_page()
+    assert session.identifier() is None
+    assert session.is_active("whoever")
+
+
+def test_what_is_remembered_is_computed_once_and_can_be_computed_beside_the_cache() -> None:
+    asked: list[int] = []
+
+    @remembered(entries=2)
+    def doubled(number: int, _unseen: int = 0) -> int:
+        asked.append(number)
+        return 2 * number
+
+    assert [doubled(2), doubled(2, 1), doubled(3)] == [4, 4, 6]
+    assert asked == [2, 3]
+    assert computed(doubled)(2) == 4
+    assert asked == [2, 3, 2]
+
+
+def test_public_functions_return_the_types_that_have_no_public_name() -> None:
+    import pandas as pd
+
+    assert isinstance(pd.DataFrame({"a": [1]}).style, StyledTable)
+    assert isinstance(st.empty(), Place)
+
+
+def test_plotly_writes_figures_unchecked_and_gives_its_library() -> None:
+    strange = {"type": "bar", "no such thing": 1}
+    with pytest.raises(ValueError, match="no such thing"):
+        go.Figure(data=[strange])
+    assert go.Figure(data=[strange], _validate=False).to_plotly_json()["data"][0]["no such thing"] == 1
+    library = plotly_figures.library()
+    for name in ("Plotly", "react", "newPlot"):
+        assert name in library

@@ -1,0 +1,126 @@
+"""What a copy of the tree that has grown shows of it; run by itself, with the copy before everything else on the path.
+
+The copy has a statistic, a field, an accelerator, a page and a cost model more, see
+`tests.properties.test_touch_counts`.
+"""
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from streamlit.testing.v1 import AppTest
+
+import engine
+import hardware
+from dashboard.files import exports
+from dashboard.link import scenario_parameters, vocabulary
+from dashboard.pages.contract import Group
+from dashboard.pages.registry import page, sections
+from dashboard.queries.explorations import choice_costs
+from dashboard.queries.filters import Filter, derived_of, parse, text
+from dashboard.widgets.tables import arranged
+from dashboard.words.executions import choices, differences
+from engine.columns import applies, by_name, called, choices_of, headline_of
+from engine.exploration.search import best_of
+from engine.store import Condition, Store
+
+LIMITS: dict[str, Any] = {
+    "swift_host": [True, False], "tensor_par": [1, 2], "pipeline_par": [1, 2], "weight_offload": False,
+    "activations_offload": False, "optimizer_offload": False, "activation_recompute": "none",
+}  # fmt: skip
+MACHINE = {"num_procs": 8, "max_batch_size": 8, "datatype": "bfloat16", "cost_model": "calibrated"}
+
+
+def editor() -> None:
+    """Draws the editor of limits."""
+    from dashboard.shell.scenario import limits
+
+    limits._dialog()
+
+
+def main(copy: Path) -> None:
+    """Looks at everything that has grown; an assertion says what does not show."""
+    for module in (engine, exports):
+        assert Path(str(module.__file__)).is_relative_to(copy), module
+
+    # The accelerator is in the library, and executions on it run.
+    assert "grown_80g" in hardware.names()
+    scenario = engine.Scenario.of("llama-3-8B", "grown_80g", limits=LIMITS, **MACHINE)
+    assert scenario.system.matrix["bfloat16"].tflops == 1234
+
+    # Exploration and store: the field is enumerated and decides figures, the statistic is stored.
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.duckdb") as store:
+        found = engine.explore_scenario(scenario, store=store)
+        assert found.feasible
+        slow = found.rows.top(1, "sample_rate", where=[Condition("swift_host", "=", False)]).to_pylist()[0]
+        best = found.best
+        assert best is not None
+        assert best["swift_host"]
+        assert best["sample_rate"] > slow["sample_rate"]
+        optimum = best_of(scenario)
+        assert optimum["sample_rate"] == best["sample_rate"]
+        again = scenario.evaluate(scenario.space.table([best["id"]])).iloc[0]
+        span = found.rows.value_range("gather_link_time")
+        assert span is not None
+        assert span[1] > 0
+        gathering = found.rows.top(1, "gather_link_time").to_pylist()[0]
+        single = scenario.evaluate(scenario.space.table([gathering["id"]])).iloc[0]
+        for name in ("sample_rate", "gather_link_time"):
+            assert abs(single[name] - gathering[name]) <= 1e-9 * gathering[name]
+        assert abs(again["sample_rate"] - best["sample_rate"]) <= 1e-9 * best["sample_rate"]
+
+        # Export: both are columns with their label.
+        file = io.BytesIO()
+        exports.of_rows(found, "parquet", names=["id", "swift_host", "gather_link_time"])(file)
+        schema = pq.read_schema(file)
+        assert schema.field("gather_link_time").metadata[b"label"] == b"Weight gathers on the links"
+        assert "swift_host" in schema.names
+
+        # Labels: chips, differences, tables, costs of choices, filters in a link.
+        assert called("swift_host") == "Swift host (swift_host)"
+        assert ("swift host", "on") in choices(best)
+        assert ("Swift host", "on", "off") in differences(best, {**best, "swift_host": False})
+        shown, settings = arranged(found.top(3)[["id", "swift_host", "gather_link_time"]])
+        assert settings["swift_host"]["label"] == "swift"
+        assert next(iter(shown["swift_host"])) == "on"
+        metric = derived_of(scenario)["mfu"]
+        assert set(choice_costs(found, metric).query("field == 'swift_host'")["choice"]) == {True, False}
+        named = text([Filter(by_name("swift_host"), (True,)), Filter(by_name("gather_link_time"), low=0.0)])
+        assert [one.column.name for one in parse(named, {})[0]] == ["swift_host", "gather_link_time"]
+
+    # Where it applies, what cost models have.
+    assert applies("swift_host", best)
+    assert "swift_host" in [column.name for column in choices_of("calibrated")]
+    assert "swift_host" not in [column.name for column in choices_of("calculon")]
+    assert "gather_link_time" in [column.name for column in headline_of("calibrated")]
+
+    # The page stands in its section of the navigation, behind those with a place, and its parameter has a word.
+    assert [each.name for each in sections()[Group.DECIDE]][-1] == "grown"
+    assert page("grown").view().parse() == "It has grown."
+    assert vocabulary.WORDS["grown_by"] == "growth"
+
+    # The cost model explores, finds its optimum and can be chosen in a link.
+    assert list(engine.COST_MODELS)[-1] == "toy"
+    by_toy = MACHINE | {"cost_model": "toy"}
+    other = engine.Scenario.of("gpt3-6.7B", "grown_80g", limits={"tensor_par": [1, 2]}, **by_toy)
+    explored = engine.explore_scenario(other)
+    assert explored.best is not None
+    assert best_of(other)["sample_rate"] == explored.best["sample_rate"]
+    assert scenario_parameters.read_scenario(scenario_parameters.parameters_of(other)).scenario == other
+
+    # Link and editor.
+    parameters = scenario_parameters.parameters_of(scenario)
+    assert scenario_parameters.read_scenario(parameters).scenario.limits["swift_host"] == [False, True]
+    dialog = AppTest.from_function(editor, default_timeout=60)
+    dialog.session_state["_url"] = parameters
+    dialog.run()
+    assert not dialog.exception, [error.value for error in dialog.exception]
+    field = next(group for group in dialog.get("button_group") if group.key == "limit_swift_host")
+    assert set(field.value) == {True, False}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

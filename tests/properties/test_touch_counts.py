@@ -1,0 +1,143 @@
+"""How many files one touches to add a thing, proven by adding one of each to a copy of the tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("engine", "dashboard", "hardware", "models")
+PHYSICS = "engine/cost_models/calibrated/physics"
+
+Edit = Callable[[str], str]
+
+
+def behind(anchor: str, more: str) -> Edit:
+    """Returns the edit that puts text behind an anchor which stands in a file once."""
+
+    def edit(source: str) -> str:
+        assert source.count(anchor) == 1, f"{anchor!r} stands there {source.count(anchor)} times"
+        return source.replace(anchor, anchor + more)
+
+    return edit
+
+
+def instead(anchor: str, other: str) -> Edit:
+    """Returns the edit that replaces an anchor which stands in a file once."""
+
+    def edit(source: str) -> str:
+        assert source.count(anchor) == 1, f"{anchor!r} stands there {source.count(anchor)} times"
+        return source.replace(anchor, other)
+
+    return edit
+
+
+def accelerator(_: str) -> str:
+    """Returns the description of a processor that there is not."""
+    known = json.loads((ROOT / "hardware/library/h100_80g_sxm.json").read_text(encoding="utf-8"))
+    known |= {"name": "grown_80g", "title": "Made up"}
+    known["matrix"]["bfloat16"]["tflops"] = 1234
+    return json.dumps(known)
+
+
+STATISTIC: Mapping[str, Edit] = {
+    "engine/columns/statistics.py": behind(
+        "EXTENSION_STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (\n",
+        '    ("gather_link_time", "Weight gathers on the links", "gather link", "s", _LINK_TIME, "lower",\n'
+        '     "Time of one step lost to gathering sharded weights."),\n',
+    ),
+    "engine/cost_models/calibrated/step_figures.py": behind(
+        '        "fw_time": flow.fw_time,\n', '        "gather_link_time": flow.gathers,\n'
+    ),
+}
+"""A statistic: what it is, and where it is computed."""
+
+FIELD: Mapping[str, Edit] = {
+    "engine/columns/fields.py": behind(
+        "EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (\n",
+        '    FieldRow("swift_host", "Swift host", "swift", "bool", _SOFTWARE, (),\n'
+        '     "Whether the host launches kernels in half the time.", default=False),\n',
+    ),
+    f"{PHYSICS}/inputs.py": behind("    moment_bytes: Floats\n", "    swift_host: Floats\n"),
+    f"{PHYSICS}/launch.py": instead(
+        "    return p.launch * np.where(",
+        "    host = np.where(case.software.swift_host > 0, 0.5, 1.0)\n    return host * p.launch * np.where(",
+    ),
+}
+"""A field: what it is, what the physics reads, and the formula that reads it."""
+
+ACCELERATOR: Mapping[str, Edit] = {"hardware/library/grown_80g.json": accelerator}
+
+
+PAGE = {
+    "dashboard/pages/grown/__init__.py": '''"""A page that there is not."""
+
+from dashboard.pages.contract import Group, Needs, Page
+
+PAGE = Page(
+    name="grown", title="Grown", group=Group.DECIDE, help="Shows that it is there.", needs=Needs.SCENARIO,
+    parameters={"grown_by": "growth"},
+)
+''',
+    "dashboard/pages/grown/view.py": '''"""Draws it."""
+
+import streamlit as st
+
+
+def parse() -> str:
+    return "It has grown."
+
+
+def render(view: str) -> None:
+    st.markdown(view)
+''',
+}
+"""A page: one package."""
+
+REGISTRY = "engine/cost_models/registry.py"
+COST_MODEL: Mapping[str, Edit] = {
+    REGISTRY: lambda source: behind("register(CALCULON)\n", "register(TOY)\n")(
+        behind("import CALCULON\n", "from engine.cost_models.toy.cost_model import TOY\n")(source)
+    ),
+}
+"""A cost model beside its package, which is the toy of the tests: its import and its registration."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the packages to which a statistic, a field, an accelerator, a page and a cost model are added."""
+    target = tmp_path_factory.mktemp("grown")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path, source in PAGE.items():
+        (target / path).parent.mkdir(exist_ok=True)
+        (target / path).write_text(source, encoding="utf-8")
+    package = target / "engine/cost_models/toy"
+    package.mkdir()
+    for file in (ROOT / "tests/toy").glob("*.py"):
+        source = "" if file.name == "__init__.py" else file.read_text(encoding="utf-8")
+        (package / file.name).write_text(source.replace("tests.toy", "engine.cost_models.toy").replace(
+            "from tests import toy", "from engine.cost_models import toy"), encoding="utf-8")  # fmt: skip
+    for path, edit in (STATISTIC | FIELD | ACCELERATOR | COST_MODEL).items():
+        file = target / path
+        file.write_text(edit(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
+    return target
+
+
+def test_what_one_touches_to_add_a_thing_and_that_it_shows(copy: Path) -> None:
+    assert (len(STATISTIC), len(FIELD), len(ACCELERATOR), len(COST_MODEL)) == (2, 3, 1, 1)
+    assert len({Path(path).parent for path in PAGE}) == 1
+    before, after = ((root / REGISTRY).read_text(encoding="utf-8").splitlines() for root in (ROOT, copy))
+    assert len(after) - len(before) == 2  # the import of its object and the call that makes it known
+    found = subprocess.run(
+        [sys.executable, "-P", str(Path(__file__).with_name("grown.py")), str(copy)], cwd=copy, check=False,
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(copy)},
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr[-4000:]
