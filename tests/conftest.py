@@ -23,20 +23,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `-n`, every file goes to one process, which explores once for all its tests.
 
-    Those of the browser go to one together: they share a server and a browser.
+    A process that gets files of the browser's has a server and a browser of its own for them.
     """
     if config.option.dist != "load":
         return None  # --dist asks for something else
     from xdist.scheduler import LoadFileScheduling
 
-    class ByFile(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "tests/browser" if file.startswith("tests/browser/") else file
-
     # In the order of the folders: files with few tests, which would be last, are among the longest here.
     config.option.loadscopereorder = False
-    return ByFile(config, log)
+    return LoadFileScheduling(config, log)
 
 
 @pytest.fixture

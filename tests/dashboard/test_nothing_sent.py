@@ -86,8 +86,19 @@ def test_the_watch_sees_what_a_process_does(watched: dict[str, str]) -> None:
     assert contacted(watched) == ["socket.getaddrinfo 192.0.2.1"]
 
 
+def assert_framed_by_nobody(server: Server) -> None:
+    """No other site can frame an answer of the server."""
+    for path in ("/", "/pareto", "/_stcore/health", "/_stcore/host-config", "/app/static/logo-light.svg",
+                 "/explore?procs=8", "/download/nothing", "/static/nothing.js", "/../etc/passwd"):  # fmt: skip
+        answer = httpx.get(server.address + path)
+        assert answer.headers["X-Frame-Options"] == "SAMEORIGIN", path
+        assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
+
+
 @pytest.mark.parametrize(("address", "pages"), [("127.0.0.1", PAGES), ("0.0.0.0", PAGES[:1])])
-def test_nothing_is_sent_anywhere(watched: dict[str, str], address: str, pages: Sequence[Entry]) -> None:
+def test_nothing_is_sent_anywhere_and_nobody_frames_it(
+    watched: dict[str, str], address: str, pages: Sequence[Entry]
+) -> None:
     ours = "https://shardscape.example.org"
     named = f"--server.corsAllowedOrigins={ours}"
     with running("--server.address", address, named, variables=watched) as server:
@@ -100,18 +111,10 @@ def test_nothing_is_sent_anywhere(watched: dict[str, str], address: str, pages: 
         assert time.monotonic() - start < 5
         assert asyncio.run(refused(server, ours)) == 101
         assert asyncio.run(opened(server, pages)) == []
+        assert_framed_by_nobody(server)
         assert contacted(watched) == []
         assert "Shardscape: http://" in server.log.read_text()
         assert server.faults() == []
-
-
-def test_no_other_site_can_frame_an_answer_of_the_server() -> None:
-    with running() as server:
-        for path in ("/", "/pareto", "/_stcore/health", "/_stcore/host-config", "/app/static/logo-light.svg",
-                     "/explore?procs=8", "/download/nothing", "/static/nothing.js", "/../etc/passwd"):  # fmt: skip
-            answer = httpx.get(server.address + path)
-            assert answer.headers["X-Frame-Options"] == "SAMEORIGIN", path
-            assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
 
 
 @pytest.mark.parametrize(
