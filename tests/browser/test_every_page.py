@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from dashboard.pages.registry import PAGES, Entry
+from dashboard.pages import contract
+from dashboard.pages.registry import PAGES
 from tests.browser.conftest import SMALL, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
@@ -69,7 +70,7 @@ def heard(page: Page) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.name)
-def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], Page], entry: Entry) -> None:
+def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], Page], entry: contract.Page) -> None:
     page = wide("" if entry is PAGES[0] else entry.name)
     assert looks(page) == {}, "1280 wide"
     nodes = heard(page)

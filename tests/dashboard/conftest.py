@@ -13,6 +13,13 @@ import pytest
 from streamlit.components.v2 import manifest_scanner
 
 from dashboard.compat import plotly_figures
+from dashboard.pages import registry
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _known_parameters() -> None:
+    """Whoever reads a link knows what belongs to the pages, as in a server."""
+    assert registry.PAGES
 
 
 @pytest.fixture(autouse=True)
