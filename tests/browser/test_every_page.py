@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from dashboard.pages.registry import PAGES, Entry
+from dashboard.pages.contract import Needs
+from dashboard.pages.contract import Page as Entry
+from dashboard.pages.registry import PAGES
 from tests.browser.conftest import SMALL, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
@@ -76,7 +78,7 @@ def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], 
     assert [node["name"] for node in nodes if node["role"] == "heading" and node["level"] == 1] == [entry.title]
     assert [node for node in nodes if MARKUP.search(node["name"])] == []
     assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
-    for first in SENTENCE if entry.about_scenario else ():
+    for first in SENTENCE if entry.needs is not Needs.NOTHING else ():
         expect(page.get_by_role("button", name=re.compile(f"^{first}"))).to_have_count(1)
     page.emulate_media(color_scheme="dark")
     assert looks(page) == {}, "in the dark"

@@ -18,7 +18,7 @@ def answer(path: str, query: str = "", base: str = "") -> Response | None:
     """What the server answers below a path; None where it leaves that to Streamlit."""
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": [],
              "server": ("127.0.0.1", 80), "scheme": "http", "root_path": ""}  # fmt: skip
-    with patch("dashboard.shell.root_address.config.get_option", return_value=base):
+    with patch("dashboard.shell.root_address.st.get_option", return_value=base):
         found = root_address.routes()
     for route in found:
         if route.matches(scope)[0] is Match.FULL:

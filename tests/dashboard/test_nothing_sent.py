@@ -15,7 +15,8 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from dashboard.pages.registry import PAGES, Entry
+from dashboard.pages.contract import Page as Entry
+from dashboard.pages.registry import PAGES
 from dashboard.shell import middleware
 from tests.benchmarks.browser_server import Server, running
 from tests.benchmarks.visitor import visiting
@@ -130,7 +131,7 @@ def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
 ) -> None:
     known = {"server.port": 8600, "server.headless": False, "server.baseUrlPath": "", **options}
     opened = Queue[str]()
-    monkeypatch.setattr(middleware.config, "get_option", known.get)
+    monkeypatch.setattr(middleware.st, "get_option", known.get)
     monkeypatch.setattr(middleware.webbrowser, "open", opened.put)
 
     async def live() -> None:
