@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from dashboard.pages import contract
+from dashboard.pages.contract import Needs
+from dashboard.pages.contract import Page as Entry
 from dashboard.pages.registry import PAGES
 from tests.browser.conftest import SMALL, settled
 
@@ -70,14 +71,14 @@ def heard(page: Page) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.name)
-def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], Page], entry: contract.Page) -> None:
+def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], Page], entry: Entry) -> None:
     page = wide("" if entry is PAGES[0] else entry.name)
     assert looks(page) == {}, "1280 wide"
     nodes = heard(page)
     assert [node["name"] for node in nodes if node["role"] == "heading" and node["level"] == 1] == [entry.title]
     assert [node for node in nodes if MARKUP.search(node["name"])] == []
     assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
-    for first in SENTENCE if entry.about_scenario else ():
+    for first in SENTENCE if entry.needs is not Needs.NOTHING else ():
         expect(page.get_by_role("button", name=re.compile(f"^{first}"))).to_have_count(1)
     page.emulate_media(color_scheme="dark")
     assert looks(page) == {}, "in the dark"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from dashboard.pages import contract
+from dashboard.pages.contract import Page as Entry
 from dashboard.pages.registry import PAGES
 from dashboard.shell import middleware
 from tests.benchmarks.browser_server import Server, running
@@ -68,7 +68,7 @@ async def refused(server: Server, origin: str) -> int:
         return answer.response.status_code
 
 
-async def opened(server: Server, pages: Sequence[contract.Page]) -> list[str]:
+async def opened(server: Server, pages: Sequence[Entry]) -> list[str]:
     """Opens pages, of a scenario that nobody has explored; returns what is wrong with them."""
     wrong = []
     async with visiting(server.address, origin=server.address) as visitor:
@@ -98,7 +98,7 @@ def assert_framed_by_nobody(server: Server) -> None:
 
 @pytest.mark.parametrize(("address", "pages"), [("127.0.0.1", PAGES), ("0.0.0.0", PAGES[:1])])
 def test_nothing_is_sent_anywhere_and_nobody_frames_it(
-    watched: dict[str, str], address: str, pages: Sequence[contract.Page]
+    watched: dict[str, str], address: str, pages: Sequence[Entry]
 ) -> None:
     ours = "https://shardscape.example.org"
     named = f"--server.corsAllowedOrigins={ours}"
@@ -131,7 +131,7 @@ def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
 ) -> None:
     known = {"server.port": 8600, "server.headless": False, "server.baseUrlPath": "", **options}
     opened = Queue[str]()
-    monkeypatch.setattr(middleware.config, "get_option", known.get)
+    monkeypatch.setattr(middleware.st, "get_option", known.get)
     monkeypatch.setattr(middleware.webbrowser, "open", opened.put)
 
     async def live() -> None:
