@@ -100,7 +100,7 @@ def test_a_parquet_column_of_any_type_is_read_as_it_is(plain: dict[str, Any], fi
     pd.testing.assert_frame_equal(found[alike], expected[alike])
 
     for suffix in (".csv", ".parquet"):
-        with ResultWriter(tmp_path / f"results{suffix}") as writer:
+        with ResultWriter(tmp_path / f"results{suffix}", "calculon") as writer:
             for result in results:
                 writer.write(result)
         (written,) = read_executions(tmp_path / f"results{suffix}")
@@ -165,7 +165,7 @@ def test_half_a_character_is_refused_and_written(plain: dict[str, Any], tmp_path
     found = _evaluated(piece, "calculon")
     assert found.loc[0, "status"] == "invalid"
     for suffix in (".csv", ".parquet"):
-        with ResultWriter(tmp_path / f"results{suffix}") as writer:
+        with ResultWriter(tmp_path / f"results{suffix}", "calculon") as writer:
             writer.write(found)
 
 
