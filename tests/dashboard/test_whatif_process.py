@@ -18,9 +18,14 @@ import pytest
 
 import engine.whatif_search as searching
 import engine.whatif_space as spaces
+from dashboard import whatif_answer, whatif_cards
+from dashboard.format import format_value
+from dashboard.settings import settings_from
 from dashboard.whatif_process import Apart, Here, Kind
+from dashboard.whatif_studies import studies
 from engine import Scenario, whatif
 from engine.parallel import WorkerError
+from tests.dashboard.pages import again, exploration, html, plainly, run
 
 
 def scenario(which: str = "exact") -> Scenario:
@@ -75,6 +80,28 @@ def test_answers_and_studies_are_those_of_this_process(
                              (whatif, "searcher_of"), (whatif, "best_of")):  # fmt: skip
             patch.setattr(module, name, None)
         assert found(apart) == here
+
+
+def test_the_page_searches_nothing_itself(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for its answer nor for its four studies."""
+    assert settings_from({}).process
+    found = exploration()
+    best = Here().answer(found.scenario, {"hbm_bandwidth": 4321.0}).best
+    assert best is not None
+    for module in (whatif_answer, whatif_cards):
+        monkeypatch.setattr(module, "searches", lambda: apart)
+    for name in ("searcher_of", "best_of"):
+        monkeypatch.setattr(whatif, name, None)
+    page = run("whatif", found, {"whatif_changes": "hbm_bandwidth:4321"})
+    assert plainly(format_value("sample_rate", best["sample_rate"])) in plainly(html(page))
+    latest = time.monotonic() + 120
+    while not (every := [one for one in studies()._runs.values() if found.key in one.key]) or any(
+        not one.done.is_set() for one in every
+    ):
+        assert time.monotonic() < latest
+        page = again(page, found)
+    assert [one.problem for one in every] == [""] * 4
+    assert all(one.found for one in every)
 
 
 def test_a_refusal_is_said_in_the_words_of_the_engine(apart: Apart) -> None:
