@@ -8,9 +8,11 @@ from typing import Any, Final, Literal, Self
 import streamlit as st
 
 from dashboard import state
+from dashboard.charts import CONFIG
+from dashboard.charts.template import Chart, keep_unselected
 
 __all__ = [
-    "choose", "given", "key_for", "menu_key", "segments", "show", "shut", "switch", "whole", "whole_field",
+    "choose", "given", "key_for", "menu_key", "segments", "shared", "show", "shut", "switch", "whole", "whole_field",
     "whole_number",
 ]  # fmt: skip
 
@@ -207,11 +209,14 @@ def shut(name: str) -> None:
     st.session_state[_SHUT + name] = st.session_state.get(_SHUT + name, 0) + 1
 
 
+def shared(chart: Chart) -> Chart:
+    """A chart as it may be kept for several sessions: `show` changes nothing about it any more."""
+    keep_unselected(chart.figure)
+    return chart
+
+
 def show(chart: Any, key: str, **more: Any) -> Any:
     """Show a chart of `dashboard.charts` with its finding as alternative text."""
-    from dashboard.charts import CONFIG
-    from dashboard.charts.template import keep_unselected
-
     if "on_select" in more:
         keep_unselected(chart.figure)
     config = {**CONFIG, **more.pop("config", {})}

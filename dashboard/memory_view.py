@@ -14,7 +14,7 @@ from dashboard.charts import Chart, markup
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.memory_needs import memory_needs
 from dashboard.charts.template import degrees
-from dashboard.controls import given, key_for, segments, show, whole_number
+from dashboard.controls import given, key_for, segments, shared, show, whole_number
 from dashboard.evaluated import evaluated
 from dashboard.format import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
 from dashboard.memory_needs import GIB, needs_of, with_hbm
@@ -272,12 +272,12 @@ def _cells_chart(_exploration: Exploration, key: str, ids: tuple[int, ...], tier
     """The chart of the best of each cell; the same whatever is selected, so that a click does not draw it again."""
     rows = _bests(_exploration, key).set_index("id", drop=False).loc[list(ids)]
     number, name = (1, "HBM") if tier == "hbm" else (2, "Host")
-    return memory_rows(rows, capacities(_exploration)[number - 1], mode, tier=number, name=name)
+    return shared(memory_rows(rows, capacities(_exploration)[number - 1], mode, tier=number, name=name))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _needs_chart(_exploration: Exploration, key: str, mode: str) -> Chart:
-    return memory_needs(_needs(_exploration, key), capacities(_exploration)[0], mode)
+    return shared(memory_needs(_needs(_exploration, key), capacities(_exploration)[0], mode))
 
 
 def _pick_execution() -> None:

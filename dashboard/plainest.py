@@ -8,36 +8,23 @@ keeps its own rule, the first enumerated; both lie in the same cell of the map.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
 from dashboard.evaluated import evaluated
 from dashboard.explore_data import Where, in_cell
+from dashboard.plain_order import CELL, COLUMNS, from_plain
 from engine import Exploration
 from engine.store import Condition
 
-__all__ = ["Tie", "best_of", "plainest", "plainest_of", "plainest_of_cells", "ties_of_best"]
+__all__ = ["Tie", "best_of", "plainest", "plainest_of_cells", "ties_of_best"]
 
-_OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
-_ORDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "tensor_par_overlap": ("none", "pipe", "ring"), "data_par_overlap": (),
-    "activation_recompute": ("none", "attn_only", "full"), "seq_par_ag_redo": (), "optimizer_sharding": (),
-    "pipeline_interleaving": (),
-}  # fmt: skip
-"""Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
-themselves."""
 _MOST: Final = 50_000
 """Executions among which those that stand for all cells are looked for at once. Where a time is zero for half of a
 space that would take seconds; then the cells are looked at one by one."""
-_CELL: Final = ("tensor_par", "pipeline_par")
-_COLUMNS: Final = ("id", *_CELL, *_OFFLOADS, *_ORDER)
 
 
 class Tie(NamedTuple):
@@ -87,9 +74,9 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
     where = Condition(statistic, "in", sorted(set(bests["value"].tolist())))
     if not 0 < _exploration.rows.count([where]) <= _MOST:
         return {}
-    equal = _exploration.rows.table([*_COLUMNS, statistic], where=[where])
-    groups = np.stack([equal[name].to_numpy() for name in (*_CELL, statistic)])
-    order = _from_plain(equal, groups)
+    equal = _exploration.rows.table([*COLUMNS, statistic], where=[where])
+    groups = np.stack([equal[name].to_numpy() for name in (*CELL, statistic)])
+    order = from_plain(equal, groups)
     groups = groups[:, order]
     starts = np.flatnonzero(np.append(True, (groups[:, 1:] != groups[:, :-1]).any(axis=0)))
     numbers = np.diff(np.append(starts, len(order)))
@@ -110,41 +97,12 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
 def _searched(_exploration: Exploration, key: str, execution: int, statistic: str, where: Where) -> Tie:
     """See `plainest`."""
     rows = _exploration.rows
-    row = rows.fetch([execution], [*_CELL, statistic]).to_pylist()[0]
-    equal = rows.table(_COLUMNS, where=(*where, Condition(statistic, "=", row[statistic])))
-    here = equal.filter(pc.and_(*(pc.equal(equal[name], row[name]) for name in _CELL)))
+    row = rows.fetch([execution], [*CELL, statistic]).to_pylist()[0]
+    equal = rows.table(COLUMNS, where=(*where, Condition(statistic, "=", row[statistic])))
+    here = equal.filter(pc.and_(*(pc.equal(equal[name], row[name]) for name in CELL)))
     if here.num_rows < 2:
         return Tie(execution, max(1, equal.num_rows))
-    return Tie(int(here["id"][int(_from_plain(here)[0])].as_py()), equal.num_rows)
-
-
-def _from_plain(table: pa.Table, groups: Iterable[npt.NDArray[Any]] = ()) -> npt.NDArray[np.intp]:
-    """Positions that sort executions from plain to involved, within groups if there are any."""
-    ranks = [np.sum([table[name].to_numpy() for name in _OFFLOADS], axis=0), *(_rank(table, name) for name in _ORDER)]
-    return np.lexsort((table["id"].to_numpy(), *reversed(ranks), *reversed(list(groups))))
-
-
-def _rank(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """The values of a field as numbers that grow from plain to involved."""
-    options = _ORDER[name]
-    if not options:
-        return np.asarray(table[name].to_numpy())
-    words = table[name].combine_chunks()
-    ranks = np.array([options.index(word) for word in words.dictionary.to_pylist()], dtype=np.int64)
-    return np.asarray(ranks[words.indices.to_numpy()])
-
-
-def plainest_of(executions: pd.DataFrame) -> int:
-    """The id of the plainest of executions that tie, among those in the cell of the first; see `engine.whatif.Choice`.
-
-    executions: columns `id` and the fields, in order of id.
-    """
-    here = executions[(executions[list(_CELL)] == executions[list(_CELL)].iloc[0]).all(axis=1)]
-    table = pa.table({
-        name: pa.array(here[name]).dictionary_encode() if _ORDER.get(name) else pa.array(here[name])
-        for name in _COLUMNS
-    })  # fmt: skip
-    return int(here["id"].iloc[int(_from_plain(table)[0])])
+    return Tie(int(here["id"][int(from_plain(here)[0])].as_py()), equal.num_rows)
 
 
 def best_of(exploration: Exploration) -> dict[str, Any] | None:

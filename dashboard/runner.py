@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from dashboard.interpreters import FAR_BEHIND
 from dashboard.settings import Settings
-from dashboard.worker import FAR_BEHIND, Worker
+from dashboard.worker import Worker
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, Scenario, explore_scenario
 from engine.explore import from_store
 from engine.parallel import WorkerError

@@ -138,8 +138,8 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
     return target.getvalue()
 
 
-def rejected(found: Found, *, nearest: bool = True) -> None:
-    """Why deployments do not run, with their numbers, and with `nearest` what misses least."""
+def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
+    """Why deployments do not run, with their numbers, and with `nearest` what misses least. key: of the question."""
     gone = found.total - found.feasible
     st.html(markup.head("Why deployments do not run", f"{count(gone)} of {count(found.total)}"))
     if not gone:
@@ -152,6 +152,12 @@ def rejected(found: Found, *, nearest: bool = True) -> None:
         column_config={"reason": st.column_config.TextColumn("Because", width=240),
                        "count": st.column_config.NumberColumn("Deployments", format="localized", width=100)},
     )  # fmt: skip
-    for code, number in found.nearest.items() if nearest else ():
-        row = found.evaluate_ids([number]).iloc[0].to_dict()
-        st.caption(f"{by_code(code).label}, nearest: {title(row)}. {row['reason_text']}")
+    for sentence in _nearest(found, key) if nearest else ():
+        st.caption(sentence)
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _nearest(_found: Found, key: str) -> list[str]:
+    """What misses least, in a sentence for each reason."""
+    rows = {code: _found.evaluate_ids([number]).iloc[0].to_dict() for code, number in _found.nearest.items()}
+    return [f"{by_code(code).label}, nearest: {title(row)}. {row['reason_text']}" for code, row in rows.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -11,7 +12,8 @@ import streamlit as st
 from dashboard import state
 from dashboard.charts import markup
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
-from dashboard.controls import show
+from dashboard.charts.template import Chart
+from dashboard.controls import shared, show
 from dashboard.format import count, format_value, gibibytes, percent
 from dashboard.serving_data import changes, chips, curves, explored, per_degree, title
 from dashboard.serving_inputs import LAUNCHED, Inputs, inputs, put
@@ -22,6 +24,8 @@ from engine.inference import Found, by_name, not_represented
 __all__ = ["render"]
 
 ANY_ID: Final = re.compile(r"\d{1,9}")
+CHARTS_KEPT: Final = 32
+"""Charts of each kind that are kept for who looks next."""
 
 
 def render(mode: str) -> None:
@@ -40,18 +44,19 @@ def render(mode: str) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        chart = serving_frontier(curves(found), mode, chosen={**chosen, "title": title(chosen)})
+        chart = _frontier(found, question.key, chosen, int(chosen["id"]), mode)
         show(chart, "serving_plot", on_select=_pick, selection_mode="points")
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _panel(found, chosen, mode)
+        _panel(question, found, chosen, mode)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
-        show(serving_memory(per_degree(found), mode), "serving_memory", on_select=_pick_bar, selection_mode="points")
+        chart = _memory(found, question.key, mode)
+        show(chart, "serving_memory", on_select=_pick_bar, selection_mode="points")
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        rejected(found)
+        rejected(found, question.key)
     deployments(question, found)
     _remarks(found)
 
@@ -68,6 +73,22 @@ def _chosen(found: Found) -> dict[str, Any]:
         state.complain("serving_id", f"The link's deployment {int(wanted):,} {why}. Showing the best instead.")
     assert found.best is not None
     return found.best
+
+
+@st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
+def _frontier(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str) -> Chart:
+    return shared(serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}))
+
+
+@st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
+def _memory(_found: Found, key: str, mode: str) -> Chart:
+    return shared(serving_memory(per_degree(_found), mode))
+
+
+@st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
+def _times(_row: Mapping[str, Any], key: str, chosen: int, mode: str) -> tuple[Chart, Chart]:
+    """Of a decode step and of a request."""
+    return shared(decode_step(_row, mode)), shared(request_time(_row, mode))
 
 
 def _pick() -> None:
@@ -128,7 +149,7 @@ def _strip(found: Found, row: dict[str, Any]) -> None:
     st.html(markup.figure_strip(tiles))
 
 
-def _panel(found: Found, row: dict[str, Any], mode: str) -> None:
+def _panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> None:
     """The chosen deployment in words, and what its decode step consists of."""
     best = found.best
     is_best = best is not None and int(best["id"]) == int(row["id"])
@@ -145,9 +166,10 @@ def _panel(found: Found, row: dict[str, Any], mode: str) -> None:
         ])
     )  # fmt: skip
     st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
-    show(decode_step(row, mode), "serving_step")
+    step, request = _times(row, question.key, int(row["id"]), mode)
+    show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
-    show(request_time(row, mode), "serving_request")
+    show(request, "serving_request")
     if not is_best:
         st.button("Show the best", icon=":material/star:", key="serving_best", on_click=put, kwargs={"id": None})
 
@@ -177,7 +199,7 @@ def _nothing(question: Inputs, found: Found, mode: str) -> None:
             show(serving_memory(near, mode), "serving_memory")
             st.html(markup.legend(MEMORY))
     with (right if len(near) else left).container(border=True, gap="xsmall"):
-        rejected(found, nearest=False)
+        rejected(found, question.key, nearest=False)
 
 
 def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ import streamlit as st
 
 from dashboard.charts import markup
 from dashboard.charts.measured import step_parts
-from dashboard.controls import show
+from dashboard.charts.template import Chart
+from dashboard.controls import shared, show
 from dashboard.format import format_value, gibibytes, percent, signed_percent
 from dashboard.run_words import assumed, noted
 from dashboard.text import literal
@@ -63,9 +64,17 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
             ]
         )
     )
-    parts = {str(name): value for name, value in checked.parts.iloc[chosen - 1].items() if name != "id"}
-    show(step_parts(parts, float(row["measured_step_time_s"]), mode), "validation_parts")
-    st.caption(_remarks(row))
+    chart, remarks = _parts_and_remarks(checked, checked.key, chosen, mode)
+    show(chart, "validation_parts")
+    st.caption(remarks)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _parts_and_remarks(_checked: Checked, key: str, chosen: int, mode: str) -> tuple[Chart, str]:
+    """What the predicted step of a run consists of, and what it rests on."""
+    row = _checked.rows.iloc[chosen - 1]
+    parts = {str(name): value for name, value in _checked.parts.iloc[chosen - 1].items() if name != "id"}
+    return shared(step_parts(parts, float(row["measured_step_time_s"]), mode)), _remarks(row)
 
 
 def _stack(rule: object) -> str:

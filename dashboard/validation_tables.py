@@ -52,22 +52,12 @@ def _settings(names: list[str], first: str) -> dict[str, Any]:
     return found
 
 
-def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
-    """The runs with the largest errors. picked: called with the table when one is chosen."""
-    order = rows["error"].abs().sort_values(ascending=False, kind="stable").index[:WORST]
-    found = rows.loc[order]
-    shown = pd.DataFrame(
-        {
-            "error": 100 * found["error"],
-            "model": found["model"].where(found["model"] != "", found["id"]),
-            "hardware": found["hardware"],
-            "gpus": found["num_gpus"],
-            "layout": [layout(row) for _, row in found.iterrows()],
-            "measured": found["measured_step_time_s"],
-            "predicted": found["predicted_step_time_s"],
-            "source": found["source"],
-        }
-    )
+def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
+    """The runs with the largest errors.
+
+    key, filters: what the rows are of. picked: called with the runs in the order of the table when one is chosen.
+    """
+    found, shown = _worst(rows, key, filters)
     st.dataframe(
         signed(shown, ["error"]), hide_index=True, height=height_of(len(shown), 250), row_height=ROW,
         key="validation_worst", on_select=lambda: picked(found),
@@ -84,6 +74,26 @@ def worst(rows: pd.DataFrame, picked: Callable[[pd.DataFrame], None]) -> None:
             "source": st.column_config.TextColumn("Source", width=250),
         },
     )  # fmt: skip
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _worst(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The runs with the largest errors, and the table of them; nobody may change either."""
+    order = _rows["error"].abs().sort_values(ascending=False, kind="stable").index[:WORST]
+    found = _rows.loc[order]
+    shown = pd.DataFrame(
+        {
+            "error": 100 * found["error"],
+            "model": found["model"].where(found["model"] != "", found["id"]),
+            "hardware": found["hardware"],
+            "gpus": found["num_gpus"],
+            "layout": [layout(row) for _, row in found.iterrows()],
+            "measured": found["measured_step_time_s"],
+            "predicted": found["predicted_step_time_s"],
+            "source": found["source"],
+        }
+    )
+    return found, shown
 
 
 def errors(checked: Checked, filters: Filters) -> None:

@@ -14,7 +14,8 @@ from dashboard import validation_data as data
 from dashboard.charts import markup
 from dashboard.charts.measured import MAX_MARKS, measured
 from dashboard.charts.residuals import residuals
-from dashboard.controls import choose, show
+from dashboard.charts.template import Chart
+from dashboard.controls import choose, shared, show
 from dashboard.format import count, percent, signed_percent
 from dashboard.text import literal
 from dashboard.untrusted import Refused
@@ -45,6 +46,8 @@ FILTERS: Final = (
 )  # fmt: skip
 """Parameter of the link, label and column of what can be filtered by, as in `validation_data.Filters`."""
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
+CHARTS_KEPT: Final = 16
+"""Charts of either kind that are kept for who looks next; one takes about 1 MB."""
 ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
 
 
@@ -69,7 +72,8 @@ def render(mode: str) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left:
         st.html(markup.head("Predicted against measured", "step time; calibrated model against measured runs"))
-        show(measured(rows, mode, selected=chosen), "validation_plot", on_select=_pick, selection_mode="points")
+        plot = _measured(rows, checked.key, filters, chosen, mode)
+        show(plot, "validation_plot", on_select=_pick, selection_mode="points")
         note = "Each mark is one run; click one. " + _covered(checked)
         if len(rows) > MAX_MARKS:
             note += f" The {MAX_MARKS // 2:,} worst and an even choice of the other {len(rows):,} runs are drawn."
@@ -77,8 +81,8 @@ def render(mode: str) -> None:
     with right.container(border=True, gap="xsmall"):
         panel(checked, chosen, mode)
     st.html(markup.head("Runs that are predicted worst", "largest error first; pick one to see its step"))
-    worst(rows, _pick_worst)
-    _residuals(rows, mode)
+    worst(rows, checked.key, filters, _pick_worst)
+    _residuals(checked, filters, rows, mode)
     errors(checked, filters)
     not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
 
@@ -215,11 +219,21 @@ def _pick_worst(shown: pd.DataFrame) -> None:
     state.set_url_value("validation_run", str(int(shown["row"].iloc[picked[0]])) if picked else None)
 
 
-def _residuals(rows: pd.DataFrame, mode: str) -> None:
+def _residuals(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, mode: str) -> None:
     """Signed errors against a chosen field."""
     heading, picker = st.columns([4, 1], vertical_alignment="bottom")
     scope = "signed; lines are medians, with the number of runs; extremes are drawn at the edge"
     heading.html(markup.head("Where the errors are", scope))
     with picker:
         field = choose("Errors against", FIELDS, "validation_field")
-    show(residuals(rows, data.field_values(rows, field), FIELDS[field], mode), "validation_residuals")
+    show(_residuals_chart(rows, checked.key, filters, field, mode), "validation_residuals")
+
+
+@st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
+def _measured(_rows: pd.DataFrame, key: str, filters: data.Filters, chosen: int | None, mode: str) -> Chart:
+    return shared(measured(_rows, mode, selected=chosen))
+
+
+@st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
+def _residuals_chart(_rows: pd.DataFrame, key: str, filters: data.Filters, field: str, mode: str) -> Chart:
+    return shared(residuals(_rows, data.field_values(_rows, field), FIELDS[field], mode))

@@ -30,7 +30,7 @@ from dashboard.format import (
 )
 from dashboard.memory_needs import GIB
 from dashboard.nearest_fit import least_hbm, ways
-from dashboard.plainest import plainest_of
+from dashboard.server import searches
 from dashboard.text import literal
 from dashboard.time_words import differences_in_time
 from dashboard.turns import turns
@@ -49,9 +49,8 @@ DAY: Final = 86_400.0
 
 @st.cache_resource(show_spinner=False, max_entries=128)
 def _answer(_scenario: Scenario, key: str, changes: str, _changes: Mapping[str, float]) -> Answer:
-    turns.leave()  # some searches take seconds
-    with studies().asking():
-        return _plainly(whatif.reoptimise(_scenario, _changes, plainest_of))
+    with turns.aside(), studies().asking():  # some searches take seconds
+        return _plainly(searches().answer(_scenario, _changes))
 
 
 def _plainly(found: Answer) -> Answer:

@@ -18,8 +18,7 @@ from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import given, key_for, segments, show
 from dashboard.derived import token_flops
 from dashboard.format import MINUS
-from dashboard.plainest import plainest_of
-from dashboard.server import runner
+from dashboard.server import runner, searches
 from dashboard.whatif_answer import answer
 from dashboard.whatif_changes import current, options, put
 from dashboard.whatif_progress import progress
@@ -119,20 +118,23 @@ class Board:
         centre = whatif.changed(scenario, around)
         self.asked = asked = whatif_sizes.asked(centre)
         one, x, y, largest = self.one, self.x, self.y, runner().settings.largest_space
+        made = searches()
         along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
         two = None
         if x != y:
             xs, ys = self.values(x), self.values(y)
             two = self._run(
-                "two", [x, y, xs, ys], lambda: whatif.sweep_two(scenario, x, xs, y, ys, around, plainest_of, largest)
+                "two", [x, y, xs, ys], lambda: made.study("sweep_two", scenario, x, xs, y, ys, around, largest=largest)
             )
         factors = FACTORS[self.step]
         return (
-            self._run("tornado", factors, lambda: whatif.sensitivity(centre, factors, None, plainest_of, largest)),
-            self._run("sweep", [one, along], lambda: whatif.sweep(scenario, one, along, around, plainest_of, largest)),
+            self._run("tornado", factors, lambda: made.study("sensitivity", centre, factors, largest=largest)),
+            self._run("sweep", [one, along],
+                      lambda: made.study("sweep", scenario, one, along, around, largest=largest)),
             two,
             None if asked.problem
-            else self._run("sizes", asked.key, lambda: whatif.sizes(centre, asked.counts, asked.batch, largest)),
+            else self._run("sizes", asked.key,
+                           lambda: made.study("sizes", centre, asked.counts, asked.batch, largest=largest)),
         )  # fmt: skip
 
     def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> Run:

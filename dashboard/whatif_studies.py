@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import streamlit as st
 
+from engine.parallel import WorkerError
 from engine.whatif import Study
 
 __all__ = ["Run", "Studies", "studies"]
@@ -102,7 +103,7 @@ class Run:
             return len(self.found) < self.total
         except StopIteration:
             return False
-        except (ValueError, MemoryError) as problem:  # every refusal of models, hardware and engine is a ValueError
+        except (ValueError, MemoryError, WorkerError) as problem:  # every refusal of the engine is a ValueError
             self.problem = str(problem) or "The server has not enough memory for this."
         except Exception:
             LOG.exception("study %s failed", self.key)

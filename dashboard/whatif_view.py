@@ -10,6 +10,7 @@ from dashboard import state, whatif_answer, whatif_cards, whatif_hardware, whati
 from dashboard.server import runner
 from dashboard.text import literal
 from dashboard.whatif_changes import current
+from engine.parallel import WorkerError
 
 __all__ = ["render"]
 
@@ -46,6 +47,13 @@ def _hardware() -> None:
 
 @st.fragment(key="whatif_answer")
 def _answer() -> None:
+    try:
+        _answered()
+    except WorkerError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _answered() -> None:
     scenario = state.current_scenario()
     if st.session_state.get(_SEARCHED) != scenario.key:
         # Only before there is anything to see: on every move of a slider it would make the page jump.
@@ -67,7 +75,10 @@ def _answer() -> None:
 @st.fragment(key="whatif_studies")
 def _studies() -> None:
     """The studies, looked at again and again while any is on its way."""
-    polling = whatif_cards.pending(_again)
+    try:
+        polling = whatif_cards.pending(_again)
+    except WorkerError:  # the answer says so
+        return
     st.session_state[_POLLING] = polling
     st.fragment(_cards, run_every=POLL if polling else None)()
 

@@ -1,12 +1,7 @@
 """Explorations in a process of their own, so that pages and explorations do not wait for each other.
 
-Within one process they share the interpreter's lock: an exploration gives it up some thousand times, for a fraction of
-a millisecond each, and each time waits until a page that is being computed gives it back. Measured on two cores with 8
-pages at work: 6 to 16 s for an exploration that takes 0.2 s alone.
-
-The process is a plain interpreter that is talked to over pipes (see `engine.parallel`). Only this process may write the
-store, so rows come over in files: many as shards of a store, which are moved into it as they are, few as an Arrow
-stream.
+Why, see `dashboard.interpreters`. Only the server's process may write the store, so rows come over in files: many as
+shards of a store, which are moved into it as they are, few as an Arrow stream.
 """
 
 from __future__ import annotations
@@ -15,8 +10,6 @@ import contextlib
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -29,10 +22,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dashboard.interpreters import BEHIND, Interpreter, connected
 from dashboard.scratch import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.explore import from_store
-from engine.parallel import WorkerError
 from engine.store import ROWS_IN_DATABASE, Record, Store, StoreError, Writer
 from engine.store_shards import write_shard
 
@@ -42,20 +35,8 @@ ROWS_PER_FILE: Final = 524_288
 """Rows that come over at a time, some 100 MB in memory and 20 in the file."""
 FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
-BEHIND: Final = 5
-"""How far the process stands back behind the server where both want a core: to a quarter of it."""
-FAR_BEHIND: Final = 15
-"""How far one stands back that explores large spaces: behind the other, too."""
-
-_START: Final = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from dashboard.worker import serve
-serve(pickle.load(sys.stdin.buffer))
-"""
 _STOP: Final = "stop"
 """File that asks the process to stop."""
-_DIED: Final = "The process that was exploring has ended, perhaps for lack of memory. Try again, or fix some choices."
 
 
 class Refused(ValueError):  # noqa: N818 - reads as a sentence where it is raised
@@ -72,7 +53,7 @@ class Worker:
     def __init__(self, behind: int = BEHIND) -> None:
         """behind: how far it stands back, as `nice` counts."""
         self._behind = behind
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Interpreter | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -82,20 +63,15 @@ class Worker:
             if self._closed or (self._process is not None and self._process.poll() is None):
                 return
             if self._process is not None:
-                _end(self._process)
-            # In a session of its own, an interrupt from the keyboard reaches the server only.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
-            _send(self._process, sys.path)
-            _send(self._process, self._behind)
+                self._process.end()
+            self._process = Interpreter("worker", self._behind, "exploring")
 
     def close(self) -> None:
         """Ends the process at once, whatever it is doing."""
         with self._lock:
             self._closed = True
             if self._process is not None:
-                _end(self._process)
+                self._process.end()
 
     def explore(
         self, scenario: Scenario, store: Store, progress: Callable[[Progress], None], cancel: Callable[[], bool]
@@ -128,13 +104,13 @@ class Worker:
         if process is None or self._closed:
             raise ExplorationCancelled("The server is being stopped.")
         # Made anew, without the space that it may remember: making one is quicker than sending it.
-        _send(process, (replace(scenario), str(folder)))
+        process.send((replace(scenario), str(folder)))
         try:
-            _take(_messages(process), store, folder, progress, cancel)
+            _take(process.messages(), store, folder, progress, cancel)
         except (ExplorationCancelled, Refused, MemoryError):  # it has said so itself, and is ready for the next
             raise
         except BaseException:  # it goes on with what nobody will take
-            _end(process)
+            process.end()
             raise
 
 
@@ -178,35 +154,6 @@ def _take(
                 raise ExplorationCancelled(content)
             else:
                 raise _ENDS[what](content)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and gives its pipes back."""
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError, ValueError):  # what could not be written no longer matters
-                pipe.close()
-
-
-def _send(process: subprocess.Popen[bytes], message: object) -> None:
-    assert process.stdin is not None
-    try:
-        pickle.dump(message, process.stdin, pickle.HIGHEST_PROTOCOL)
-        process.stdin.flush()
-    except (OSError, ValueError) as error:  # gone, or closed
-        raise WorkerError(_DIED) from error
-
-
-def _messages(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, Any]]:
-    assert process.stdout is not None
-    while True:
-        try:
-            message: tuple[str, Any] = pickle.load(process.stdout)
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            raise WorkerError(_DIED) from error
-        yield message
 
 
 class _Relay(Store):
@@ -292,15 +239,10 @@ class _Told(Exception):  # noqa: N818 - not an error
 
 def serve(behind: int) -> None:
     """In the process: explores what it is told to until the server is gone. behind: see `Worker`."""
-    if hasattr(os, "nice"):
-        os.nice(behind)
-    source = sys.stdin.buffer
-    with os.fdopen(os.dup(1), "wb") as sink:
-        os.dup2(2, 1)  # whatever a library prints must not get among the messages
+    with connected(behind) as (source, tell):
 
         def send(what: str, content: Any) -> None:
-            pickle.dump((what, content), sink, pickle.HIGHEST_PROTOCOL)
-            sink.flush()
+            tell((what, content))
 
         folder = ""
         while True:

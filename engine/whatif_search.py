@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +13,7 @@ import pandas as pd
 from engine.calibrated.placement import networks_of
 from engine.columns import fields_of
 from engine.exploration import first_row
+from engine.kept import Kept
 from engine.scenario import Scenario
 from engine.search import best_of
 from engine.space import SpaceError
@@ -89,23 +88,12 @@ class Best:
     tied: Ints
 
 
-_searchers: OrderedDict[tuple[str, Choice], Searcher] = OrderedDict()
-_lock = threading.Lock()
+_searchers: Kept[Searcher] = Kept(SPACES_KEPT)
 
 
 def searcher_of(scenario: Scenario, choose: Choice = first_enumerated) -> Searcher:
     """The searcher of a base scenario, the latest few being kept. choose: see `Searcher`."""
-    key = scenario.key, choose
-    with _lock:
-        if key in _searchers:
-            _searchers.move_to_end(key)
-            return _searchers[key]
-    made = Searcher(scenario, choose)
-    with _lock:
-        _searchers[key] = made
-        if len(_searchers) > SPACES_KEPT:
-            _searchers.popitem(last=False)
-    return made
+    return _searchers.get((scenario.key, choose), lambda: Searcher(scenario, choose))
 
 
 class Searcher:

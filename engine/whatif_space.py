@@ -24,6 +24,7 @@ from engine.calibrated.space import CalibratedSpace
 from engine.calibrated.systems import generation_of
 from engine.cost_models import AnyCandidates, AnyPlan, evaluate_rows
 from engine.explore import slabs
+from engine.kept import Kept
 from engine.optimizer import optimizer_times
 from engine.plan import Layout, Plan, lay_out, plan_of
 from engine.rates import Rates, rates
@@ -223,8 +224,7 @@ def _locate(plan: AnyPlan, rows: AnyCandidates, execution: int) -> tuple[Ints, f
 
 AnyReadySpace = ReadySpace | ReadyCalibratedSpace
 
-_kept: OrderedDict[str, AnyReadySpace] = OrderedDict()
-_lock = threading.Lock()
+_kept: Kept[AnyReadySpace | None] = Kept(SPACES_KEPT)
 
 
 def ready(scenario: Scenario) -> AnyReadySpace | None:
@@ -233,21 +233,14 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
     None for spaces too large to be kept. Raises what `Scenario.space` raises.
     """
     key = layout_key(scenario)
-    with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    space = scenario.space
-    calibrated = isinstance(space, CalibratedSpace)
-    if _sites(space) > LARGEST_CALIBRATED if calibrated else _pairs(space) > LARGEST_KEPT:
-        return None
-    made: AnyReadySpace
-    made = ReadyCalibratedSpace(space, key) if isinstance(space, CalibratedSpace) else ReadySpace(space, key)
-    with _lock:
-        _kept[key] = made
-        if len(_kept) > SPACES_KEPT:
-            _kept.popitem(last=False)
-    return made
+
+    def make() -> AnyReadySpace | None:
+        space = scenario.space
+        if isinstance(space, CalibratedSpace):
+            return ReadyCalibratedSpace(space, key) if _sites(space) <= LARGEST_CALIBRATED else None
+        return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
+
+    return _kept.get(key, make)
 
 
 def layout_key(scenario: Scenario) -> str:

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plotly.basedatatypes import BasePlotlyType
 
 from dashboard import format as text
-from dashboard.charts import markup
+from dashboard.charts import markup, template
 from dashboard.charts.choices import choices
 from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
@@ -23,7 +24,7 @@ from dashboard.charts.time_bar import time_pieces, waterfall
 from dashboard.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of
 from engine.columns import HEADLINE, by_name
 from tests import reference
-from tests.dashboard.pages import plainly
+from tests.dashboard.pages import exploration, plainly, run
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]
@@ -320,3 +321,20 @@ def test_small_text_helpers() -> None:
     assert wrapped("one two three", 7) == "one two<br>three"
     assert nice_steps(0, 10) == [0, 2, 4, 6, 8, 10]
     assert nice_steps(5, 5) == [5]
+
+
+@pytest.mark.parametrize("page", ["serving", "validation"])
+def test_what_a_page_draws_of_what_does_not_change_is_drawn_once_for_all_sessions(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second session gets the same charts, and none is drawn or changed for it."""
+    found = exploration()
+    first = run(page, found)
+    drawn: list[str] = []
+    monkeypatch.setattr(template, "_house", lambda *_: drawn.append("a chart"))
+    monkeypatch.setattr(BasePlotlyType, "update", lambda *_, **__: drawn.append("a trace"))
+    second = run(page, found)
+    assert drawn == []
+    charts = [element.proto.spec for element in first.get("plotly_chart")]
+    assert charts
+    assert [element.proto.spec for element in second.get("plotly_chart")] == charts

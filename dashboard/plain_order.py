@@ -1,0 +1,56 @@
+"""The order from plain to involved, by which the plainest of several executions that tie is chosen.
+
+Apart from `dashboard.plainest`, which looks in explorations, so that a process that only searches can do without pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+__all__ = ["CELL", "COLUMNS", "from_plain", "plainest_of"]
+
+_OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
+_ORDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "tensor_par_overlap": ("none", "pipe", "ring"), "data_par_overlap": (),
+    "activation_recompute": ("none", "attn_only", "full"), "seq_par_ag_redo": (), "optimizer_sharding": (),
+    "pipeline_interleaving": (),
+}  # fmt: skip
+"""Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
+themselves."""
+CELL: Final = ("tensor_par", "pipeline_par")
+COLUMNS: Final = ("id", *CELL, *_OFFLOADS, *_ORDER)
+
+
+def plainest_of(executions: pd.DataFrame) -> int:
+    """The id of the plainest of executions that tie, among those in the cell of the first; see `engine.whatif.Choice`.
+
+    executions: columns `id` and the fields, in order of id.
+    """
+    here = executions[(executions[list(CELL)] == executions[list(CELL)].iloc[0]).all(axis=1)]
+    table = pa.table({
+        name: pa.array(here[name]).dictionary_encode() if _ORDER.get(name) else pa.array(here[name])
+        for name in COLUMNS
+    })  # fmt: skip
+    return int(here["id"].iloc[int(from_plain(table)[0])])
+
+
+def from_plain(table: pa.Table, groups: Iterable[npt.NDArray[Any]] = ()) -> npt.NDArray[np.intp]:
+    """Positions that sort executions from plain to involved, within groups if there are any."""
+    ranks = [np.sum([table[name].to_numpy() for name in _OFFLOADS], axis=0), *(_rank(table, name) for name in _ORDER)]
+    return np.lexsort((table["id"].to_numpy(), *reversed(ranks), *reversed(list(groups))))
+
+
+def _rank(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """The values of a field as numbers that grow from plain to involved."""
+    options = _ORDER[name]
+    if not options:
+        return np.asarray(table[name].to_numpy())
+    words = table[name].combine_chunks()
+    ranks = np.array([options.index(word) for word in words.dictionary.to_pylist()], dtype=np.int64)
+    return np.asarray(ranks[words.indices.to_numpy()])
