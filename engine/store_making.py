@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import stat
@@ -50,6 +51,8 @@ CREATE TABLE reduction (
 """The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
+COLUMNS_OF_TABLES: Final = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
+"""Asks a database for table, name and type of all its columns."""
 
 _LOG_BEGINS: Final = b"d\0b"
 """The field of DuckDB's logs that says what an entry is, and that this one has the version of the log."""
@@ -58,6 +61,14 @@ _LOG_BEGINS: Final = b"d\0b"
 def columns_digest() -> str:
     """Return a short digest of the stored columns, which tells stores written with another register apart."""
     return f"{zlib.crc32(columns.ddl('rows').encode()):08x}"
+
+
+@functools.cache
+def columns_of_tables() -> frozenset[tuple[str, str, str]]:
+    """Return table, name and type of each column of the catalogue."""
+    with contextlib.closing(duckdb.connect()) as connection:
+        connection.execute(TABLES)
+        return frozenset(connection.execute(COLUMNS_OF_TABLES).fetchall())
 
 
 def checked_path(path: Path, *, read_only: bool) -> Path:
