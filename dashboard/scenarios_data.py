@@ -91,7 +91,8 @@ def entries(files: UserFiles, runner: Runner) -> list[Entry]:
         try:
             scenario = _scenario(json.dumps(record.scenario))
         except Refused as refusal:
-            found.append(Entry(record.key, f"Exploration {record.key[:8]}", None, record=record, problem=str(refusal)))
+            problem = record.damage or str(refusal)
+            found.append(Entry(record.key, f"Exploration {record.key[:8]}", None, record=record, problem=problem))
         else:
             problem = record.damage or ("" if scenario.key == record.key else OUTDATED)
             found.append(Entry(record.key, name_of(scenario), scenario, None, record, jobs.get(record.key), problem))

@@ -41,13 +41,29 @@ def file(board: Board) -> bytes:
         "changed_in_all": {export.heading(board.every[name]): value for name, value in board.around.items()},
         "files": {f"{name}.csv": _account(board, name, len(table)) for name, table in found.items()},
         "batch_of_sizes": _BATCHES[board.asked.batch],
-        "same_execution": "the best execution of the scenario (with what is changed in all) kept as it is",
+        "same_execution": "an execution kept as it is: of the parameters the best with what is changed in all, of the "
+        "sweeps the best of the scenario",
+        "same_executions": _same_executions(board),
         "columns": [
             *(export.described(which) for which in board.every.values()),
             *(export.described(by_name(name)) for name in names),
         ],
     }
     return export.archive(account, found)
+
+
+def _same_executions(board: Board) -> dict[str, dict[str, Any]]:
+    """The executions that are kept as they are, by file; nothing where none runs."""
+    kept = {
+        "parameters.csv": board.answer.best if board.around else board.answer.base,
+        "sweep.csv": board.answer.base, "sweep_two.csv": board.answer.base,
+    }  # fmt: skip
+    names = [column.name for column in fields_of(board.scenario.cost_model)]
+    return {
+        file: {name: execution[name].item() if hasattr(execution[name], "item") else execution[name] for name in names}
+        for file, execution in kept.items()
+        if execution is not None
+    }
 
 
 def _account(board: Board, name: str, rows: int) -> str:

@@ -21,7 +21,8 @@ from engine.rows import SCHEMAS, to_arrow
 from engine.scenario import Scenario
 from engine.space import Space
 from engine.steps import chunks_of
-from engine.store import Store, StoreError, StoreLossWarning
+from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning
+from engine.store_errors import ADVICE
 from hardware import Calibration
 
 __all__ = ["ExplorationCancelled", "ExplorationTooLarge", "Progress", "Watch", "explore", "explore_scenario"]
@@ -186,7 +187,7 @@ def _stored(
 
 
 def from_store(scenario: Scenario, store: Store) -> Exploration | None:
-    """The exploration of a scenario that a store holds complete, else None."""
+    """The exploration of a scenario that a store holds complete, else None. Raises StoreError, also for damage."""
     record = store.find(scenario.key)
     if record is None:
         return None
@@ -196,7 +197,15 @@ def from_store(scenario: Scenario, store: Store) -> Exploration | None:
         if store.find(scenario.key) is None:  # removed in between
             return None
         raise
-    reductions = Reductions.from_tables(scenario.space, tables)
+    try:
+        reductions = Reductions.from_tables(scenario.space, tables)
+        whole = int(reductions.feasible.sum()) == record.feasible
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError, pa.ArrowException):
+        whole = False
+    if not whole:
+        raise StoreCorruptError(
+            f"The store {store.path} keeps other reductions of {scenario.key} than written: {ADVICE}"
+        )
     _measure(reductions)
     return Exploration(scenario, reductions, record.timings, lambda: store.rows(scenario.key))
 

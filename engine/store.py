@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from engine import store_catalogue
-from engine.store_catalogue import Record, cost_model_of, records_of, reductions_of, shards_of
+from engine.store_catalogue import Record, catalogued, records_of, reductions_of
 from engine.store_conditions import Condition, source_of_shards, source_of_table
 from engine.store_database import Database, checked_key, rows_table
 from engine.store_errors import (
@@ -109,18 +109,18 @@ class Store:
     def rows(self, key: str) -> Rows:
         """Return access to the rows of a complete exploration, whose shards are verified when they are first used.
 
-        Raises StoreCorruptError, naming the file, when a shard is missing or damaged.
+        Raises StoreCorruptError when a shard is missing or damaged, whose file it names, or the record is.
         """
         database = self._database()
-        found = shards_of(database, key, self._active)
-        model = cost_model_of(database, key, self._active)
+        found = catalogued(database, key, self._active)
+        model = found.cost_model
         shards, source = None, source_of_table(rows_table(key), model)
-        if found is not None:
-            shards = Shards(database.folder, found, database.verified)
+        if found.shards is not None:
+            shards = Shards(database.folder, found.shards, database.verified)
             try:
                 shards.verify()
             except StoreError:
-                shards_of(database, key)  # raises when the exploration has been removed meanwhile
+                catalogued(database, key)  # raises when the exploration has been removed meanwhile
                 raise
             source = source_of_shards(model, shards.files)
         return Rows(database, source, self._active, model, database.added, key, shards, self)
@@ -140,7 +140,8 @@ class Store:
         """Remove an exploration with its rows and reductions. Raises StoreError when there is none."""
         database = self._writable()
         with database.sole_writer(checked_key(key), timeout=None):
-            shards_of(database, key)  # raises when there is no such exploration
+            if not records_of(database, key):
+                raise store_catalogue.no_exploration(database, key)
             store_catalogue.delete(database, key)
 
     @contextlib.contextmanager
@@ -166,6 +167,8 @@ class Store:
             if record is not None and record.damage is not None:
                 store_catalogue.delete(database, key)
                 record = None
+            if record is None:
+                store_catalogue.remove_rows(database, key)  # which damage has left without a record
             with Writer(database, key, scenario, total=total, engine_version=engine_version, record=record) as writer:
                 yield writer
 

@@ -1,17 +1,21 @@
 """What a store's database says about its explorations: records, where their rows are, reductions; and their removal."""
 
+import contextlib
 import datetime
-import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from engine import store_shards
-from engine.store_database import Database, checked_key, rows_table
-from engine.store_errors import StoreError
+from engine import store_shards, store_text
+from engine.cost_model_names import COST_MODELS
+from engine.store_database import KEY_PATTERN, Database, checked_key, rows_table
+from engine.store_errors import ADVICE, StoreCorruptError, StoreError
 from engine.store_shards import Shard, Shards
+from models.documents import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,68 +38,144 @@ class Record:
     """Room taken by rows and reductions [bytes]; for rows inside the database file, the blocks they occupy by now, and
     what is in its log only."""
     damage: str | None = None
-    """What is wrong with the stored rows; None when they look whole."""
+    """What is wrong with what is stored, in a sentence; None when it looks whole. What cannot be read is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogued:
+    """What the catalogue says of one exploration, as far as it can be read."""
+
+    record: Record
+    """Without the room that it takes; `damage` is about the catalogue alone."""
+    shards: list[Shard] | None
+    """None when the rows are in the database."""
+
+    @property
+    def cost_model(self) -> str:
+        """The one that its scenario names; a scenario that names none is of the exact one."""
+        return str(self.record.scenario.get("cost_model", "calculon"))
 
 
 def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPyConnection]) -> list[Record]:
     """Return the records of one exploration or, with None, of all, newest first; damaged ones too."""
-    where, parameters = ("", {}) if key is None else ("WHERE key = $key", {"key": checked_key(key)})
-    names = "key, scenario, engine_version, total, feasible, infeasible_by_reason, timings, created_at, shards"
-    sizes = "(SELECT coalesce(sum(octet_length(content)), 0) FROM reduction r WHERE r.key = e.key)"
+    where, parameters = ("", {}) if key is None else ("WHERE r.key = $key", {"key": checked_key(key)})
+    sizes = f"SELECT r.key, sum(octet_length(content)) FROM reduction r {where} GROUP BY r.key"
     with database.cursor(*active) as cursor:
-        text = f"SELECT {names}, {sizes} FROM exploration e {where} ORDER BY created_at DESC, key"
-        found = cursor.execute(text, parameters).fetchall()
-        inside = {row[0]: _room(cursor, row[0]) for row in found if row[8] is None}
+        found = _catalogued(database, cursor, key)
+        reductions = dict(cursor.execute(sizes, parameters).fetchall())
+        inside = {one.record.key: _room(cursor, one.record.key) for one in found if _has_table(one)}
     records = []
-    for key, scenario, version, total, feasible, reasons, timings, created_at, shard_text, reduction_bytes in found:
-        shards = [] if shard_text is None else store_shards.from_json(key, shard_text)
-        records.append(
-            Record(
-                key=key,
-                scenario=json.loads(scenario),
-                engine_version=version,
-                total=total,
-                feasible=feasible,
-                infeasible_by_reason=json.loads(reasons),
-                timings=json.loads(timings),
-                created_at=created_at.replace(tzinfo=datetime.UTC),
-                bytes=int(reduction_bytes) + sum(shard.bytes for shard in shards) + inside.get(key, 0),
-                damage=Shards(database.folder, shards, database.verified).damage(),
-            )
-        )
+    for one in found:
+        shards, name = one.shards or [], one.record.key
+        room = int(reductions.get(name) or 0) + sum(shard.bytes for shard in shards) + inside.get(name, 0)
+        damage = one.record.damage or Shards(database.folder, shards, database.verified).damage()
+        records.append(replace(one.record, bytes=room, damage=damage))
     return records
 
 
-def shards_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> list[Shard] | None:
-    """Return an exploration's shards, None when its rows are in the database; raise StoreError if there is none."""
+def catalogued(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> Catalogued:
+    """Return what the catalogue says of an exploration. Raises StoreError if there is none, StoreCorruptError."""
     with database.cursor(*active) as cursor:
-        text = "SELECT shards FROM exploration WHERE key = $key"
-        found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
+        found = _catalogued(database, cursor, checked_key(key))
     if not found:
         raise no_exploration(database, key)
-    return None if found[0][0] is None else store_shards.from_json(key, found[0][0])
+    if found[0].record.damage is not None:
+        raise StoreCorruptError(found[0].record.damage)
+    return found[0]
 
 
-def cost_model_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> str:
-    """Return the cost model of an exploration, which its scenario names; one that names none is the exact one's."""
-    with database.cursor(*active) as cursor:
-        text = "SELECT scenario FROM exploration WHERE key = $key"
-        found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
-    scenario = json.loads(found[0][0]) if found else {}
-    return str(scenario.get("cost_model", "calculon")) if isinstance(scenario, dict) else "calculon"
+def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str | None) -> list[Catalogued]:
+    """Return what the catalogue says of one exploration, or of all, newest first.
+
+    Times are read as numbers, because Python does not have all of them.
+    """
+    chosen = (
+        "* REPLACE (epoch_us(created_at) AS created_at), "
+        "concat('rows_', key) IN (SELECT table_name FROM duckdb_tables()) AS has_table"
+    )
+    where, parameters = ("", {}) if key is None else ("WHERE e.key = $key", {"key": key})
+    order = "ORDER BY e.created_at DESC, e.key"
+    result = cursor.execute(f"SELECT {chosen} FROM exploration e {where} {order}", parameters)
+    names = [column[0] for column in result.description or ()]
+    return [_read(database, dict(zip(names, row, strict=True))) for row in result.fetchall()]
+
+
+def _read(database: Database, row: dict[str, Any]) -> Catalogued:
+    """Return a row of the catalogue as values; what cannot be read is empty, and the damage says what it is."""
+    key = str(row["key"] or "")
+    said: list[str] = []
+
+    def value(name: str, read: Callable[[object], Any], otherwise: Any) -> Any:
+        try:
+            return read(row[name])
+        except ValueError as problem:
+            said.append(f"What the store {database.path} keeps as {name} of {subject(key, None).lower()} {problem}")
+            return otherwise
+
+    value("key", _checked, None)
+    shards = None if row["shards"] is None else value("shards", partial(store_shards.from_json, key), [])
+    scenario = value("scenario", _scenario, {})
+    version = value("engine_version", store_text.text_of, "")
+    total, feasible = (value(name, store_text.number_of, 0) for name in ("total", "feasible"))
+    reasons = value("infeasible_by_reason", store_text.counts_of, {})
+    timings = value("timings", store_text.seconds_of, {})
+    created_at = value("created_at", store_text.time_of, store_text.time_of(0))
+    if not said:
+        where = f"{subject(key, None)} in the store {database.path}"
+        if feasible + sum(reasons.values()) != total:
+            said.append(f"{where} counts {feasible:,} and {sum(reasons.values()):,} executions of {total:,}")
+        if shards is not None and sum(shard.rows for shard in shards) != feasible:
+            said.append(f"{where} has shards for {sum(shard.rows for shard in shards):,} rows of {feasible:,}")
+        if shards is None and not row["has_table"]:
+            said.append(f"{where} has lost its rows")
+    damage = f"{said[0]}: {ADVICE}" if said else None
+    record = Record(key, scenario, version, total, feasible, reasons, timings, created_at, bytes=0, damage=damage)
+    return Catalogued(record, shards)
+
+
+def _has_table(found: Catalogued) -> bool:
+    """Whether rows are in the database, as far as can be told."""
+    return found.shards is None and found.record.damage is None
+
+
+def _checked(key: object) -> str:
+    try:
+        return checked_key(key)  # type: ignore[arg-type]
+    except StoreError:
+        raise ValueError("is not a key") from None
+
+
+def _scenario(text: object) -> dict[str, Any]:
+    found = store_text.object_of(text)
+    if found.get("cost_model", "calculon") not in COST_MODELS:
+        raise ValueError("names no cost model")
+    return found
 
 
 def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> dict[str, pa.Table]:
-    """Return an exploration's reductions by name; raise StoreError when there is no such exploration."""
+    """Return an exploration's reductions by name. Raises StoreError when there is none, StoreCorruptError."""
     with database.cursor(*active) as cursor:  # in one query: it may be removed between two
         text = (
-            "SELECT r.name, r.content FROM exploration e LEFT JOIN reduction r ON r.key = e.key "
-            "WHERE e.key = $key ORDER BY r.name"
+            "SELECT r.name, r.rows, r.content, r.key IS NOT NULL FROM exploration e "
+            "LEFT JOIN reduction r ON r.key = e.key WHERE e.key = $key ORDER BY r.name"
         )
         found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
     if not found:
         raise no_exploration(database, key)
-    return {name: pa.ipc.open_stream(content).read_all() for name, content in found if name is not None}
+    return {name: _reduction(database, key, name, rows, content) for name, rows, content, there in found if there}
+
+
+def _reduction(database: Database, key: str, name: Any, rows: Any, content: Any) -> pa.Table:
+    """Return a reduction as a table that holds together, so that whoever reads it meets no error of Arrow's."""
+    with contextlib.suppress(pa.ArrowException, OSError, ValueError, MemoryError):
+        table = pa.ipc.open_stream(content or b"").read_all()
+        table.validate(full=True)
+        if isinstance(name, str) and table.num_rows == rows:
+            return table
+    raise StoreCorruptError(
+        f"What the store {database.path} keeps as the reduction {shown(name)} of {subject(key, None).lower()} "
+        f"is not what was written: {ADVICE}"
+    )
 
 
 def no_exploration(database: Database, key: str) -> StoreError:
@@ -105,9 +185,9 @@ def no_exploration(database: Database, key: str) -> StoreError:
 
 def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
     """Return the sentence that says that an exploration was lost; `entry` is what the list of contents says of it."""
-    when = str(entry.get("created_at", ""))[:16].replace("T", " ")
+    when = entry["created_at"][:16].replace("T", " ")
     return (
-        f"{subject(key, entry.get('scenario', {}))}, stored at {when} UTC, is not in the store {database.path} any "
+        f"{subject(key, entry['scenario'])}, stored at {when} UTC, is not in the store {database.path} any "
         "more, as its latest changes were cut off: `shardscape store check` with --repair explores it again, with "
         "--drop forgets it."
     )
@@ -116,21 +196,32 @@ def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
 def subject(key: str, scenario: Any) -> str:
     """Return what an exploration is called in a sentence, as far as its scenario says it."""
     names = [scenario.get(part) if isinstance(scenario, dict) else None for part in ("model", "system")]
-    titles = [str(one.get("title") or one.get("name") or "") if isinstance(one, dict) else "" for one in names]
-    if not all(titles):
-        return f"The exploration {key}"
-    return f"The exploration {key[:8]} of {titles[0]} on {scenario.get('num_procs')} x {titles[1]}"
+    titles = [(one.get("title") or one.get("name")) if isinstance(one, dict) else None for one in names]
+    if not (all(isinstance(title, str) and title for title in titles) and KEY_PATTERN.fullmatch(key)):
+        return f"The exploration {key if KEY_PATTERN.fullmatch(key) else shown(key)}"
+    model, system, number = (shown(one).strip("'\"") for one in (*titles, scenario.get("num_procs")))
+    return f"The exploration {key[:8]} of {model} on {number} x {system}"
 
 
 def delete(database: Database, key: str) -> None:
-    """Remove an exploration: first its record, so that it is gone whatever happens then."""
-    shards = shards_of(database, key) or []
-    names = [shard.name for shard in shards]
+    """Remove an exploration, however damaged: first its record, so that it is gone whatever happens then.
+
+    Shards that its record cannot name any more stay, for nobody knows whose they are.
+    """
     database.contents.remove([key])
+    remove_rows(database, key)
+
+
+def remove_rows(database: Database, key: str) -> None:
+    """Remove all that the database has of an exploration, and its shards; not what the list of contents says."""
+    with database.cursor() as cursor:
+        found = _catalogued(database, cursor, key)
+    names = [shard.name for one in found for shard in one.shards or []]
     with database.transaction() as cursor:
-        cursor.execute("DELETE FROM exploration WHERE key = $key", {"key": key})
-        cursor.execute("DELETE FROM reduction WHERE key = $key", {"key": key})
-        cursor.execute(f"DROP TABLE IF EXISTS {rows_table(key)}")
+        for table in ("exploration", "reduction"):
+            cursor.execute(f"DELETE FROM {table} WHERE coalesce(key, '') = $key", {"key": key})
+        if KEY_PATTERN.fullmatch(key):
+            cursor.execute(f"DROP TABLE IF EXISTS {rows_table(key)}")
         database.files.put_down(cursor, names)
     database.added.forget(key)
     database.files.remove(names)

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from engine import store_catalogue, store_shards
+from engine.cost_model_names import PHYSICS
+from engine.explore import from_store
+from engine.scenario import Scenario
 from engine.store import Store
 from engine.store_catalogue import Record
-from engine.store_errors import StoreError
+from engine.store_errors import ADVICE, StoreCorruptError, StoreError
 from engine.store_shards import Shard
 
 __all__ = ["Finding", "check_store", "drop", "protect"]
@@ -58,7 +61,8 @@ def check_store(store: Store) -> Iterator[Finding]:
         )
     if not database.identity:  # a store of older code does not know its files
         return
-    known = [shard.name for record in records for shard in store_catalogue.shards_of(database, record.key) or []]
+    sound = [record.key for record in records if record.damage is None]
+    known = [shard.name for key in sound for shard in store_catalogue.catalogued(database, key).shards or []]
     for path in database.files.strangers(known):
         yield Finding("note", f"{path} is not of this store, as far as that knows, and is left alone.")
 
@@ -74,44 +78,45 @@ def give_way(store: Store, finding: Finding) -> None:
 
 def drop(store: Store, finding: Finding) -> None:
     """Remove what is damaged, with its record, and forget what is lost."""
-    if finding.kind == "damaged":
-        store.delete(finding.key)
-    elif finding.kind == "lost":
-        store._writable().contents.remove([finding.key])
+    if finding.kind in ("damaged", "lost"):
+        store_catalogue.delete(store._writable(), finding.key)  # also one whose key is none, or who lost only that
 
 
 def protect(store: Store, finding: Finding) -> None:
     """Give the shards of an exploration checksums of what they are now."""
     database = store._writable()
-    shards = store_catalogue.shards_of(database, finding.key) or []
+    shards = store_catalogue.catalogued(database, finding.key).shards or []
     text = store_shards.to_json(store_shards.with_checksum(database.folder, shard) for shard in shards)
     with database.transaction() as cursor:
         cursor.execute("UPDATE exploration SET shards = $shards WHERE key = $key", {"shards": text, "key": finding.key})
 
 
-_ADVICE: Final = store_shards.ADVICE
-
-
 def _checked(store: Store, record: Record) -> Iterator[Finding]:
-    database, name = store._database(), store_catalogue.subject(record.key, record.scenario)
+    database = store._database()
+    listed = database.contents.entries.get(record.key, {})
+    scenario = listed.get("scenario", record.scenario)  # the list has checksums
+    name = store_catalogue.subject(record.key, scenario)
     said: list[str] = []
     unprotected = 0
     try:
-        shards = store_catalogue.shards_of(database, record.key)
-        for shard in shards or []:
-            damage = _damage(store, shard)
-            said += [damage] if damage is not None else []
-            unprotected += shard.checksum is None
-        if not said and (rows := store.rows(record.key).table().num_rows) != record.feasible:
-            said.append(f"{rows:,} rows of {record.feasible:,} are left")
-        for table in store.reductions(record.key).values():
-            table.validate(full=True)
+        if record.damage is not None:
+            said.append(record.damage)
+        else:
+            shards = store_catalogue.catalogued(database, record.key).shards
+            for shard in shards or []:
+                damage = _damage(store, shard)
+                said += [damage] if damage is not None else []
+                unprotected += shard.checksum is None
+            if not said and (rows := store.rows(record.key).table().num_rows) != record.feasible:
+                said.append(f"{rows:,} rows of {record.feasible:,} are left")
+            store.reductions(record.key)
+            _check_as_read(store, record)
     except (StoreError, pa.ArrowException, OSError) as error:
         said.append(str(error).split("\n", 1)[0].rstrip("."))
     if said:
         more = f" ({len(said) - 1} more)" if len(said) > 1 else ""
-        reason = said[0].removesuffix(f": {_ADVICE}")
-        yield Finding("damaged", f"{name} is damaged: {reason}{more}.", record.key, record.scenario)
+        reason = said[0].rstrip(".").removesuffix(f": {ADVICE}".rstrip("."))
+        yield Finding("damaged", f"{name} is damaged: {reason}{more}.", record.key, scenario)
     elif unprotected:
         yield Finding(
             "unprotected",
@@ -119,6 +124,20 @@ def _checked(store: Store, record: Record) -> Iterator[Finding]:
             record.key,
             record.scenario,
         )
+
+
+def _check_as_read(store: Store, record: Record) -> None:
+    """Read what this version has explored as `explore` would. Raises StoreCorruptError where that is not it."""
+    if record.engine_version not in PHYSICS.values():
+        return
+    try:
+        scenario = Scenario.from_document(record.scenario)
+    except ValueError as problem:
+        raise StoreCorruptError(f"its scenario cannot be read ({str(problem).rstrip('.')})") from None
+    if scenario.key != record.key and scenario.physics == record.engine_version:
+        raise StoreCorruptError("its scenario is not the one that was explored")
+    if scenario.key == record.key:
+        from_store(scenario, store)
 
 
 def _damage(store: Store, shard: Shard) -> str | None:

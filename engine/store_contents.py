@@ -7,18 +7,36 @@ that is cut short is no loss, for it says only what the database says, too.
 """
 
 import contextlib
+import datetime
 import json
 import os
+import re
 import threading
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from engine import store_text
+
 SUFFIX: Final = ".contents"
 _MARK: Final = "Contents of the Shardscape store {}\n"
+IDENTITY: Final = re.compile("[0-9a-f]{32}")
+"""What tells a store from others."""
 _SPARE_LINES: Final = 100
 """Lines that say nothing any more and are not worth writing the file anew."""
+
+
+def identity_in(path: Path) -> str:
+    """Return the identity of the store that the list at `path` is of; nothing where there is no list."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                begin = file.read(len(_MARK) + 32).decode(errors="replace")
+            found = IDENTITY.search(begin)
+            if found is not None and begin.startswith(_MARK.format(found[0])):
+                return found[0]
+    return ""
 
 
 class Contents:
@@ -57,9 +75,13 @@ class Contents:
                 checksum, text = line.split(b" ", 1)
                 if int(checksum, 16) != zlib.crc32(text):
                     raise ValueError("damaged")
-                said = json.loads(text)
-                key = said.pop("key")
-            except (ValueError, KeyError, AttributeError):
+                said = store_text.object_of(text)
+                key = store_text.text_of(said.pop("key", None))
+                if said and not isinstance(said.get("scenario"), dict):
+                    raise ValueError("damaged")
+                if said:
+                    datetime.datetime.fromisoformat(store_text.text_of(said.get("created_at")))
+            except ValueError:
                 self.damaged += 1
                 continue
             if said:
@@ -92,16 +114,17 @@ class Contents:
         there = set(stored)
         return {key: entry for key, entry in self.entries.items() if key not in there}
 
-    def agree_with(self, stored: Mapping[str, tuple[str, str]]) -> None:
+    def agree_with(self, stored: Mapping[str, tuple[int | None, str | None]]) -> None:
         """Put down what is stored but not on the list: it was stored just before a process died, or by older code.
 
-        stored: when, and the scenario as JSON, by key.
+        stored: when [microseconds since 1970], and the scenario as JSON, by key; what is damaged is not put down.
         """
-        new = {
-            key: {"created_at": at, "scenario": json.loads(text)}
-            for key, (at, text) in stored.items()
-            if key not in self.entries
-        }
+        new = {}
+        for key, (at, text) in stored.items():
+            with contextlib.suppress(ValueError):
+                if key not in self.entries:
+                    created_at = store_text.time_of(at).replace(tzinfo=None).isoformat()
+                    new[key] = {"created_at": created_at, "scenario": store_text.object_of(text)}
         with self._lock, contextlib.suppress(OSError):
             self.entries |= new
             if self._lines > 2 * len(self.entries) + _SPARE_LINES and not self.lost(stored):

@@ -19,18 +19,27 @@ from typing import Final
 import duckdb
 
 from engine.store_added import AddedFiles
+from engine.store_contents import IDENTITY, Contents, identity_in
 from engine.store_contents import SUFFIX as CONTENTS
-from engine.store_contents import Contents
-from engine.store_errors import StoreError, StoreLockedError, StoreMemoryError, StoreVersionError, explain
+from engine.store_errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreLockedError,
+    StoreMemoryError,
+    StoreVersionError,
+    explain,
+)
 from engine.store_files import ROOT, TABLE, StoreFiles
 from engine.store_lock import StoreLock
 from engine.store_making import (
+    COLUMNS_OF_TABLES,
     LAYOUT,
     SUFFIX,
     WITHOUT_CHECKSUMS,
     check_log,
     checked_path,
     columns_digest,
+    columns_of_tables,
     create,
     remove_half_made,
 )
@@ -103,7 +112,7 @@ class Database:
             try:
                 self.identity = self._checked_identity()
                 self._lock_down()
-                self.contents = Contents(path.with_name(path.name.removesuffix(SUFFIX) + CONTENTS), self.identity)
+                self.contents = Contents(self._contents_path(), self.identity)
                 """What is stored, a second time."""
                 if not read_only:
                     self.contents.agree_with(self.stored())
@@ -267,15 +276,40 @@ class Database:
                     f"The store {self.path} has {meaning} {found.get(name)}, this version writes {expected[name]}: "
                     "name another file, or delete this one and explore again."
                 )
-        if found["layout"] == WITHOUT_CHECKSUMS and not self.read_only:
-            found["identity"] = self._bring_up_to_date()
-        return str(found.get("identity", ""))
+        self._check_tables(without={"made"} if found["layout"] == WITHOUT_CHECKSUMS else set())
+        if found["layout"] == WITHOUT_CHECKSUMS:
+            return "" if self.read_only else self._bring_up_to_date()
+        identity = str(found.get("identity"))
+        return identity if IDENTITY.fullmatch(identity) else self._identified_again()
 
-    def stored(self) -> dict[str, tuple[str, str]]:
-        """When each exploration was stored, and its scenario as JSON, by key."""
+    def _check_tables(self, without: set[str]) -> None:
+        """Make sure that the tables are those that `create` makes, so that what is asked of them can be asked."""
         with self.cursor() as cursor:
-            found = cursor.execute("SELECT key, created_at, scenario FROM exploration").fetchall()
-        return {key: (created_at.isoformat(), scenario) for key, created_at, scenario in found}
+            found = set(cursor.execute(COLUMNS_OF_TABLES).fetchall())
+        for table, column, kind in sorted(columns_of_tables() - found):
+            if table not in without:
+                raise StoreCorruptError(
+                    f"The store {self.path} is damaged (its table {table} has no column {column} of type {kind}): "
+                    "restore it from a copy, or delete it and explore again."
+                )
+
+    def _identified_again(self) -> str:
+        """Give a store whose identity is damaged the one by which its list of contents calls it, or a new one."""
+        identity = identity_in(self._contents_path()) or uuid.uuid4().hex
+        if not self.read_only:
+            with self.transaction() as cursor:
+                cursor.execute("DELETE FROM meta WHERE name = 'identity'")
+                cursor.execute("INSERT INTO meta VALUES ('identity', $identity)", {"identity": identity})
+        return identity
+
+    def _contents_path(self) -> Path:
+        return self.path.with_name(self.path.name.removesuffix(SUFFIX) + CONTENTS)
+
+    def stored(self) -> dict[str, tuple[int | None, str | None]]:
+        """When each exploration was stored [microseconds since 1970], and its scenario as JSON, by key."""
+        text = "SELECT key, epoch_us(created_at), scenario FROM exploration WHERE key IS NOT NULL"
+        with self.cursor() as cursor:
+            return {key: (created_at, scenario) for key, created_at, scenario in cursor.execute(text).fetchall()}
 
     def _bring_up_to_date(self) -> str:
         """Give a store of the layout without checksums the tables of this one, with the folders that it made."""

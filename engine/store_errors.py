@@ -4,8 +4,12 @@ import errno
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import duckdb
+
+ADVICE: Final = "`shardscape store check` with --repair explores it again, with --drop removes the exploration."
+"""What helps where an exploration is damaged."""
 
 
 class StoreError(ValueError):
@@ -139,6 +143,11 @@ def explain(error: Exception, path: Path) -> StoreError:
     if any(phrase in words for phrase in _CORRUPT_WORDS) or isinstance(error, duckdb.SerializationException):
         return StoreCorruptError(
             f"The file {file} is damaged ({_first_line(text)}): restore it from a copy, or delete it and explore again."
+        )
+    if isinstance(error, duckdb.CatalogException | duckdb.BinderException):
+        return StoreCorruptError(
+            f"The store {path} does not have the tables of one ({_first_line(text)}): "
+            "restore it from a copy, or delete it and explore again."
         )
     if isinstance(error, PermissionError) or "permission denied" in words or "read-only file system" in words:
         return StoreAccessError(f"The store {path} cannot be accessed: permission to read or write {file} is missing.")

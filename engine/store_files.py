@@ -116,7 +116,8 @@ class StoreFiles:
 
     def _recorded(self) -> list[str]:
         with self._transaction() as cursor:
-            return [name for (name,) in cursor.execute("SELECT DISTINCT name FROM made ORDER BY name").fetchall()]
+            text = "SELECT DISTINCT name FROM made WHERE name IS NOT NULL ORDER BY name"
+            return [name for (name,) in cursor.execute(text).fetchall()]
 
     def _make(self, name: str) -> None:
         """Make a folder; one that could not be made, or that somebody else made meanwhile, is not on record."""
@@ -137,7 +138,7 @@ class StoreFiles:
     def _unlink(self, name: str) -> bool:
         """Remove a file; return False when it is there still. What is no file, or behind a link, is not ours."""
         path = self.folder / name
-        if not (_FILE.fullmatch(name) and _is_folder(self.folder) and _is_folder(path.parent)):
+        if not (is_name(name) and _is_folder(self.folder) and _is_folder(path.parent)):
             return True
         try:
             if stat.S_ISREG(path.lstat().st_mode):
@@ -157,6 +158,11 @@ class StoreFiles:
             path.rmdir()
             return True
         return False
+
+
+def is_name(name: object) -> bool:
+    """Whether it may be the name of a file that a store has made."""
+    return isinstance(name, str) and _FILE.fullmatch(name) is not None
 
 
 def _is_folder(path: Path) -> bool:

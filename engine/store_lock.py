@@ -6,6 +6,8 @@ descriptor that nobody else has, and ends with the process whatever becomes of t
 left holds nothing up. Descriptors are not inherited by programs that are started, and a forked process lets go of them.
 
 The lock file says who holds the store, and which file is being made, so that whoever comes after a death can remove it.
+It appears with these words and with its lock, and changes in one piece, so that nobody takes one that is being written
+for a file of somebody else's. What is empty, or says something else, is such a file and stays as it is.
 """
 
 import contextlib
@@ -27,7 +29,9 @@ except ImportError:  # no such locks on Windows, where DuckDB's own cannot be lo
 SUFFIX: Final = ".lock"
 
 _MARK: Final = "Held by Shardscape"
-_CONTENT: Final = re.compile(rf"{_MARK}(?:, process (\d+) on (\S*))?\n(?:making (.+)\n)?")
+_CONTENT: Final = re.compile(rf"{_MARK}(?:, process (\d+) on (\S*))?\n(?:making (.+)\n)?\n*")
+_LENGTH: Final = 1024
+"""What a lock file has [bytes], whatever it says: one write of as many replaces all that it said before."""
 _HELD_ELSEWHERE: Final = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 _held: set["StoreLock"] = set()
 
@@ -69,12 +73,14 @@ class StoreLock:
             self.left_half_made = ""
         if self._descriptor is None or not self._ours:
             return
-        # Of several that read, none is named.
-        who = "" if self._read_only else f", process {os.getpid()} on {socket.gethostname()}"
-        text = f"{_MARK}{who}\n" + (f"making {name}\n" if name else "")
         with contextlib.suppress(OSError):  # what cannot be written is missing from a message only
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, text.encode(), 0)
+            os.pwrite(self._descriptor, self._words(name), 0)
+
+    def _words(self, making: str = "") -> bytes:
+        """What the file says. Of several that read, none is named."""
+        who = "" if self._read_only else f", process {os.getpid()} on {socket.gethostname()}"
+        text = f"{_MARK}{who}\n" + (f"making {making}\n" if making else "")
+        return os.fsencode(text).ljust(_LENGTH, b"\n")
 
     def let_go(self) -> None:
         """In a forked process: close what was inherited, which leaves the lock to the process that took it."""
@@ -122,11 +128,13 @@ class StoreLock:
     def _opened(self) -> int | None:
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
+            with contextlib.suppress(FileNotFoundError):
+                self._ours = False
+                return os.open(self.path, os.O_RDWR | flags)
             with contextlib.suppress(FileExistsError):
-                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o666)
+                descriptor = self._made()
                 self._ours = True
                 return descriptor
-            self._ours = False
             return os.open(self.path, os.O_RDWR | flags)
         except FileNotFoundError:  # removed in between by who had it
             return self._opened()
@@ -140,12 +148,31 @@ class StoreLock:
         except OSError:
             return None
 
+    def _made(self) -> int:
+        """Make the file, with its words and its lock from when it has a name. Raises FileExistsError, OSError.
+
+        Where files cannot be without a name, it has one first; should somebody else take the lock in between, the file
+        is not known to be ours and stays.
+        """
+        with contextlib.suppress(OSError, AttributeError):
+            descriptor = os.open(self.path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+            try:
+                os.pwrite(descriptor, self._words(), 0)
+                fcntl.flock(descriptor, fcntl.LOCK_SH if self._read_only else fcntl.LOCK_EX)
+                # Links are only followed where a folder is named, which says nothing of a path from the root.
+                os.link(f"/proc/self/fd/{descriptor}", self.path, src_dir_fd=descriptor, follow_symlinks=True)
+                return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
 
 def _content(descriptor: int) -> tuple[str, str, str] | None:
     """Return process, host and half-made file as the lock file has them; None when it is a file of somebody else."""
     try:
-        found = _CONTENT.fullmatch(os.pread(descriptor, 4096, 0).decode())
-    except (OSError, UnicodeDecodeError):
+        found = _CONTENT.fullmatch(os.fsdecode(os.pread(descriptor, 4096, 0)))
+    except OSError:
         return None
     if found is None:
         return None

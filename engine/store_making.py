@@ -50,6 +50,11 @@ CREATE TABLE reduction (
 """The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
+COLUMNS_OF_TABLES: Final = (
+    "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+    "WHERE table_name IN ('meta', 'exploration', 'reduction', 'made')"
+)
+"""Asks a database for table, name and type of each column of the catalogue that it has."""
 
 _LOG_BEGINS: Final = b"d\0b"
 """The field of DuckDB's logs that says what an entry is, and that this one has the version of the log."""
@@ -58,6 +63,16 @@ _LOG_BEGINS: Final = b"d\0b"
 def columns_digest() -> str:
     """Return a short digest of the stored columns, which tells stores written with another register apart."""
     return f"{zlib.crc32(columns.ddl('rows').encode()):08x}"
+
+
+def columns_of_tables() -> set[tuple[str, str, str]]:
+    """Return table, name and type of each column of the catalogue."""
+    return {
+        (table, *words[:2])
+        for table, content in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", TABLES, re.DOTALL)
+        for words in map(str.split, re.split(r",(?![^(]*\))", content))
+        if words[0] != "PRIMARY"
+    }
 
 
 def checked_path(path: Path, *, read_only: bool) -> Path:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from engine import columns
 from engine.store_added import Added, AddedWriter
-from engine.store_catalogue import shards_of
+from engine.store_catalogue import catalogued
 from engine.store_conditions import (
     ASKABLE,
     STORED,
@@ -341,7 +341,7 @@ class Rows:
             raise
         except StoreError:
             if self._key:
-                shards_of(self._database, self._key)  # raises when the exploration has been removed
+                catalogued(self._database, self._key)  # raises when it has been removed, or lost its rows
             if self._shards is not None:
                 self._shards.name_unreadable()
             raise

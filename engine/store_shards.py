@@ -20,9 +20,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine import columns
-from engine.store_errors import StoreCorruptError, StoreError, explain
-from engine.store_files import StoreFiles
+from engine import columns, store_text
+from engine.store_errors import ADVICE, StoreCorruptError, StoreError, explain
+from engine.store_files import StoreFiles, is_name
 from engine.store_making import flush_to_disk
 
 ROWS_PER_GROUP: Final = 65_536
@@ -30,8 +30,6 @@ ROWS_PER_GROUP: Final = 65_536
 columns 30 % slower; this lies between."""
 ROWS_PER_SHARD: Final = 16 * ROWS_PER_GROUP
 """Rows per file, about 40 MB."""
-
-ADVICE: Final = "`shardscape store check` with --repair explores it again, with --drop removes the exploration."
 
 _MAGIC: Final = b"PAR1"
 _PIECE: Final = 1 << 20
@@ -182,11 +180,23 @@ def to_json(shards: Iterable[Shard]) -> str:
     return json.dumps([asdict(shard) for shard in shards])
 
 
-def from_json(key: str, text: str) -> list[Shard]:
-    """Return the list of shards that the record of an exploration keeps."""
-    shards = [Shard(**entry) for entry in json.loads(text)]
+def from_json(key: str, text: object) -> list[Shard]:
+    """Return the list of shards that the record of an exploration keeps. Raises ValueError for what is none."""
+    try:
+        shards = [Shard(**entry) for entry in store_text.list_of(text)]
+    except TypeError:
+        raise ValueError("is not a list of shards") from None
     # Before there were checksums, names were those in the folder of the exploration.
-    return [shard if "/" in shard.name else replace(shard, name=f"{key}/{shard.name}") for shard in shards]
+    shards = [
+        replace(shard, name=f"{key}/{shard.name}") if isinstance(shard.name, str) and "/" not in shard.name else shard
+        for shard in shards
+    ]
+    for shard in shards:
+        for number in (shard.bytes, shard.rows, shard.checksum or 0):
+            store_text.number_of(number)
+        if not is_name(shard.name):
+            raise ValueError("names a shard that is not in its folder")
+    return shards
 
 
 class Shards:

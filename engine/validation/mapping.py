@@ -43,7 +43,7 @@ REASONS: dict[str, str] = {
     "unknown_precision": "The precision is none that the cost model covers.",
     "unknown_recompute": "The recomputation policy is none that the cost model covers.",
     "schedule_not_modelled": "The pipeline schedule is neither 1F1B nor interleaved.",
-    "offload_not_modelled": "Optimizer or weights are offloaded to the host in a way that the model does not cover.",
+    "offload_not_modelled": "Something is offloaded to the host in a way that the model does not cover.",
 }
 """Every code a row can have as `reason`, with what it means."""
 
@@ -149,6 +149,12 @@ def _refuse_families(table: pd.DataFrame, found: Findings) -> None:
         offload.to_numpy(bool),
         "offload_not_modelled",
         "DeepSpeed's offload of optimizer or weights to the host is not covered.",
+    )
+    some_layers = notes.str.contains(r"\boffloading of \d+ layers", regex=True, case=False)
+    found.refuse(
+        some_layers.to_numpy(bool),
+        "offload_not_modelled",
+        "The recipe offloads activations and weights of some layers to the host; an execution does so for all or none.",
     )
 
 

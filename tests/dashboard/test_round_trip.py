@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import gzip
 import io
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -23,12 +25,13 @@ import hardware
 import models
 from dashboard import export
 from dashboard.execution_files import execution_json, for_calculon
+from dashboard.library_view import _downloads
 from dashboard.serving_inputs import Inputs
 from dashboard.serving_table import _file as serving_file
 from dashboard.whatif_studies import studies
 from engine import Exploration, Scenario, inference, whatif
 from engine.calibrated.placement import networks_of
-from engine.columns import fields_of, stored_of
+from engine.columns import by_name, fields_of, stored_of
 from engine.command_line import app
 from engine.table_files import read_executions
 from tests.dashboard.pages import run
@@ -83,15 +86,31 @@ def opened(kind: str, data: bytes, key: str = "executions") -> tuple[dict[str, A
         text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         document = json.loads(text)
         return document["about"], pd.DataFrame(document[key])
+    if kind == "excel":
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            rows, facts = (_sheet(packed.read(f"xl/worksheets/sheet{number}.xml")) for number in (1, 2))
+        account = {name: text for name, text in facts if name == "scenario"}
+        return {"scenario": json.loads(account["scenario"])}, pd.DataFrame(rows[1:], columns=rows[0])
     table = pq.read_table(io.BytesIO(data))
     return json.loads(table.schema.metadata[b"shardscape"]), table.to_pandas()
 
 
+def _sheet(content: bytes) -> list[list[Any]]:
+    """The cells of a sheet as a spreadsheet takes them: truths, numbers and texts."""
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    kinds: dict[str | None, Any] = {"b": lambda text: text == "1", None: float, "inlineStr": str}
+    return [
+        [kinds[cell.get("t")]("".join(cell.itertext())) for cell in row]
+        for row in ElementTree.fromstring(content).iter(f"{space}row")
+    ]
+
+
 @BOTH
-@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("kind", export.FORMATS)
 def test_tables_of_executions_come_back(cost_model: str, kind: str) -> None:
     found = explored(cost_model)
-    for names in (names_of(cost_model), [*names_of(cost_model), "act_space", "weight_space"]):
+    wide = [*names_of(cost_model), "act_space", "weight_space"]
+    for names in (names_of(cost_model), wide) if kind != "excel" else (wide,):
         target = io.BytesIO()
         export.of_rows(found, kind, names=names)(target)
         about, rows = opened(kind, target.getvalue())
@@ -171,6 +190,8 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
         about = json.loads(packed.read("about.json"))
         tables = {name: pd.read_csv(packed.open(name)) for name in about["files"]}
     scenario, seen = Scenario.from_document(about["scenario"]), 0
+    assert set(tables) >= {"parameters.csv", "sweep.csv", "sweep_two.csv"}
+    kept = f"same_execution_{export.heading(by_name('sample_rate'))}"
     for name, table in tables.items():
         for row in table.dropna(subset=["tensor_par"]).to_dict("records"):
             if name == "parameters.csv":
@@ -178,9 +199,85 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
             else:
                 known = {which.name: export.heading(which) for which in whatif.parameters(scenario)}
                 changes = {which: row[head] for which, head in known.items() if head in row}
-            back = comes_back(whatif.changed(scenario, changes), pd.DataFrame([row]))
+            other = whatif.changed(scenario, changes)
+            back = comes_back(other, pd.DataFrame([row]))
             seen += len(back)
+            if kept in row and row[kept] == row[kept]:
+                (same,) = other.evaluate(pd.DataFrame([about["same_executions"][name]]))["sample_rate"]
+                np.testing.assert_allclose(row[kept], same, rtol=1e-12)
     assert seen > 30
+
+
+@BOTH
+def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
+    """A system with everything changed that can be, taken away and opened again, does what the page said of it."""
+    found = explored(cost_model)
+    doubled = {which.name: 2 * which.value for which in whatif.parameters(found.scenario) if which.value > 0}
+    wanted = {name: to for name, to in doubled.items() if whatif.system_changes(found.scenario, {name: to})}
+    assert len(wanted) > 5
+    changes = ";".join(f"{name}:{value!r}" for name, value in wanted.items())
+    with patch("dashboard.whatif_hardware.st.download_button") as button:
+        run("whatif", found, {"whatif_changes": changes})
+    (made,) = (call.args[1] for call in button.call_args_list if call.kwargs["key"] == "whatif_download")
+    system = hardware.load_document(json.loads(made()), "system.json")
+    scenario = found.scenario
+    again = Scenario.of(scenario.model, system, **ASKED, limits=scenario.limits, cost_model=cost_model)
+    answer = whatif.reoptimise(scenario, wanted)
+    assert answer.best is not None
+    (rate,) = again.evaluate(pd.DataFrame([answer.best]))["sample_rate"]
+    assert rate == answer.best["sample_rate"]
+
+
+_HERE, _CALIBRATE = "dashboard/test_round_trip", "calibrate/test_"
+COMES_BACK = {
+    "calibrate_use 'calibrate_download'": (f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
+    "calibrate_view 'calibrate_template'": (
+        f"{_CALIBRATE}reading", "the_template_has_what_the_mapping_needs_and_reads_back"),
+    "compare_view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
+    "downloads key": (_HERE, "tables_of_executions_come_back"),
+    "execution_view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
+    "explore_download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "library_view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),
+    "library_view 'library_file'": (_HERE, "files_of_the_library_come_back"),
+    "pareto_table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "results_view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "scenarios_view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
+    "scenarios_view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "serving_table f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
+    "share key": ("dashboard/test_scenarios", "opening_a_file"),
+    "share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "whatif_cards 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),
+    "whatif_hardware 'whatif_download'": (_HERE, "the_system_file_of_a_change_comes_back"),
+}  # fmt: skip
+"""What every download of the pages is read again by: module and key of the button; file and name of the test."""
+
+
+def test_every_download_of_the_pages_is_read_again() -> None:
+    """Downloads are found in the code of the pages, so that a new one needs a test as well."""
+    root, found = Path(__file__).parents[2], set()
+    for path in (root / "dashboard").rglob("*.py"):
+        for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
+            named = ast.unparse(call.func)
+            if named.endswith(".download_button") or named == "downloads.button":
+                (key,) = (ast.unparse(one.value) for one in call.keywords if one.arg == "key")
+                found.add(f"{path.stem} {key}")
+    assert found == set(COMES_BACK)
+    for file, test in COMES_BACK.values():
+        assert f"\ndef test_{test}(" in (root / "tests" / f"{file}.py").read_text("utf-8"), test
+
+
+def test_files_of_the_library_come_back() -> None:
+    """Both files of every model and system that have one are the same to the cost models that read them."""
+    for thing in (*map(models.load, models.names()), *map(hardware.load, hardware.names())):
+        with patch("dashboard.library_view.st") as shown:
+            _downloads(thing)
+        files = {call.kwargs["key"]: json.loads(call.args[1]) for call in shown.download_button.call_args_list}
+        package: Any = models if isinstance(thing, models.Model) else hardware
+        again = package.load_document(files["library_file"], thing.name)
+        assert again == thing
+        if "library_calculon" in files:
+            again = package.load_document(files["library_calculon"], thing.name)
+            assert package.to_calculon(again) == package.to_calculon(thing)
 
 
 def told_by(*arguments: str) -> str:

@@ -170,11 +170,23 @@ def at_the_end_of(manager):
     return work
 
 
+def only_at(ending, work, otherwise):
+    """Return a function that does other work where its second argument, a path, ends so."""
+    return lambda one, two, **named: (work if str(two).endswith(ending) else otherwise)(one, two, **named)
+
+
+def die_linking(mouth, path, ending, when):
+    """Make a store with the process killed before or after a file whose name ends so gets it."""
+    os.link = only_at(ending, kill_self if when == "before" else after(os.link), os.link)
+    with Store(path):
+        mouth.send("survived")
+
+
 def die_at(mouth, path, key, owner, name, when):
     """Store one exploration with the process killed before, after or at the end of a certain call."""
     use_small_limits()
     files, database = store_files.StoreFiles, store_database.Database
-    owner = {"os": os, "database": database, "files": files, "shards": store_shards, "writer": store_writer}[owner]
+    owner = {"database": database, "files": files, "shards": store_shards, "writer": store_writer}[owner]
     ways = {"before": lambda _: kill_self, "after": after, "inside": at_the_end_of}
     setattr(owner, name, ways[when](getattr(owner, name)))
     with Store(path) as opened:
@@ -209,13 +221,15 @@ def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_while_the_store_is_made(tmp_path, when):
+@pytest.mark.parametrize("ending", [".lock", ".duckdb"])
+def test_killed_while_the_store_is_made(tmp_path, ending, when):
     path = tmp_path / "my results.duckdb"
-    process, reports = start(die_at, path, "key1", "os", "link", when)
+    process, reports = start(die_linking, path, ending, when)
     finish(process, reports)
     assert process.exitcode == -signal.SIGKILL
-    assert path.exists() == (when == "after")
+    assert path.exists() == (ending == ".duckdb" and when == "after")
     assert assert_sound(path) == set()
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

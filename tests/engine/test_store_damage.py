@@ -4,6 +4,7 @@ Bits are flipped, files cut short and logs truncated, many times, in copies of a
 """
 
 import errno
+import json
 import os
 import random
 import re
@@ -12,15 +13,18 @@ import signal
 import subprocess
 import sys
 import warnings
+import zlib
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import engine
 from engine import store_shards, store_writer
 from engine.command_line import main
-from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning
+from engine.explore import from_store
+from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError
 from engine.store_check import check_store
 from tests.engine.store_rows import REDUCTIONS, SHARDED, decoded, folder_of, make_rows, put
 
@@ -179,9 +183,9 @@ def test_rows_of_an_exploration_that_was_removed_say_so(stored):
 # The command ---------------------------------------------------------------------------------------------------------
 
 
-def explored(path, batch):
+def explored(path, batch, num_procs=4):
     return engine.explore(
-        "megatron-126M", "a100_80g", num_procs=4, max_batch_size=batch, datatype="float16", store=path
+        "megatron-126M", "a100_80g", num_procs=num_procs, max_batch_size=batch, datatype="float16", store=path
     )
 
 
@@ -262,6 +266,159 @@ def test_an_empty_list_of_contents_is_begun_anew(tmp_path):
     with Store(path) as store:
         assert store.losses == []
     assert key.encode() in contents.read_bytes()
+
+
+# Texts and values -----------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "nothing": "NULL",
+    "not JSON": "'{\"model\": '",
+    "a number": "'5'",
+    "an array": "'[[1], null]'",
+    "an empty object": "'{}'",
+    "other members": """'{"memory": -1.5, "model": [], "system": {"name": 7}, "cost_model": ["x"]}'""",
+    "arrays without end": "repeat('[', 200000)",
+    "a long word with a name that leads elsewhere": "'../../' || repeat('x', 3000000) || chr(27)",
+}
+"""What stands in the place of a value, as SQL; converted to the column's type where that takes it."""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """The folder of a store with ten explorations, every other one in shards; and their scenarios and sizes."""
+    path = tmp_path_factory.mktemp("many") / "results.duckdb"
+    scenarios, sizes = [], {}
+    with Store(path) as store:
+        for number in range(len(TEXTS) + 2):
+            with pytest.MonkeyPatch.context() as change:
+                change.setattr(store_writer, "ROWS_IN_DATABASE", 10**6 if number % 2 else 10)
+                found = explored(store, 2 * number + 2, num_procs=1)
+            scenarios.append(found.scenario)
+            sizes[found.key] = found.feasible
+    return path.parent, scenarios, sizes
+
+
+def values_of(path, scenarios):
+    """What can be had of each exploration: its number of rows, or the class of the error, which has to be ours."""
+    found, said = {}, []
+    try:
+        with Store(path) as store:
+            said += [sentence for record in store.records() if (sentence := record.damage)] + store.losses
+            for scenario in scenarios:
+                try:
+                    again = from_store(scenario, store)
+                    found[scenario.key] = None if again is None else again.rows.count()
+                except StoreError as error:
+                    found[scenario.key] = type(error)
+                    said.append(str(error))
+    except StoreError as error:
+        said.append(str(error))
+        found = dict.fromkeys((scenario.key for scenario in scenarios), type(error))
+    assert all(len(sentence) < 700 and sentence.isprintable() for sentence in said)
+    return found
+
+
+def told(path, capsys, *options):
+    """Exit code and output of the check, which tells everything in short printable lines."""
+    code = check(path, *options)
+    out, err = capsys.readouterr()
+    assert "fault of its own" not in err
+    assert all(len(line) < 900 and line.isprintable() for line in (out + err).splitlines())
+    return code, out + err
+
+
+def alter(path, table, change):
+    """Change a table, which then has no conditions and keys of its own any more: `change` is what is selected."""
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE TABLE changed AS SELECT * REPLACE ({change}) FROM {table}")
+        connection.execute(f"DROP TABLE {table}; ALTER TABLE changed RENAME TO {table}")
+
+
+def columns_of(path, table):
+    """The columns of a table and their types."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {table}").fetchall()}
+
+
+@pytest.mark.parametrize("table", ["exploration", "reduction"])
+def test_no_stored_value_ends_in_an_error_of_another_kind(many, table, tmp_path, capsys):
+    """Whatever stands in one: a sentence; the others can be read; the check tells, explores it again, or removes it."""
+    folder, scenarios, sizes = many
+    keys = list(sizes)
+    for column, kind in columns_of(folder / "results.duckdb", table).items():
+        for name in ("first", "second"):
+            shutil.copytree(folder, tmp_path / column / name)
+        path, other = (tmp_path / column / name / "results.duckdb" for name in ("first", "second"))
+        cases = " ".join(
+            f"WHEN key = '{key}' THEN TRY_CAST({text} AS {kind})"
+            for key, text in zip(keys, TEXTS.values(), strict=False)
+        )
+        for one in (path, other):
+            alter(one, table, f"CASE {cases} ELSE {column} END AS {column}")
+        found = values_of(path, scenarios)
+        harmed = [key for key in keys if found[key] != sizes[key]]
+        assert set(harmed) <= set(keys[: len(TEXTS)])
+        code, out = told(path, capsys)
+        assert (code, len(harmed) > 0) == (3, True)
+        assert all(out.count(key[:8]) >= 1 for key in harmed)
+        if column not in ("key", "scenario", "shards", "content"):
+            continue
+        gone = {key for key in keys if key[:8] in out}  # the check knows more: also what harms nobody's rows
+        assert told(path, capsys, "--drop")[0] == 0
+        assert told(path, capsys)[0] == 0
+        assert values_of(path, scenarios) == {key: None if key in gone else size for key, size in sizes.items()}
+        code, out = told(other, capsys, "--repair")
+        assert code == 0 or column == "key"  # nobody knows what was explored under a key that is none
+        assert values_of(other, scenarios) == sizes, out
+
+
+@pytest.mark.parametrize("table", ["exploration", "made", "meta", "reduction"])
+def test_no_column_of_another_type_ends_in_an_error_of_another_kind(many, table, tmp_path, capsys):
+    folder, scenarios, _ = many
+    path = tmp_path / "copy" / "results.duckdb"
+    for column in columns_of(folder / "results.duckdb", table):
+        for change in ("CAST(NULL AS VARCHAR[])", "TRUE"):
+            shutil.copytree(folder, tmp_path / "copy")
+            alter(path, table, f"{change} AS {column}")
+            assert set(values_of(path, scenarios[:1]).values()) <= {StoreCorruptError, StoreVersionError}
+            assert told(path, capsys)[0] == 3
+            shutil.rmtree(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_store_that_does_not_know_itself_any_more_keeps_its_list(many, tmp_path, text):
+    folder, scenarios, sizes = many
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "results.duckdb"
+    alter(path, "meta", f"CASE WHEN name = 'identity' THEN {text} ELSE value END AS value")
+    list_before = path.with_name("results.contents").read_bytes()
+    with Store(path, read_only=True) as store:
+        assert len(store.records()) == len(sizes)
+    with Store(path) as store:
+        assert store.losses == []
+    assert values_of(path, scenarios[:1]) == {scenarios[0].key: sizes[scenarios[0].key]}
+    assert path.with_name("results.contents").read_bytes() == list_before
+
+
+def test_no_line_of_the_list_of_contents_ends_in_an_error_of_another_kind(many, tmp_path, capsys):
+    folder, scenarios, sizes = many
+    whole = {"key": "lost", "created_at": "2026-01-01T00:00:00", "scenario": {"model": "m"}}
+    lines = ["", "5", "[]", "null", "{}", "[" * 200_000, "NaN", json.dumps([whole]), "\x00"]
+    for name in whole:
+        lines.append(json.dumps({key: value for key, value in whole.items() if key != name}))
+        values = (None, 5, [], [{}], {"model": {"name": "\x1b"}, "system": {"title": 5}}, "\x1b[31m", "x" * 10**6)
+        lines += [json.dumps({"key": f"lost{len(lines)}", **whole, name: value}) for value in values]
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "results.duckdb"
+    mark, *_ = (tmp_path / "copy" / "results.contents").read_bytes().split(b"\n")
+    checked = [b"%08x %s" % (zlib.crc32(line.encode()), line.encode()) for line in lines]
+    (tmp_path / "copy" / "results.contents").write_bytes(b"\n".join([mark, *checked, b""]))
+    assert values_of(path, scenarios) == sizes
+    code, out = told(path, capsys)
+    assert code == 3
+    assert "lines are damaged" in out
+    assert told(path, capsys, "--drop")[0] == 0
+    assert told(path, capsys)[0] == 0
 
 
 def make_old(store):

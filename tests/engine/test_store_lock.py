@@ -39,7 +39,7 @@ stored, kept = [], []
 print("ready", flush=True)
 input()
 until = time.monotonic() + 240
-while len(stored) < 7 and time.monotonic() < until:
+while len(stored) < 4 and time.monotonic() < until:
     batch = 2 * (2 * len(stored) + odd + 1)
     try:
         kept.append(engine.explore("megatron-126M", "a100_80g", num_procs=2, max_batch_size=batch, datatype="float16",
@@ -49,7 +49,7 @@ while len(stored) < 7 and time.monotonic() < until:
     except StoreError as error:
         assert "is held by process" in str(error), error
         time.sleep(0.005)
-    if len(stored) % 3 == 0:
+    if len(stored) % 2 == 0:
         kept.clear()
         time.sleep(0.02)
 print(json.dumps(stored))
@@ -126,9 +126,54 @@ def test_two_processes_that_explore_into_one_store_lose_nothing(tmp_path: Path) 
         stored.update(json.loads(out))
     with Store(path) as store:
         assert {record.key for record in store.records()} == stored
-        assert len(stored) == 14
+        assert len(stored) == 8
         assert all(store.rows(record.key).count() == record.feasible for record in store.records())
         assert store.losses == []
+
+
+TAKES = """
+import os, sys
+from pathlib import Path
+from engine.store import StoreLockedError
+from engine.store_lock import StoreLock
+path, rounds = Path(sys.argv[1]), int(sys.argv[2])
+file = path.with_name(path.name + ".lock")
+taken = 0
+print("ready", flush=True)
+input()
+for number in range(10**6):
+    if taken == rounds: break
+    try: lock = StoreLock(path, read_only=False)
+    except StoreLockedError as error:
+        assert "is held by process" in str(error), error
+        continue
+    for name in ("", f".{number}.new", ""):
+        lock.making(name)
+        assert file.read_text().startswith(f"Held by Shardscape, process {os.getpid()} on "), file.read_text()
+    lock.release()
+    taken += 1
+print(taken)
+"""
+
+
+def test_a_lock_says_whose_it_is_from_when_it_is_there(tmp_path: Path) -> None:
+    """Two processes take one in turns: one has it at a time, whom the other can name, and nothing stays behind."""
+    path = tmp_path / "results.duckdb"
+    command = [sys.executable, "-c", TAKES, str(path), "400"]
+    both = [
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True)
+        for _ in range(2)
+    ]  # fmt: skip
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate(timeout=60) for process in both] == [("400\n", "")] * 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_file_under_two_names_is_opened_once(store_path: Path, other_process: Look) -> None:

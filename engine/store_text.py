@@ -1,0 +1,79 @@
+"""Reading back what a store keeps as text: the value that was written, or a ValueError that says what is there instead.
+
+Whoever reads says whose text it is; the reasons here are the end of a sentence, such as "is not a JSON object".
+"""
+
+import datetime
+import json
+import math
+from typing import Any, Final, NoReturn
+
+__all__ = ["counts_of", "list_of", "number_of", "object_of", "seconds_of", "text_of", "time_of"]
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def object_of(text: object) -> dict[str, Any]:
+    """The JSON object in a text."""
+    found = _parsed(text)
+    if not isinstance(found, dict):
+        raise ValueError("is not a JSON object")
+    return found
+
+
+def list_of(text: object) -> list[Any]:
+    """The JSON array in a text."""
+    found = _parsed(text)
+    if not isinstance(found, list):
+        raise ValueError("is not a JSON array")
+    return found
+
+
+def counts_of(text: object) -> dict[str, int]:
+    """The JSON object of whole numbers from 0 in a text."""
+    return {name: number_of(value) for name, value in object_of(text).items()}
+
+
+def seconds_of(text: object) -> dict[str, float]:
+    """The JSON object of finite numbers in a text."""
+    found = object_of(text)
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in found.values()):
+        raise ValueError("is not numbers only")
+    return {name: float(value) for name, value in found.items()}
+
+
+def number_of(value: object) -> int:
+    """A whole number from 0."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError("is not a whole number")
+    return value
+
+
+def text_of(value: object) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise ValueError("is not text")
+    return value
+
+
+def time_of(microseconds: object) -> datetime.datetime:
+    """The time so many microseconds after the beginning of 1970, UTC."""
+    try:
+        if isinstance(microseconds, int):
+            return _EPOCH + datetime.timedelta(microseconds=microseconds)
+    except OverflowError:
+        pass
+    raise ValueError("is not a time")
+
+
+def _parsed(text: object) -> Any:
+    try:
+        if isinstance(text, str | bytes):
+            return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):  # the latter of arrays within arrays without end
+        pass
+    raise ValueError("is not JSON")
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
