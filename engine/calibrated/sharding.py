@@ -18,7 +18,7 @@ EMBEDDING_GATHERS = 3.0
 
 def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:
     """Tiers of a data-parallel group of `ranks`: neighbours after the tensor-parallel group share the domain."""
-    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates)
+    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates, case.layout.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
     layout = case.layout
     split = layout.expert_par * layout.expert_tensor_par
     ranks = np.maximum(layout.data_par * layout.context_par * layout.tensor_par / split, 1.0)
-    return network_tiers(ranks, split, case.accelerator, rates)
+    return network_tiers(ranks, split, case.accelerator, rates, layout.groups)
 
 
 def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:
