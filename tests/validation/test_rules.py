@@ -165,7 +165,7 @@ def test_a_run_is_predicted_alike_whatever_networks_other_runs_have() -> None:
     def seconds(rows: Sequence[dict[str, Any]]) -> list[float]:
         found = map_runs(runs_of(table(*rows)), systems)
         assert found.supported.all()
-        return np.asarray(step_times(found.case, parameters()).step).tolist()
+        return list(map(float, step_times(found.case, parameters()).step))
 
     alone = [seconds([row])[0] for row in SITES]
     assert seconds(SITES) == pytest.approx(alone, rel=1e-12)
