@@ -48,11 +48,13 @@ WAYS = 4
 class _Levels:
     """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines].
 
-    `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any.
+    `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any, and
+    `held` their weights, of every site without sharding and of every site with [bytes].
     """
 
     blocks: BlockLevel
     kept: tuple[Floats, Floats] | None
+    held: tuple[Floats, Floats] | None
     block_row: Ints
     mode: Ints
     place: Ints
@@ -233,13 +235,20 @@ def _levels(
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
     shapes, shape_of = block_shapes(layout.site)
     level = blocks_at(space, p, shapes, kinds)
-    kept = None
+    kept = held = None
     if space.system.mem2.capacity_gib > 0:
         found = activation_bytes(case_at(space, shapes, kinds))
-        size = (len(first), len(shapes["tensor_par"]))
-        kept = np.broadcast_to(found.dense, size).ravel(), np.broadcast_to(found.sparse, size).ravel()
+        kept = _laid_out((found.dense, found.sparse), (len(first), len(shapes["tensor_par"])))
+        sharding = {"fully_sharded": np.array([False, True])}
+        held = _laid_out(block_weight_bytes(case_at(space, layout.site, sharding)), (2, len(sites.cell)))
     rows = block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :]
-    return _Levels(level, kept, rows, mode, place), row
+    return _Levels(level, kept, held, rows, mode, place), row
+
+
+def _laid_out(pair: tuple[Floats, Floats], shape: tuple[int, int]) -> tuple[Floats, Floats]:
+    """Two arrays broadcast to [modes, others] and laid out flat, mode by mode."""
+    dense, sparse = (np.broadcast_to(each, shape).ravel() for each in pair)
+    return dense, sparse
 
 
 def _flow_case(
@@ -268,29 +277,33 @@ def _flow_table(
     The ways of one pipeline stand side by side: rows that share it are evaluated together.
     """
     rate = link_rate(space.system, p)
-    kept = levels.kept if rate else None
     part = FlowPart(*(np.empty(len(rows)) for _ in fields(FlowPart)))
-    ways = None if kept is None else OffloadedFlow(*(np.zeros((len(rows), WAYS)) for _ in fields(OffloadedFlow)))
+    ways = OffloadedFlow(*(np.zeros((len(rows), WAYS)) for _ in fields(OffloadedFlow))) if rate else None
     used = [layout.modes.offloaded[name].any() for name in ("weight_offload", "activations_offload")]
     for chunk in _chunks(len(rows)):
         here = rows[chunk]
         case, level = _flow_case(space, layout, levels, here)
         flow = pipeline_flow(case, level, p)
         _store(part, chunk, flow_part(pipeline_level(case, level, p, flow)))
-        if ways is None or kept is None:
+        if ways is None or levels.kept is None or levels.held is None:
             continue
-        block = levels.block_row[levels.mode[here], levels.place[here]]
-        none = (np.zeros(()),) * 2
-        held, stored = block_weight_bytes(case), (kept[0].take(block), kept[1].take(block))
+        mode, place = levels.mode[here], levels.place[here]
+        none = np.zeros(()), np.zeros(())
+        kept = _taken(levels.kept, levels.block_row[mode, place])
+        sharded = layout.modes.time_modes["fully_sharded"][mode]
+        held = _taken(levels.held, sharded * len(layout.sites.cell) + place)
         ways.slowest[chunk, 0] = flow.slowest
         for way in range(1, WAYS):
             weights, activations = bool(way & 1), bool(way & 2)
             if (weights and not used[0]) or (activations and not used[1]):
                 continue
-            moved = held if weights else none, stored if activations else none
-            added = offloaded_flow(case, level, flow, weights=moved[0], activations=moved[1], rate=rate)
-            _store(ways, (chunk, way), added)
+            moved = {"weights": held if weights else none, "activations": kept if activations else none}
+            _store(ways, (chunk, way), offloaded_flow(case, level, flow, **moved, rate=rate))
     return part, None if ways is None else OffloadedFlow(*(getattr(ways, item.name).ravel() for item in fields(ways)))
+
+
+def _taken(pair: tuple[Floats, Floats], index: Ints) -> tuple[Floats, Floats]:
+    return pair[0].take(index), pair[1].take(index)
 
 
 def _store(table: Any, where: Any, part: Any) -> None:
