@@ -165,9 +165,7 @@ def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
     return np.zeros(()) if found is None else found
 
 
-def _gathers(
-    case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier]
-) -> dict[Kind, Gathers]:
+def _gathers(case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier]) -> dict[Kind, Gathers]:
     local = local_weights(case)
     return {
         kind: layer_gathers(
