@@ -92,8 +92,8 @@ def _unread(system: System, cost_model: str) -> list[str]:
     if cost_model == "calibrated":
         return [
             "Efficiencies and latencies of the description are not read; those of a calibration are.",
-            "Groups are placed evenly on no more networks than they need: what is left over of a network stays idle, "
-            "and whether one must be filled is not read.",
+            "Groups are placed evenly on the fewest networks that hold them: what is left over of a network stays "
+            "idle, so that whether one must be filled is not read.",
         ]
     if system.accelerator is not None and system.accelerator.tdp_w is not None:
         return ["Power, price, clock and multiprocessors are recorded, but enter no time."]

@@ -11,7 +11,7 @@ __all__ = ["COST_MODELS", "PHYSICS", "CostModelError", "chosen_cost_model"]
 
 COST_MODELS: Final = ("calibrated", "calculon")
 
-PHYSICS: Final = {"calculon": "calculon-0.1.0/1", "calibrated": "calibrated/5"}
+PHYSICS: Final = {"calculon": "calculon-0.1.0/1", "calibrated": "calibrated/6"}
 """Version of each cost model. Raised whenever a formula changes, so that stored results are not reused."""
 
 

@@ -94,10 +94,11 @@ def innermost_first(execution: Mapping[Any, Any], system: System) -> list[Group]
     )  # fmt: skip
     procs = tensor * context * data * stages
     sizes = [np.asarray(float(network.size)) for network in system.networks]
+    whole = [np.asarray(float(reach)) for reach in (tensor, tensor * context, experts * beside)]
     outermost = {name: (int(tier),) for name, tier in networks_used(system, execution).items()}
 
     def over(degree: int, stride: int) -> tuple[int, ...]:
-        shared = [1.0, *map(float, shared_by(np.asarray(float(degree)), float(stride), sizes))]
+        shared = [1.0, *map(float, shared_by(np.asarray(float(degree)), float(stride), sizes, whole))]
         return tuple(tier for tier, (inner, here) in enumerate(pairwise(shared)) if here > inner) or (0,)
 
     found = [

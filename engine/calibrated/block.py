@@ -146,7 +146,7 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 
     Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
     """
-    tiers = network_tiers(case.layout.tensor_par, 1.0, case.accelerator, rates)
+    tiers = network_tiers(case.layout.tensor_par, 1.0, case.accelerator, rates, case.layout.groups)
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 

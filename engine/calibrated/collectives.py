@@ -37,15 +37,18 @@ class Tier(NamedTuple):
     bandwidth: Floats
 
 
-def network_tiers(ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates) -> tuple[Tier, ...]:
+def network_tiers(
+    ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates, groups: Sequence[Floats] = ()
+) -> tuple[Tier, ...]:
     """Where the ranks of a group are: in the innermost network, across those of the next one, and so on.
 
     Args:
         ranks: size of the group; stride: distance between neighbouring ranks, which is the size of the groups that
             are placed more tightly (tensor-parallel neighbours first).
         accelerator: for the sizes of the networks. rates: sustained rates of all of them [bytes/s].
+        groups: processors of all groups that are placed together, as of `Layout.groups`.
     """
-    shared = shared_by(ranks, stride, accelerator.network_sizes)
+    shared = shared_by(ranks, stride, accelerator.network_sizes, groups)
     below = (np.ones(()), *shared)
     return tuple(Tier(each / inner, rate) for each, inner, rate in zip(shared, below, rates.networks, strict=False))
 

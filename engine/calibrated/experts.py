@@ -62,7 +62,8 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     time = sent(ranks) / (rates.networks[0] * efficiency)
     # What goes over a network leaves one of those inside it, but not the network itself.
     sizes = case.accelerator.network_sizes
-    leaving = [sent(ranks / shared) for shared in shared_by(ranks, layout.expert_tensor_par, sizes)]
+    placed = shared_by(ranks, layout.expert_tensor_par, sizes, layout.groups)
+    leaving = [sent(ranks / shared) for shared in placed]
     for inner, here, rate in zip(leaving, leaving[1:], rates.networks[1:], strict=False):
         time = time + (inner - here) / (rate * p.exchange_network)
     time = time + np.where(ranks > 1.0, p.latency, 0.0)

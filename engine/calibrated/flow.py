@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrated.block import BlockTimes, blocks
-from engine.calibrated.collectives import collective
+from engine.calibrated.collectives import Tier, collective
 from engine.calibrated.head import Ends, ends
 from engine.calibrated.inputs import Case, Floats
 from engine.calibrated.parameters import Parameters
@@ -111,14 +111,15 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters) -> Flow:
     layout, software = case.layout, case.software
     rates = sustained_rates(case.accelerator, software.age_years, p)
     message = message_time(case, rates, p)
-    gathers = _gathers(case, level, rates, p)
+    sharded = np.any(layout.fully_sharded)
+    tiers = data_tiers(case, rates, layout.data_par * layout.context_par) if sharded else ()
+    gathers = _gathers(case, level, rates, p, tiers)
     per = {
         kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
         for kind, block in level.kinds.items()
     }
     gather: Floats = np.zeros(())
-    if np.any(layout.fully_sharded):
-        tiers = data_tiers(case, rates, layout.data_par * layout.context_par)
+    if sharded:
         vocabulary = software.gather_bytes * local_weights(case).vocabulary
         gather = EMBEDDING_GATHERS * collective(vocabulary, tiers, p, passes=1.0)
         gather = np.where(layout.fully_sharded > 0, gather, 0.0)
@@ -157,18 +158,18 @@ def _whole(case: Case, total: Floats, slowest: Floats) -> Floats:
 
 def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
     """The sum over kinds of so many blocks times a figure of each."""
-    found: Floats = np.zeros(())
+    found: Floats | None = None
     for kind, number in zip(KINDS, numbers, strict=True):
         if kind in each and (np.ndim(number) or number > 0):
-            found = found + number * each[kind]
-    return found
+            found = number * each[kind] if found is None else found + number * each[kind]
+    return np.zeros(()) if found is None else found
 
 
-def _gathers(case: Case, level: BlockLevel, rates: Rates, p: Parameters) -> dict[Kind, Gathers]:
+def _gathers(case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier]) -> dict[Kind, Gathers]:
     local = local_weights(case)
     return {
         kind: layer_gathers(
-            case, rates, p, local.sparse if kind.experts else local.dense, block.forward, block.backward,
+            case, rates, p, tiers, local.sparse if kind.experts else local.dense, block.forward, block.backward,
             local.experts if kind.experts else None,
         )
         for kind, block in level.kinds.items()
@@ -221,10 +222,10 @@ def offloaded_flow(
             needed = np.fmax(needed, np.fmax(moved[0] / computing[0], moved[1] / computing[1]))
     times = [time + of_kinds(stage.blocks, both) for time, stage in zip(flow.times, flow.stages, strict=True)]
     slowest, everywhere = largest(times), blocks_by_kind(case.model)
-    total = _whole(case, flow.total + of_kinds(everywhere, both), slowest)
+    late_whole = of_kinds(everywhere, both)
+    total = _whole(case, flow.total + late_whole, slowest)
     added = flow.path.seconds(slowest - flow.slowest, total - flow.total)
-    late_forward, late_whole = of_kinds(everywhere, forwards), of_kinds(everywhere, both)
-    share = late_forward / np.where(late_whole > 0, late_whole, 1.0)
+    share = of_kinds(everywhere, forwards) / np.where(late_whole > 0, late_whole, 1.0)
     return OffloadedFlow(added * share, added * (1.0 - share), slowest, np.asarray(needed))
 
 

@@ -162,6 +162,11 @@ class Layout(_Arrays):
     recompute: Floats
     recompute_share: Floats
 
+    @property
+    def groups(self) -> tuple[Floats, Floats, Floats]:
+        """Processors that tensor, context and expert parallel groups reach over: each is placed together."""
+        return self.tensor_par, self.tensor_par * self.context_par, self.expert_par * self.expert_tensor_par
+
 
 @dataclass(frozen=True, slots=True)
 class Software(_Arrays):

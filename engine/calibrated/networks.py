@@ -4,13 +4,24 @@ Ranks are numbered innermost first: tensor, context, data, pipeline. Experts are
 context x tensor, the `expert_tensor_par` slices of one expert next to each other. A group of n ranks whose neighbours
 are `stride` processors apart reaches over n stride processors. It needs every network up to the first that is as large.
 
-No group straddles a network in which it fits, as schedulers of clusters place jobs: a network of 72 processors holds
-nine groups of 8, but four of 16, and the eight processors left over stay idle. So floor(size / stride) ranks of a
-group fit into a network at most; the group takes the largest number not above that which divides it, so that none of
-its ranks has fewer neighbours than others. 128 ranks that are 8 apart take 8 of every 72 (64 processors), 18 take 9.
-A number with few divisors is spread thin: 11 ranks that are 8 apart take one of every 72, which is slower than the
-nine and two that an uneven placement would have. With three tiers or more each takes its number by itself. Idle
-processors are not counted where a network's reach is compared with the processors of an execution.
+**Groups stay together.** No group straddles a network in which it fits, as schedulers of clusters place jobs: a domain
+of 72 processors holds nine tensor parallel groups of 8, but four of 16, and the eight processors left over stay idle.
+The largest groups that fit, tensor, context or expert parallel, are what is placed in a network: where 64 expert ranks
+share a domain of 72, so do eight tensor parallel groups of 8, not nine. A group that does not fit takes networks of its
+own. Of two groups neither of which consists of whole ones of the other, such as 12 expert ranks over tensor parallel
+groups of 8, each is placed as if there were no other.
+
+**Evenly, on the fewest networks.** Of n such groups, k of which fit in a network, each of ceil(n / k) networks holds
+floor(n / ceil(n / k)) or one more. A collective takes as long as in a network with fewest, whose links carry most of
+what comes from outside: 11 groups of 8 take two domains of 72, six groups in one and five in the other, and count as
+five to a domain; 128 groups count as eight to a domain, and 18 as nine.
+
+**Sizes count processors in use.** A processor that stays idle takes no port of the networks further out, and each of
+the others has a port of its own in every one of them, so that a domain may lie in two networks of the next tier where
+sizes are no multiples of each other. Calculon's check counts no idle processors either. Any other count would let a
+larger domain do harm: nine groups of 16 fill nine domains of 16 of a network of 144, and would not run on the same
+network with domains of 72. As nothing has to be ruled out for networks to be filled, `must_be_filled` of a system is
+not read.
 """
 
 from __future__ import annotations
@@ -23,7 +34,6 @@ import numpy.typing as npt
 
 from engine.calibrated.inputs import Accelerators, Floats
 from engine.calibrated.rates import Rates
-from engine.space import divisors
 from hardware import System
 
 __all__ = ["GROUPS", "LARGEST_HOST", "farthest", "networks_used", "rate_over", "reaches", "shared_by"]
@@ -89,27 +99,36 @@ def rate_over(reach: Floats, accelerator: Accelerators, rates: Rates) -> Floats:
     return found
 
 
-def shared_by(ranks: Floats, stride: Floats | float, sizes: Sequence[Floats]) -> tuple[Floats, ...]:
+def shared_by(
+    ranks: Floats, stride: Floats | float, sizes: Sequence[Floats], groups: Sequence[Floats] = ()
+) -> tuple[Floats, ...]:
     """How many ranks of a group share a network of each tier, innermost first; all share the outermost.
+
+    Of networks that hold unequal numbers it is one with fewest. It never falls where a network grows.
 
     Args:
         ranks: size of the group. stride: distance between neighbouring ranks [processors].
         sizes: processors that one network of each tier connects, as of `Accelerators.network_sizes`.
+        groups: processors of all groups that are placed together, as of `Layout.groups`.
     """
-    return (*(_most_even(ranks, np.floor(size / stride)) for size in sizes[:-1]), ranks)
+    return (*(_fewest(ranks, stride, size, groups) for size in sizes[:-1]), ranks)
 
 
-def _most_even(ranks: Floats, most: Floats) -> Floats:
-    """The largest divisor of `ranks` that is not above `most`, and at least 1."""
-    found = np.clip(most, 1.0, ranks)
-    # Shares of an execution that measured runs only print are no whole numbers, and have no divisors.
-    uneven = (np.mod(ranks, found) != 0) & (np.mod(ranks, 1.0) == 0)
-    if not uneven.any():
-        return found
-    of, below = (np.broadcast_to(values, found.shape)[uneven].astype(np.int64) for values in (ranks, found))
-    pairs, which = np.unique(of * (below.max() + 1) + below, return_inverse=True)
-    parts = [divmod(pair, int(below.max()) + 1) for pair in pairs.tolist()]
-    best = np.array([max(each for each in divisors(number) if each <= limit) for number, limit in parts], np.float64)
-    found = np.array(found)
-    found[uneven] = best[which]
-    return found
+def _fewest(ranks: Floats, stride: Floats | float, size: Floats, groups: Sequence[Floats]) -> Floats:
+    """Ranks in the network with fewest, of those networks of `size` that a group needs [dimensionless]."""
+    reach = ranks * stride
+    # What is placed whole, and what takes networks of its own.
+    unit, block = np.asarray(stride, np.float64), reach
+    for group in groups:
+        part, fits = _whole(group / unit) & _whole(block / group), group <= size
+        unit, block = np.where(part & fits, group, unit), np.where(part & ~fits, group, block)
+    units = block / unit
+    networks = np.ceil(units / np.maximum(np.floor(size / unit), 1.0))
+    # Groups of runs that print shares only may hold fewer than two ranks, though more than one.
+    each = np.maximum(np.floor(units / networks), 1.0)
+    return np.where(block > size, each * (unit / stride), ranks)
+
+
+def _whole(ratio: Floats) -> npt.NDArray[np.bool_]:
+    """Whether ratios of whole numbers are whole; a division is several times quicker than its remainder."""
+    return np.asarray(ratio == np.floor(ratio))

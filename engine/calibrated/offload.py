@@ -51,9 +51,9 @@ def with_state(
     """
     seconds = 1.0 / rate if rate > 0 else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        needed = np.maximum(bandwidth, np.where(state > 0, state / optimizer, 0.0))
-    update = np.maximum(state * seconds - optimizer, 0.0) * (state > 0)
-    return Exposed(forward, backward, update, slowest, np.nan_to_num(needed, nan=0.0, posinf=np.inf))
+        # Where neither is anything, nothing is needed.
+        needed = np.fmax(bandwidth, state / optimizer)
+    return Exposed(forward, backward, np.maximum(state * seconds - optimizer, 0.0), slowest, needed)
 
 
 @dataclass(slots=True)

@@ -48,11 +48,13 @@ WAYS = 4
 class _Levels:
     """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines].
 
-    `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any.
+    `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any, and
+    `held` their weights, of every site without sharding and of every site with [bytes].
     """
 
     blocks: BlockLevel
     kept: tuple[Floats, Floats] | None
+    held: tuple[Floats, Floats] | None
     block_row: Ints
     mode: Ints
     place: Ints
@@ -108,7 +110,7 @@ class CalibratedPlan:
             which = rows
         else:
             wanted, which = np.unique(rows, return_inverse=True)
-            part, added = _flow_part(self.space, self.parameters, self.layout, self.levels, wanted)
+            part, added = _flow_table(self.space, self.parameters, self.layout, self.levels, wanted)
         more = None if added is None else take(added, which * WAYS + offloaded)
         return take(part, which), more
 
@@ -132,18 +134,15 @@ def plan_calibrated(
     rejected = Rejected.nothing(len(cells.number))
     fits = _reject(space, cells, sites, modes, layout.needs, rejected)
     levels, flow_row = _levels(space, p, layout, fits, wanted)
-    chunks = [
-        np.arange(start, min(start + TABLE_CHUNK, len(levels.mode)))
-        for start in range(0, len(levels.mode), TABLE_CHUNK)
-    ]
+    every = np.arange(len(levels.mode))
     flow = None
     if rows:
-        parts = [_flow_part(space, p, layout, levels, chunk) for chunk in chunks]
-        flow = _joined(parts)
+        flow = _flow_table(space, p, layout, levels, every)
         running = flow[0].running
     else:
-        times = [running_seconds(*_flow_case(space, layout, levels, chunk), p) for chunk in chunks]
-        running = np.concatenate([np.zeros(0), *times])
+        running = np.zeros(len(every))
+        for chunk in _chunks(len(every)):
+            running[chunk] = running_seconds(*_flow_case(space, layout, levels, every[chunk]), p)
     group = _group(space, sites)
     if rows:
         found = fitting(sites, modes, fits, group.site)
@@ -236,13 +235,20 @@ def _levels(
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
     shapes, shape_of = block_shapes(layout.site)
     level = blocks_at(space, p, shapes, kinds)
-    kept = None
+    kept = held = None
     if space.system.mem2.capacity_gib > 0:
         found = activation_bytes(case_at(space, shapes, kinds))
-        size = (len(first), len(shapes["tensor_par"]))
-        kept = np.broadcast_to(found.dense, size).ravel(), np.broadcast_to(found.sparse, size).ravel()
+        kept = _laid_out((found.dense, found.sparse), (len(first), len(shapes["tensor_par"])))
+        sharding = {"fully_sharded": np.array([False, True])}
+        held = _laid_out(block_weight_bytes(case_at(space, layout.site, sharding)), (2, len(sites.cell)))
     rows = block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :]
-    return _Levels(level, kept, rows, mode, place), row
+    return _Levels(level, kept, held, rows, mode, place), row
+
+
+def _laid_out(pair: tuple[Floats, Floats], shape: tuple[int, int]) -> tuple[Floats, Floats]:
+    """Two arrays broadcast to [modes, others] and laid out flat, mode by mode."""
+    dense, sparse = (np.broadcast_to(each, shape).ravel() for each in pair)
+    return dense, sparse
 
 
 def _flow_case(
@@ -258,48 +264,52 @@ def _flow_case(
     return case_at(space, values, {}), levels.blocks.take(levels.block_row[mode, place])
 
 
-def _flow_part(
+def _chunks(rows: int) -> list[slice]:
+    """Rows of a table, as many at a time as stay in cache."""
+    return [slice(start, start + TABLE_CHUNK) for start in range(0, rows, TABLE_CHUNK)]
+
+
+def _flow_table(
     space: CalibratedSpace, p: Parameters, layout: CalibratedLayout, levels: _Levels, rows: Ints
 ) -> tuple[FlowPart, OffloadedFlow | None]:
-    """The figures of these pipelines [rows], and what each way to offload adds to them [rows x ways]."""
-    case, level = _flow_case(space, layout, levels, rows)
-    flow = pipeline_flow(case, level, p)
-    part = flow_part(pipeline_level(case, level, p, flow))
+    """The figures of these pipelines [rows], and what each way to offload adds to them [rows x ways].
+
+    The ways of one pipeline stand side by side: rows that share it are evaluated together.
+    """
     rate = link_rate(space.system, p)
-    if levels.kept is None or not rate:
-        return part, None
-    block = levels.block_row[levels.mode[rows], levels.place[rows]]
-    kept = levels.kept[0].take(block), levels.kept[1].take(block)
-    held = block_weight_bytes(case)
-    used, none = layout.modes.offloaded, np.zeros(())
-    none_moved = OffloadedFlow(none, none, flow.slowest, none)
-    ways = [none_moved]
-    for weights, activations in ((1, 0), (0, 1), (1, 1)):
-        if (used["weight_offload"].any() or not weights) and (used["activations_offload"].any() or not activations):
-            moved = held if weights else (none, none), kept if activations else (none, none)
-            ways.append(offloaded_flow(case, level, flow, weights=moved[0], activations=moved[1], rate=rate))
-        else:
-            ways.append(none_moved)
-    # The ways of one pipeline stand side by side: rows that share it are evaluated together.
-    together = (
-        np.stack([np.broadcast_to(getattr(way, item.name), np.shape(part.running)) for way in ways], axis=1).ravel()
-        for item in fields(OffloadedFlow)
-    )
-    return part, OffloadedFlow(*together)
+    part = FlowPart(*(np.empty(len(rows)) for _ in fields(FlowPart)))
+    ways = OffloadedFlow(*(np.zeros((len(rows), WAYS)) for _ in fields(OffloadedFlow))) if rate else None
+    used = [layout.modes.offloaded[name].any() for name in ("weight_offload", "activations_offload")]
+    for chunk in _chunks(len(rows)):
+        here = rows[chunk]
+        case, level = _flow_case(space, layout, levels, here)
+        flow = pipeline_flow(case, level, p)
+        _store(part, chunk, flow_part(pipeline_level(case, level, p, flow)))
+        if ways is None or levels.kept is None or levels.held is None:
+            continue
+        mode, place = levels.mode[here], levels.place[here]
+        none = np.zeros(()), np.zeros(())
+        kept = _taken(levels.kept, levels.block_row[mode, place])
+        sharded = layout.modes.time_modes["fully_sharded"][mode]
+        held = _taken(levels.held, sharded * len(layout.sites.cell) + place)
+        ways.slowest[chunk, 0] = flow.slowest
+        for way in range(1, WAYS):
+            weights, activations = bool(way & 1), bool(way & 2)
+            if (weights and not used[0]) or (activations and not used[1]):
+                continue
+            moved = {"weights": held if weights else none, "activations": kept if activations else none}
+            _store(ways, (chunk, way), offloaded_flow(case, level, flow, **moved, rate=rate))
+    return part, None if ways is None else OffloadedFlow(*(getattr(ways, item.name).ravel() for item in fields(ways)))
 
 
-def _joined(parts: list[tuple[FlowPart, OffloadedFlow | None]]) -> tuple[FlowPart, OffloadedFlow | None]:
-    if not parts:
-        return FlowPart(*[np.zeros(0)] * len(fields(FlowPart))), None
-    added = [part[1] for part in parts if part[1] is not None]
-    return _end_to_end([part[0] for part in parts]), _end_to_end(added) if added else None
+def _taken(pair: tuple[Floats, Floats], index: Ints) -> tuple[Floats, Floats]:
+    return pair[0].take(index), pair[1].take(index)
 
 
-def _end_to_end(parts: list[Any]) -> Any:
-    """Dataclasses of arrays [rows], one after the other."""
-    return type(parts[0])(
-        *(np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(parts[0]))
-    )
+def _store(table: Any, where: Any, part: Any) -> None:
+    """Puts a dataclass of arrays into one of larger arrays."""
+    for item in fields(table):
+        getattr(table, item.name)[where] = getattr(part, item.name)
 
 
 def block_shapes(site: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ EMBEDDING_GATHERS = 3.0
 
 def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:
     """Tiers of a data-parallel group of `ranks`: neighbours after the tensor-parallel group share the domain."""
-    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates)
+    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates, case.layout.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ def layer_gathers(
     case: Case,
     rates: Rates,
     p: Parameters,
+    tiers: Sequence[Tier],
     weights: Floats,
     forward: Floats,
     backward: Floats,
@@ -43,6 +45,7 @@ def layer_gathers(
     As for `exposed_exchange`, a block that computes in less time never takes longer with them.
 
     Args:
+        tiers: where the ranks are that share the weights, as `data_tiers` says; not read where weights are not sharded.
         weights: parameters of the block on one tensor-parallel rank [elements].
         forward, backward: seconds of the block's computation that they can hide behind [s].
         experts: parameters of its experts on one processor [elements], gathered over the replicas of an expert only.
@@ -51,7 +54,6 @@ def layer_gathers(
     if not np.any(layout.fully_sharded):
         return Gathers(np.zeros(()), np.zeros(()))
     ranks = layout.data_par * layout.context_par
-    tiers = data_tiers(case, rates, ranks)
     # One gather of the whole block, or one ring per tensor over every single rank.
     per_tensor = software.gather_calls * p.tensor_hop * (ranks - 1.0)
     latency = np.where(software.gather_calls > 1, per_tensor, gather_ring_latency(tiers, p))
@@ -107,7 +109,7 @@ def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
     layout = case.layout
     split = layout.expert_par * layout.expert_tensor_par
     ranks = np.maximum(layout.data_par * layout.context_par * layout.tensor_par / split, 1.0)
-    return network_tiers(ranks, split, case.accelerator, rates)
+    return network_tiers(ranks, split, case.accelerator, rates, layout.groups)
 
 
 def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """Networks of the sites where runs were measured, from the words of the row.
 
-A row may print the rate of its scale-out network, the size of its scale-up domain and of its hosts; what it does not
-print stays the accelerator's datasheet value.
+A row may print the rate of its links to the scale-out networks, the size of its scale-up domain and of its hosts; what
+it does not print stays the accelerator's datasheet value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_
     hosts = table["gpus_per_node"].to_numpy(np.float64)
     for row, (up, out, source) in enumerate(zip(table["scaleup"], table["scaleout"], table["source"], strict=True)):
         if rate := rate_per_processor(str(out), hosts[row]):
-            bandwidths[-1, row] = rate
+            # Whatever leaves a host does so over these links. Beyond a single network there is the spare tier only.
+            bandwidths[min(2, len(bandwidths) - 1) :, row] = rate
         if (size := re.search(r"(\d+)-GPU domain|\bNVL(\d+)", str(up))) and float(size[1] or size[2]) >= 1:
             sizes[:2, row] = float(size[1] or size[2])
         elif hosts[row] < sizes[0, row] <= LARGEST_HOST:

@@ -19,6 +19,9 @@ FOUR = system_with((8, 450.0), (64, 100.0), (1024, 50.0), (65536, 25.0))
 ONE_OF_EACH = {"tensor_par": 1, "context_par": 1, "data_par": 1, "pipeline_par": 1, "expert_par": 1,
                "expert_tensor_par": 1}  # fmt: skip
 
+ANY = np.asarray(np.inf)
+"""Size of a network that connects any number of processors."""
+
 
 @pytest.mark.parametrize(
     ("degrees", "expected"),
@@ -50,22 +53,82 @@ def test_many_executions_at_once() -> None:
     assert found["pipeline"].tolist() == [0, 2]
 
 
-def test_a_group_is_placed_evenly_on_no_more_networks_than_needed() -> None:
-    """By looking for what divides the group and fits, one number after the other."""
+def literal(size: int, groups: list[int], procs: int) -> Any:
+    """The number of the network that every processor is placed in, one after the other [procs].
+
+    groups: processors of groups that consist of whole ones of each other, ascending, `procs` last.
+    """
+    whole = max((group for group in groups if group <= size), default=1)
+    apart = min((group for group in groups if group > size), default=procs)
+    needed = -(-apart // (size // whole * whole)) if apart > size else 1
+    cut = np.array_split(np.arange(apart // whole), needed)
+    one = np.repeat(np.concatenate([np.full(len(part), number) for number, part in enumerate(cut)]), whole)
+    return np.concatenate([one + needed * number for number in range(procs // apart)])
+
+
+def test_all_groups_of_an_execution_have_one_placement_in_which_none_straddles_a_network_that_it_fits_in() -> None:
     draw = np.random.default_rng(0)
-    ranks, stride = draw.integers(1, 200, 2_000).astype(float), draw.integers(1, 90, 2_000).astype(float)
-    sizes = [np.asarray(size) for size in (8.0, 72.0, 1152.0, 65536.0)]
-    found = shared_by(ranks, stride, sizes)
-    for size, shared in zip(sizes[:-1], found[:-1], strict=True):
-        expected = [
-            max((k for k in range(1, int(n) + 1) if n % k == 0 and k * apart <= size), default=1)
-            for n, apart in zip(ranks.tolist(), stride.tolist(), strict=True)
-        ]
-        assert shared.tolist() == expected
-    assert found[-1].tolist() == ranks.tolist()
-    # Nine groups of 8 fill a domain of 72, but a power of two takes eight of them; of 16 it holds four.
-    eight = shared_by(np.array([128.0, 18.0]), 8.0, sizes[1:])[0]
-    assert (eight.tolist(), float(shared_by(np.asarray(128.0), 16.0, sizes[1:])[0])) == ([8, 9], 4)
+    uneven = 0
+    for _ in range(500):
+        tensor, context, further = (
+            int(draw.choice(each)) for each in ([1, 2, 3, 8, 16], [1, 2, 4, 6], [1, 2, 5, 11, 16, 40])
+        )
+        split, procs = int(draw.choice([1, tensor])), tensor * context * further
+        inner = (tensor, tensor * context)
+        reach = int(draw.choice([
+            each for each in range(split, procs + 1, split)
+            if procs % each == 0 and all(each % group == 0 or group % each == 0 for group in inner)
+        ]))  # fmt: skip
+        chain = sorted({1, *inner, reach, procs})
+        spread = [
+            (tensor, 1), (context * further, tensor), (reach // split, split), (procs // reach, reach), (1, procs)
+        ]  # fmt: skip
+        sizes = np.sort(draw.choice([1, 4, 7, 8, 12, 24, 31, 72, 100], 2)).tolist()
+        found = [
+            shared_by(np.asarray(float(ranks)), float(stride), [*map(np.asarray, map(float, sizes)), ANY],
+                      [np.asarray(float(group)) for group in (*inner, reach)])
+            for ranks, stride in spread
+        ]  # fmt: skip
+        for tier, size in enumerate(sizes):
+            place = literal(size, chain, procs)
+            assert np.bincount(place).max() <= size
+            for group in chain:
+                members = place.reshape(-1, group)
+                assert group > size or (members == members[:, :1]).all()
+            for (ranks, stride), shared in zip(spread, found, strict=True):
+                members = place.reshape(-1, ranks, stride)[:, :, 0]
+                assert shared[tier] == min(np.unique(each, return_counts=True)[1].min() for each in members)
+            uneven += len(set(np.bincount(place).tolist())) > 1
+        assert [float(shared[-1]) for shared in found] == [ranks for ranks, _ in spread]
+    assert uneven > 50
+
+
+def test_no_group_is_spread_wider_over_larger_networks() -> None:
+    """Whatever groups there are, those that consist of no whole ones of each other among them."""
+    draw = np.random.default_rng(1)
+    rows = 3_000
+    tensor, context, further, experts = (
+        draw.choice(np.array(each, float), rows) for each in ([1, 2, 3, 8], [1, 2, 6, 8], [1, 5, 11, 12], [1, 4, 6, 12])
+    )
+    groups = (tensor, tensor * context, experts)
+    for ranks, stride in ((tensor, 1.0), (context * further, tensor), (experts, 1.0)):
+        found = [shared_by(ranks, stride, [np.asarray(float(size)), ANY], groups)[0] for size in range(1, 200)]
+        assert (np.diff(found, axis=0) >= 0).all()
+        assert (np.array(found) >= 1).all()
+        assert (found[-1] == ranks)[ranks * stride < 200].all()
+
+
+def test_how_groups_are_placed_in_racks_of_72() -> None:
+    def eights(number: float, *groups: float) -> float:
+        sizes = [np.asarray(72.0), ANY]
+        return float(shared_by(np.asarray(number), 8.0, sizes, [np.asarray(each) for each in groups])[0])
+
+    assert [eights(number) for number in (9, 11, 18, 128)] == [9, 5, 9, 8]
+    # Beside 64 expert ranks the ninth group of a domain would be one whose experts are elsewhere.
+    assert [eights(72), eights(72, 8, 8, 64)] == [9, 8]
+    # Idle processors take no port: nine groups of 16 run on 144 processors that are connected, in three domains.
+    sixteens = ONE_OF_EACH | {"tensor_par": 16, "data_par": 9}
+    assert networks_used(system_with((72, 450.0), (144, 50.0)), sixteens)["data"] == 1
 
 
 def times(model: dict[str, Any], system: System, limits: dict[str, Any], procs: int) -> pd.Series[float]:

@@ -17,12 +17,19 @@ from engine.calibrated.elementwise import activation, casts, norms
 from engine.calibrated.experts import distinct_destinations, exchange
 from engine.calibrated.gemm import MatrixUnit, gemm, linear
 from engine.calibrated.head import ends
-from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES, Case, Floats
 from engine.calibrated.launch import block_launches, launch_time
 from engine.calibrated.pipeline import message_time, messages_time, passes
-from engine.calibrated.rates import maturity, power_factor, sustained_rates
+from engine.calibrated.rates import Rates, maturity, power_factor, sustained_rates
 from engine.calibrated.recompute import recomputed
-from engine.calibrated.sharding import exposed_exchange, gradient_exchange, layer_gathers, tied_exchange
+from engine.calibrated.sharding import (
+    Gathers,
+    data_tiers,
+    exposed_exchange,
+    gradient_exchange,
+    layer_gathers,
+    tied_exchange,
+)  # fmt: skip
 from engine.calibrated.stages import KINDS, Kind
 from tests.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
@@ -351,26 +358,31 @@ def test_the_head_is_a_product_and_a_loss_in_16_bits() -> None:
     assert found.embedding == close(16 * 4096 * 4096 / (3350e9 * P.memory))
 
 
+def gathers(of: Case, rates: Rates, weights: Floats, forward: Floats, backward: Floats) -> Gathers:
+    ranks = of.layout.data_par * of.layout.context_par
+    return layer_gathers(of, rates, P, data_tiers(of, rates, ranks), weights, forward, backward)
+
+
 def test_gathers_hide_behind_computation() -> None:
     rates = sustained_rates(case().accelerator, np.asarray(np.inf), P)
     weights = np.asarray(2e8)
     full = {"fully_sharded": 1.0, "zero_stage": 3.0}
-    open_ = layer_gathers(case(**full), rates, P, weights, np.asarray(1.0), np.asarray(1.0))
-    hidden = layer_gathers(case(overlap_data=1.0, **full), rates, P, weights, np.asarray(1.0), np.asarray(1.0))
+    open_ = gathers(case(**full), rates, weights, np.asarray(1.0), np.asarray(1.0))
+    hidden = gathers(case(overlap_data=1.0, **full), rates, weights, np.asarray(1.0), np.asarray(1.0))
     gather = 7 / 8 * 2 * 2e8 / (450e9 * P.scale_up) + P.latency / 2 * 1.7 + 0.7 * P.ring_latency
     assert open_.forward == close(gather)
     assert hidden.forward == close(gather * (1 - P.overlap_data))
-    kept = layer_gathers(case(fully_sharded=1.0, zero_stage=2.0), rates, P, weights, np.asarray(1.0), np.asarray(1.0))
+    kept = gathers(case(fully_sharded=1.0, zero_stage=2.0), rates, weights, np.asarray(1.0), np.asarray(1.0))
     assert kept.backward == close(float(open_.backward - gather))
-    assert layer_gathers(case(), rates, P, weights, np.asarray(1.0), np.asarray(1.0)).forward == 0
+    assert gathers(case(), rates, weights, np.asarray(1.0), np.asarray(1.0)).forward == 0
 
 
 def test_gathers_tensor_by_tensor_pay_every_rank() -> None:
     rates = sustained_rates(case().accelerator, np.asarray(np.inf), P)
     full = {"fully_sharded": 1.0, "zero_stage": 3.0, "data_par": 512.0, "batch_size": 4096.0}
     weights, none = np.asarray(2e8), np.asarray(0.0)
-    whole = layer_gathers(case(**full), rates, P, weights, none, none)
-    single = layer_gathers(case(gather_calls=12.0, **full), rates, P, weights, none, none)
+    whole = gathers(case(**full), rates, weights, none, none)
+    single = gathers(case(gather_calls=12.0, **full), rates, weights, none, none)
     ring_hops = 0.1 * 7 + 63
     assert single.forward - whole.forward == close(12 * 511 * P.tensor_hop - ring_hops * P.ring_latency)
 

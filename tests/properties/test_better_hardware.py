@@ -56,9 +56,10 @@ def improved(case: Case, what: str, factor: float) -> Case:
             better["power"] = facts.power * factor
     elif what[:-1] in ("network_bandwidths", "network_sizes"):
         values = list(getattr(facts, what[:-1]))
-        values[int(what[-1])] = values[int(what[-1])] * (np.ceil(factor) if "sizes" in what else factor)
+        values[int(what[-1])] = values[int(what[-1])] * factor
         if "sizes" in what:
-            values = list(np.maximum.accumulate(np.broadcast_arrays(*values)))
+            # Of any size: groups that divide the smaller one need not divide the larger one.
+            values = list(np.maximum.accumulate(np.ceil(np.broadcast_arrays(*values))))
         better = {what[:-1]: tuple(values)}
     else:
         better = {what: getattr(facts, what) * factor}

@@ -64,7 +64,7 @@ def everywhere(seed: int) -> Case:
     tensor = common(any_of(1, 2, 4, 8, 16, 64), model["attn_heads"])
     stages = np.minimum(any_of(1, 2, 3, 8, 16), model["num_blocks"])
     routed = np.maximum(model["experts"], 1.0)
-    data, context, microbatch = any_of(1, 2, 8, 256), any_of(1, 2, 8), any_of(1, 2, 16)
+    data, context, microbatch = any_of(1, 2, 8, 11, 256), any_of(1, 2, 8), any_of(1, 2, 16)
     layout = {
         "tensor_par": tensor, "pipeline_par": stages, "data_par": data, "context_par": context,
         "expert_par": common(common(any_of(1, 2, 8, 64), routed), data * context),

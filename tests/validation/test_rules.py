@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import pytest
 
 import hardware
 import models
-from engine.calibrated import Software, case_of
+from engine.calibrated import Software, case_of, parameters, step_times
 from engine.calibrated.build import SOFTWARE_DEFAULTS
 from engine.calibrated.inputs import ATTENTION_KERNELS, LAUNCHES
 from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of
 from engine.validation.sites import rate_per_processor
 from engine.validation.software import DEFAULTS, RULES, release_year
+from tests.calibrated.small import system_with
 from tests.validation.runs import table
 
 
@@ -145,6 +147,35 @@ def test_sites_change_the_networks() -> None:
     assert found.network_bandwidths[-1][0] == pytest.approx(12.5e9)
     pairs = mapped(scaleup="NVLink x4 per GPU pairs").case.accelerator
     assert [float(size[0]) for size in pairs.network_sizes[:2]] == [4, 8]
+
+
+SITES: tuple[dict[str, Any], ...] = (
+    {}, {"scaleout": "8x100Gb/s IB", "gpus_per_node": 8}, {"scaleup": "NVLink x4 per GPU pairs"},
+    {"scaleup": "NVLink5 1800GB/s bidir, 32-GPU domain", "scaleout": "400Gb/s per GPU"},
+    {"hardware": "many tiers", "scaleout": "400Gb/s per GPU"}, {"hardware": "one tier", "scaleout": "100Gb/s per GPU"},
+)  # fmt: skip
+
+
+def test_a_run_is_predicted_alike_whatever_networks_other_runs_have() -> None:
+    systems = {
+        "many tiers": system_with((8, 450.0), (32, 100.0), (256, 50.0), (65536, 12.5)),
+        "one tier": system_with((8, 450.0)),
+    }
+
+    def seconds(rows: Sequence[dict[str, Any]]) -> list[float]:
+        found = map_runs(runs_of(table(*rows)), systems)
+        assert found.supported.all()
+        return list(map(float, step_times(found.case, parameters()).step))
+
+    alone = [seconds([row])[0] for row in SITES]
+    assert seconds(SITES) == pytest.approx(alone, rel=1e-12)
+    # What the row says of its links to the network holds for all networks that they lead to.
+    slow, fast = seconds([{**SITES[4], "scaleout": "100Gb/s per GPU"}, {**SITES[4], "scaleout": "800Gb/s per GPU"}])
+    assert slow > alone[4] > fast
+    plain = {"many tiers": system_with((8, 450.0), (65536, 50.0))}
+    assert alone[4] == pytest.approx(
+        float(step_times(map_runs(runs_of(table({"hardware": "many tiers"})), plain).case, parameters()).step[0])
+    )
 
 
 def test_latent_attention_windows_and_packed_data() -> None:
