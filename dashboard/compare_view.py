@@ -28,6 +28,7 @@ from dashboard.share import file_name
 from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.whatif_changes import reset
+from dashboard.window import is_narrow
 from dashboard.wording import differences as choices_that_differ
 from dashboard.wording import title
 
@@ -264,7 +265,8 @@ def _steps(sides: list[Side]) -> None:
         st.caption("Nothing fits in any of them.")
         return
     rows = [best for _, best in known]
-    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode()), "compare_steps")
+    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode(), narrow=is_narrow()),
+         "compare_steps")  # fmt: skip
     batches = {int(row["batch_size"]) for row in rows}
     if len(batches) > 1:
         sizes = ", ".join(f"{letter} {int(row['batch_size']):,}" for letter, row in known)

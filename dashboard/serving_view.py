@@ -17,6 +17,7 @@ from dashboard.serving_data import changes, chips, curves, explored, per_degree,
 from dashboard.serving_inputs import LAUNCHED, Inputs, inputs, put
 from dashboard.serving_table import deployments, rejected
 from dashboard.text import literal
+from dashboard.window import is_narrow
 from engine.inference import Found, by_name, not_represented
 
 __all__ = ["render"]
@@ -40,7 +41,7 @@ def render(mode: str) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        chart = serving_frontier(curves(found), mode, chosen={**chosen, "title": title(chosen)})
+        chart = serving_frontier(curves(found), mode, chosen={**chosen, "title": title(chosen)}, narrow=is_narrow())
         show(chart, "serving_plot", on_select=_pick, selection_mode="points")
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -145,9 +146,9 @@ def _panel(found: Found, row: dict[str, Any], mode: str) -> None:
         ])
     )  # fmt: skip
     st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
-    show(decode_step(row, mode), "serving_step")
+    show(decode_step(row, mode, is_narrow()), "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
-    show(request_time(row, mode), "serving_request")
+    show(request_time(row, mode, is_narrow()), "serving_request")
     if not is_best:
         st.button("Show the best", icon=":material/star:", key="serving_best", on_click=put, kwargs={"id": None})
 

@@ -76,7 +76,7 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
         ticktext=[degrees(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
         tickfont={"size": 12, "color": colours.text},
     )  # fmt: skip
-    return Chart(figure, _finding(cells, needs, over, capacity, name))
+    return Chart(figure, _finding(cells, needs, over, capacity, name), rows=True)
 
 
 def _values(

@@ -17,6 +17,8 @@ HEIGHT: Final = 330
 RATE: Final = "sample_rate"
 MOST_BARS: Final = 24
 """Sizes that bars have room for."""
+_ABREAST: Final = 8
+"""Sizes whose numbers have room beside each other in a narrow window."""
 FALLS: Final = 0.9
 """Share of the best throughput per GPU below which a size counts as less efficient."""
 Show = Literal["per GPU", "total"]
@@ -35,12 +37,13 @@ class Size(NamedTuple):
 
 
 def size_chart(
-    sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = ()
+    sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = (),
+    narrow: bool = False,
 ) -> Chart:
     """Draw the sizes: as bars, or as points where bars have no room. Both carry customdata (procs,).
 
     here: the scenario's own size, which is highlighted. every: all sizes that there will be, which have their places
-    before they are known.
+    before they are known. narrow: for a phone, where what stands at bars is written upwards.
     """
     colours = palette(mode)
     shown = sorted(sizes, key=lambda size: size.procs)
@@ -59,6 +62,11 @@ def size_chart(
     slots = sorted({*every, *(size.procs for size in shown)})
     draw = _bars if len(slots) <= MOST_BARS else _points
     figure = draw(shown, heights, slots, colours, here, show, best, scale)
+    if narrow and draw is _bars and len(slots) > _ABREAST:
+        figure.update_layout(annotations=[
+            {**note.to_plotly_json(), "textangle": -90} for note in figure.layout.annotations
+        ])  # fmt: skip
+        figure.update_xaxes(tickangle=-90)
     return Chart(figure, _finding(known, best))
 
 
