@@ -116,7 +116,7 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
         context, tone = title(best), ""
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
-            context = f"{relative(rate, first['sample_rate'])} against A"
+            context = f"{relative(rate, first['sample_rate'])} against A · {title(best)}"
             tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
             if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, first, best):
                 context, tone = f"{context}: tied", ""

@@ -306,8 +306,7 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
         where = f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}"
         st.caption(
             f"In {len(needs) - fits:,} of {counted(len(needs), 'cell')} nothing fits. With no more host memory than "
-            f"there is, {where} is nearest: it lacks {lacking} of HBM. Right of each bar: what would "
-            "make it fit besides more memory."
+            f"there is, {where} is nearest: it lacks {lacking} of HBM. {_besides(needs)}"
         )
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:
@@ -317,3 +316,12 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")
+
+
+def _besides(needs: pd.DataFrame) -> str:
+    """A sentence on what would make cells fit besides more memory, which stands at their bars."""
+    without = int((~needs["fits"] & (needs["remedy"] == "")).sum())
+    if without == int((~needs["fits"]).sum()):
+        return "Only more memory would make any of them fit." if without > 1 else "Only more memory would make it fit."
+    told = "At each bar: what would make it fit besides more memory"
+    return f"{told}; where there is nothing, only more memory." if without else f"{told}."

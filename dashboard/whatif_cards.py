@@ -18,6 +18,7 @@ from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import given, key_for, segments, show
 from dashboard.derived import token_flops
 from dashboard.format import MINUS
+from dashboard.nearest_fit import remedies
 from dashboard.plainest import plainest_of
 from dashboard.server import runner
 from dashboard.whatif_answer import answer
@@ -57,9 +58,14 @@ class Board:
         self.around = self.changes if state.url_value("whatif_around", "base", AROUND) == "whatif" else {}
         nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
         self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
-        if (self.answer.best if self.around else self.answer.base) is None:  # memory is what most often is too little
-            second = "host_capacity" if "host_capacity" in self.names else "procs"
-            self.defaults = {"whatif_one": "hbm_capacity", "whatif_x": "hbm_capacity", "whatif_y": second}
+        if (self.answer.best if self.around else self.answer.base) is None:
+            centre = whatif.changed(self.scenario, self.around)
+            # What would make something run, then what most often is too little.
+            helping = [remedy.name for remedy in remedies(centre, centre.key)] + ["hbm_capacity", "procs"]
+            if "host_capacity" in self.names:
+                helping.insert(-1, "host_capacity")
+            first, second, *_ = dict.fromkeys(name for name in helping if name in self.names)
+            self.defaults = {"whatif_one": first, "whatif_x": first, "whatif_y": second}
         self.one, self.x, self.y = (
             state.url_value(name, default, self.names) for name, default in self.defaults.items()
         )

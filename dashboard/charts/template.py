@@ -139,10 +139,10 @@ def stacked(figure: go.Figure) -> go.Figure:
                 note["yshift"] = note.get("yshift", 0) + over
         for note in mine:
             if note in heads:
-                note.update(yshift=reach + _LINE / 2, **ground)
+                note.update(yshift=reach + _LINE / 2 + 2, **ground)
         notes += [
             {"text": text, "x": 0, "xref": "paper", "xanchor": "left", "y": place, "yref": reference,
-             "showarrow": False, "yshift": reach + _LINE / 2, "font": axis["tickfont"], **ground}
+             "showarrow": False, "yshift": reach + _LINE / 2 + 2, "font": axis["tickfont"], **ground}
             for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True)
         ]  # fmt: skip
         axis["showticklabels"] = False
