@@ -57,7 +57,7 @@ def test_how_far_off_it_is_names_both_memories() -> None:
 
 @pytest.mark.parametrize("procs", [4, 16])
 @pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
-def test_what_is_offered_is_the_least_of_each_memory_that_alone_makes_something_run(procs: int, cost_model: str) -> None:
+def test_what_is_offered_is_the_least_that_alone_makes_something_run(procs: int, cost_model: str) -> None:
     """By a search of the whole space with it, and with a GiB less."""
     model = "gpt3-175B" if procs == 4 else "megatron-1T"
     scenario = Scenario.of(model, "h100_80g_nvl8", num_procs=procs, max_batch_size=16, datatype="float16",
