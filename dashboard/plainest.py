@@ -2,8 +2,8 @@
 
 Many choices change nothing once something else hides their cost, so the highest throughput is often reached by several
 executions to the last bit. Of those the one that asks for least machinery is shown: the fewest things offloaded, then
-nothing that relies on overlap, then no recompute, no repeated gather, no sharding, the least interleaving. The engine
-keeps its own rule, the first enumerated; both lie in the same cell of the map.
+nothing that relies on overlap, then no recompute, no repeated gather, no sharding, the least interleaving, and the
+innermost networks. The engine keeps its own rule, the first enumerated; both lie in the same cell of the map.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload"
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "tensor_par_overlap": ("none", "pipe", "ring"), "data_par_overlap": (),
     "activation_recompute": ("none", "attn_only", "full"), "seq_par_ag_redo": (), "optimizer_sharding": (),
-    "pipeline_interleaving": (),
+    "pipeline_interleaving": (), "tensor_par_net": (), "pipeline_par_net": (), "data_par_net": (),
 }  # fmt: skip
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""

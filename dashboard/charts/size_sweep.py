@@ -95,7 +95,7 @@ def _bars(
         if not math.isfinite(size.rate):
             notes.append(noted("–", colours, x=index, y=0, yanchor="bottom"))
             continue
-        text = f"{height * 100:.0f}" if show == "per GPU" else scale.number(size.rate)
+        text = _told_share(height) if show == "per GPU" else scale.number(size.rate)
         ink = colours.label_on_ramp(0.92 if size.procs == here else 0.55)
         roomy = height > 0.22 * top
         inside = roomy and show == "per GPU"
@@ -115,6 +115,12 @@ def _bars(
         figure.update_yaxes(range=[0, top * 1.1], title_text=scale.unit, showgrid=True, nticks=6)
     figure.update_layout(uniformtext={"mode": False}, bargap=0)
     return figure
+
+
+def _told_share(share: float) -> str:
+    """A share of the best in percent, with as many decimals as it takes to stay on its side of `FALLS`."""
+    digits = next(digits for digits in range(16) if (round(share, digits + 2) < FALLS) == (share < FALLS))
+    return f"{100 * share:.{digits}f}"
 
 
 def _points(
