@@ -118,6 +118,9 @@ def test_nothing_fits_is_an_answer() -> None:
     assert "Nothing fits" in page.warning[0].value
     needs = needs_of(found.scenario)
     assert gibibytes(needs["need"].min()) in page.warning[0].value
+    assert not needs["remedy"].any()
+    assert " ".join(each.value for each in page.caption).count("nly more memory") == 1
+    assert "only more memory" not in str(figure(page, "memory_needs"))
 
 
 def test_what_a_smaller_memory_leaves_is_what_an_exploration_of_it_finds() -> None:
