@@ -11,6 +11,7 @@ from dashboard.altered import altered
 from dashboard.compare_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.controls import menu_key, shut, whole, whole_field
 from dashboard.library import model_of, system_name, system_of, systems, usable_models
+from dashboard.nearest_fit import fits, remedies, runs
 from dashboard.scenarios_data import entries, name_of, sentence_of
 from dashboard.server import runner, user_files
 from dashboard.text import literal
@@ -43,7 +44,10 @@ def adder(first: Scenario, slots: Slots = SLOTS) -> None:
 
 
 def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
-    """Draw what is most often compared as buttons, one click each."""
+    """Draw what is most often compared as buttons, one click each; where nothing runs, what would make something."""
+    if not runs(first, first.key):
+        _remedies(first, slots)
+        return
     now = {which.name: which for which in whatif.parameters(first)}
     doubled = [(f"{2 * first.num_procs:,} GPUs", "procs"), ("Twice the HBM bandwidth", "hbm_bandwidth"),
                ("Half the batch", "batch")]  # fmt: skip
@@ -59,6 +63,20 @@ def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
             st.button(f"The {other} cost model" if other == "calibrated" else "Calculon's cost model",
                       icon=":material/add:", key="compare_suggest_cost_model", on_click=_add_variant,
                       args=(first, "cost_model", "_compare_suggested", slots, other))  # fmt: skip
+
+
+def _remedies(first: Scenario, slots: Slots) -> None:
+    """Draw the changes after which something runs as buttons."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare_suggestions"):
+        found = remedies(first, first.key)
+        if found:
+            st.markdown(":gray[Something would run with]", width="content")
+        for name, value, words in found:
+            st.button(words, icon=":material/add:", key=f"compare_suggest_{name}", on_click=add_changes,
+                      args=({name: value}, slots))  # fmt: skip
+        if first.limits and fits(first, limits={}):
+            st.button("No limits", icon=":material/add:", key="compare_suggest_limits", on_click=add,
+                      args=(altered(first, limits={}), slots))  # fmt: skip
 
 
 def _whatif(first: Scenario, slots: Slots) -> None:

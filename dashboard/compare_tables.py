@@ -14,6 +14,7 @@ from dashboard.explore_data import cells_of
 from dashboard.format import ABSENT, column_of, count, format_value
 from dashboard.plainest import best_of
 from dashboard.scenarios_data import name_of
+from dashboard.wording import field_in_words
 from engine import Exploration, Scenario
 from engine.columns import ALL_FIELDS, by_name, fields_of, headline_of
 
@@ -55,7 +56,7 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
     for column in ALL_FIELDS:
         if any(column.name not in best for best in known):
             continue  # not every cost model knows it
-        values = [_value(side, column.name) for side in sides]
+        values = [ABSENT if side.best is None else field_in_words(side.best, column.name) for side in sides]
         if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
             rows.append([column.label, *values])
     return pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])

@@ -28,6 +28,7 @@ from dashboard.share import file_name
 from dashboard.tables import ROW, height_of
 from dashboard.text import literal
 from dashboard.whatif_changes import reset
+from dashboard.window import is_narrow
 from dashboard.wording import differences as choices_that_differ
 from dashboard.wording import title
 
@@ -115,7 +116,7 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
         context, tone = title(best), ""
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
-            context = f"{relative(rate, first['sample_rate'])} against A"
+            context = f"{relative(rate, first['sample_rate'])} against A · {title(best)}"
             tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
             if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, first, best):
                 context, tone = f"{context}: tied", ""
@@ -264,7 +265,8 @@ def _steps(sides: list[Side]) -> None:
         st.caption("Nothing fits in any of them.")
         return
     rows = [best for _, best in known]
-    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode()), "compare_steps")
+    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode(), narrow=is_narrow()),
+         "compare_steps")  # fmt: skip
     batches = {int(row["batch_size"]) for row in rows}
     if len(batches) > 1:
         sizes = ", ".join(f"{letter} {int(row['batch_size']):,}" for letter, row in known)

@@ -9,7 +9,8 @@ import streamlit as st
 
 from dashboard import state
 from dashboard.charts import CONFIG
-from dashboard.charts.template import Chart, keep_unselected
+from dashboard.charts.template import Chart, keep_unselected, stacked
+from dashboard.window import is_narrow
 
 __all__ = [
     "choose", "given", "key_for", "menu_key", "segments", "shared", "show", "shut", "switch", "whole", "whole_field",
@@ -217,7 +218,8 @@ def shared(chart: Chart) -> Chart:
 
 def show(chart: Any, key: str, **more: Any) -> Any:
     """Show a chart of `dashboard.charts` with its finding as alternative text."""
+    figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
     if "on_select" in more:
-        keep_unselected(chart.figure)
+        keep_unselected(figure)
     config = {**CONFIG, **more.pop("config", {})}
-    return st.plotly_chart(chart.figure, config=config, alt=chart.alt, key=key, **more)
+    return st.plotly_chart(figure, config=config, alt=chart.alt, key=key, **more)

@@ -59,7 +59,7 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     parts = [kind, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
     if facts["chunks"] > 1:
         parts.append(f"{facts['chunks']} chunks")
-    parts += [counted(facts["microbatches"], "microbatch"), f"idle {percent(facts['idle'])}"]
+    parts += [counted(facts["microbatches"], "microbatch"), _idle(row, facts["idle"])]
     st.html(markup.head("Pipeline schedule", " · ".join(parts)))
     show(gantt(found, mode), "execution_gantt")
     st.html(markup.legend(replace(_KINDS[key], name=word) for key, word in _bars(found, row).items()))
@@ -72,6 +72,17 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
     st.caption(" ".join(notes))
+
+
+def _idle(row: Mapping[Any, Any], share: float) -> str:
+    """How much of a schedule is idle, and what of it is no bubble: the tile and the waterfall tell that apart."""
+    step = float(row["total_time"])
+    bubble, told = percent(float(row["bubble_time"]) / step), f"idle {percent(share)}"
+    if told == f"idle {bubble}":
+        return told
+    host = float(row.get("overhead_time") or 0.0) / step
+    rest = f"stragglers and host {percent(host)}" if host > 0 else "the rest since stages are not equal"
+    return f"{told}: bubble {bubble}, {rest}"
 
 
 def _bars(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from dashboard.controls import show
 from dashboard.derived import Metric, metrics
 from dashboard.format import count, counted, percent
 from dashboard.nearest_fit import lacking
+from dashboard.window import is_narrow
 from engine import Exploration
 from engine.columns import by_name
 
@@ -40,7 +41,8 @@ def costs(exploration: Exploration, metric: Metric, where: data.Where = ()) -> N
     if _best(exploration, metric, where) == 0:
         st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
         return
-    chart, cheap = _costs(exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where)
+    chart, cheap = _costs(exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where,
+                          is_narrow())  # fmt: skip
     if chart is not None:
         show(chart, "explore_choices")
     if cheap:
@@ -59,7 +61,8 @@ def _best(exploration: Exploration, metric: Metric, where: data.Where) -> float:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _costs(
-    _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: data.Where
+    _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: data.Where,
+    narrow: bool,
 ) -> tuple[Chart | None, list[str]]:
     """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
     table = data.choice_costs(_exploration, _metric, where)
@@ -68,7 +71,7 @@ def _costs(
         return None, cheap
     shown = table[table["field"].isin(dear)].reset_index(drop=True)
     tiers = tuple(f"tier {number}" for number in range(len(_exploration.scenario.system.networks)))
-    return choices(shown, _metric.column, mode, tier_names=tiers), cheap
+    return choices(shown, _metric.column, mode, tier_names=tiers, narrow=narrow), cheap
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

@@ -32,6 +32,7 @@ from dashboard.nearest_fit import ways
 from dashboard.plainest import best_of, plainest, ties_of_best
 from dashboard.results_filter import in_link
 from dashboard.text import literal
+from dashboard.window import is_narrow
 from engine import Exploration, Scenario
 from engine.columns import by_name
 
@@ -42,6 +43,9 @@ _NOTHING_FITS: Final = (
     "The map says how far each cell is from fitting; click one for the nearest change that would help."
 )
 
+_ABOVE: Final = 3
+"""Figures above the map in a narrow window: one row of them."""
+
 _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
     "near": ("near best", "40 to 100 % of the best"),
     "zero": ("from zero", "from zero"),
@@ -51,12 +55,12 @@ _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
 
 def headline(
     exploration: Exploration, best: Mapping[str, Any], ties: int, where: Where = (), left: int = 0, fitting: int = 0
-) -> None:
+) -> list[Tile]:
     """The strip of figures of the best execution and of the space.
 
     ties: executions with exactly its throughput, itself among them.
     where: conditions on executions, `best` and what is counted then being of those that meet them; left: how many do;
-    fitting: in how many cells.
+    fitting: in how many cells. Returns the figures that a narrow window shows below the map, so that this begins above.
     """
     scenario = exploration.scenario
     rate, training = float(best["sample_rate"]), bool(best["training"])
@@ -107,7 +111,10 @@ def headline(
              else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
                   f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
     ]  # fmt: skip
-    st.html(figure_strip(accuracy.marked(tiles, scenario, best)))
+    marked = accuracy.marked(tiles, scenario, best)
+    first = _ABOVE if is_narrow() else len(marked)
+    st.html(figure_strip(marked[:first]))
+    return marked[first:]
 
 
 def _thousands(value: float) -> str:
@@ -133,6 +140,8 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
         st.rerun()
     strip = st.container()
     left, right = st.columns([1.86, 1], gap="medium")
+    # In one column: the answer, the map, the cell, and only then the rest.
+    below = st.container() if is_narrow() else None
     with left:
         metric, domain, as_table = _toolbar(exploration, filters, axes, short=not whole)
         asked = asked_of(filters, metric)
@@ -145,46 +154,46 @@ def overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> No
             relaxations(exploration, filters)
         return
     view = view_of(exploration, others, metric, axes, filters, drawn)
-    if view.every:
-        _strip(strip, exploration, whole=whole)
+    rest = _strip(strip, exploration, whole=whole) if view.every else []
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
         map_part(exploration, view, domain, as_table)
     if not view.every:  # after the map, which is what a change of filter is waited for
-        _strip(strip, exploration, where, number)
+        rest = _strip(strip, exploration, where, number)
+    if rest:
+        left.html(figure_strip(rest))
     with right:
         panel_part(exploration, view)
     if not whole:
         return
-    with left:
+    with below or left:
         costs(exploration, metric, where)
-    with right:
+    with below or right:
         infeasible(exploration)
         download_part(exploration, view)
 
 
 def _strip(
     place: DeltaGenerator, exploration: Exploration, where: Where = (), number: int = 0, *, whole: bool = True
-) -> None:
+) -> list[Tile]:
     """The headline of what meets conditions, and in its place what there is to say and to do where nothing runs.
 
-    whole: whether there is time for what would make something run.
+    whole: whether there is time for what would make something run. Returns the figures that are to stand further down.
     """
     with place:
         if where:
             rates = best_rates(exploration, where)
             tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
             first = evaluated(exploration, exploration.key, tie.id)
-            headline(exploration, first, tie.number, where, number, rates.cells)
-        else:
-            best = best_of(exploration)
-            if best is not None:
-                headline(exploration, best, ties_of_best(exploration))
-            else:
-                st.warning(_NOTHING_FITS, icon=":material/block:")
-                if whole:
-                    _offer_ways(exploration)
+            return headline(exploration, first, tie.number, where, number, rates.cells)
+        best = best_of(exploration)
+        if best is not None:
+            return headline(exploration, best, ties_of_best(exploration))
+        st.warning(_NOTHING_FITS, icon=":material/block:")
+        if whole:
+            _offer_ways(exploration)
+        return []
 
 
 def _offer_ways(exploration: Exploration) -> None:

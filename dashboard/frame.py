@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import sentence, state
+from dashboard import sentence, state, window
 from dashboard.addresses import START
 from dashboard.charts.markup import page_head, stylesheet
 from dashboard.server import runner
@@ -82,6 +82,7 @@ def open_page(static: Path, page: Any) -> Above:
     with st.container(key="unseen"):
         st.html(_behaviour(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title if entry is not None else "Shardscape"))
+        window.watch()
     place = sentence.show() if entry is None or entry.about_scenario else None
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()

@@ -115,11 +115,12 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         asked = part("cost", _cost_model)
         if asked == "calculon" and model.block is None:
             has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"
+            other = next(name for name in COST_MODELS if name != asked)
             problems.append(
-                f"{model.title or model.name} has {has}, which the cost model calculon cannot represent. Showing the "
-                "calibrated cost model instead."
+                f"{model.title or model.name} has {has}, which the cost model {asked} cannot represent. Showing the "
+                f"{other} cost model instead."
             )
-            asked = "calibrated"
+            asked = other
         if asked == "calculon" and calibration is not None:
             problems.append("The cost model calculon, which the link names, takes no calibration; that is left out.")
             calibration = None

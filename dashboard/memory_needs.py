@@ -31,7 +31,7 @@ def needs_of(scenario: Scenario) -> pd.DataFrame:
     """The least tier-1 memory of every cell that memory alone decides about.
 
     Columns: tensor_par, pipeline_par, data_par, need [bytes], id (of the least demanding execution), fits, and remedy:
-    what would make the cell fit besides more memory, empty where it fits. Cells
+    what would make the cell fit besides more memory, empty where it fits or nothing else would. Cells
     that do not fit come first, the nearest to fitting on top; then those that do, the most demanding first.
     """
     capacity = scenario.system.mem1.capacity_gib * GIB
@@ -72,7 +72,7 @@ def _remedy(row: Mapping[Any, Any], lifted: Mapping[str, set[tuple[int, int]]], 
     larger = fitting[(fitting["tensor_par"] == cell[0]) & (fitting["pipeline_par"] > cell[1])]
     if len(larger):
         words.append(f"PP {int(larger['pipeline_par'].min())}")
-    return " or ".join(words[:2]) or "only more memory"
+    return " or ".join(words[:2])
 
 
 def with_hbm(needs: pd.DataFrame, gibibytes: float) -> int:

@@ -190,7 +190,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     told = plain(capacity) if capacity * GIB < UNLIMITED else "no limit"
     wanted = whole_number(
         f"HBM capacity [GiB] · this system has {told}", 1, most, "memory_hbm",
-        default=max(1, min(most, round(capacity / 2))), format="%d GiB",
+        default=max(1, min(most, _telling(exploration, needs))), format="%d GiB",
     )  # fmt: skip
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
     st.html(
@@ -233,6 +233,23 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
         "Show this execution", icon=":material/open_in_full:", on_click=state.select, args=(int(found["id"]),),
         key="memory_show_within",
     )  # fmt: skip
+
+
+def _telling(exploration: Exploration, needs: pd.DataFrame) -> int:
+    """Where the slider begins to tell something [GiB]: the most HBM with which the best throughput is no longer
+    reached; where nothing runs, the least with which something would."""
+    if exploration.best is None:
+        return math.ceil(float(needs["need"].min()) / GIB) if len(needs) else 1
+    return math.ceil(_least_of_best(exploration, exploration.key) / GIB) - 1
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _least_of_best(_exploration: Exploration, key: str) -> float:
+    """The least HBM of the executions with the best throughput [bytes]."""
+    assert _exploration.best is not None
+    fastest = [Condition("sample_rate", ">=", float(_exploration.best["sample_rate"]))]
+    least = _exploration.rows.page(0, 1, order_by=((HBM, "ascending"),), where=fastest, names=[HBM])
+    return float(least.to_pylist()[0][HBM])
 
 
 @st.cache_data(show_spinner=False, max_entries=256)
@@ -306,8 +323,7 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
         where = f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}"
         st.caption(
             f"In {len(needs) - fits:,} of {counted(len(needs), 'cell')} nothing fits. With no more host memory than "
-            f"there is, {where} is nearest: it lacks {lacking} of HBM. Right of each bar: what would "
-            "make it fit besides more memory."
+            f"there is, {where} is nearest: it lacks {lacking} of HBM. {_besides(needs)}"
         )
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:
@@ -317,3 +333,12 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")
+
+
+def _besides(needs: pd.DataFrame) -> str:
+    """A sentence on what would make cells fit besides more memory, which stands at their bars."""
+    without = int((~needs["fits"] & (needs["remedy"] == "")).sum())
+    if without == int((~needs["fits"]).sum()):
+        return "Only more memory would make any of them fit." if without > 1 else "Only more memory would make it fit."
+    told = "At each bar: what would make it fit besides more memory"
+    return f"{told}; where there is nothing, only more memory." if without else f"{told}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import streamlit as st
@@ -12,12 +12,12 @@ import streamlit as st
 from dashboard.altered import altered
 from dashboard.format import count, gibibytes
 from dashboard.memory_needs import GIB
-from engine import Exploration, Scenario
+from engine import Exploration, Scenario, whatif
 from engine.execution import LARGEST
 from engine.memory_needs import least_memory
 from engine.whatif import size_range
 
-__all__ = ["enough_processors", "fits", "how_far", "lacking", "least_hbm", "short_of", "ways"]
+__all__ = ["enough_processors", "fits", "how_far", "lacking", "least_hbm", "remedies", "runs", "short_of", "ways"]
 
 _LARGEST_FACTOR: Final = 64
 """Up to how many times the GPUs are tried."""
@@ -37,8 +37,8 @@ def how_far(exploration: Exploration) -> str:
     nearest = short.iloc[0]
     tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
     needs = [
-        f"**{gibibytes(have.capacity_gib * GIB + float(nearest[name]))}** of the {gibibytes(have.capacity_gib * GIB)} "
-        f"of {kind}, {gibibytes(nearest[name])} too much"
+        f"**{gibibytes(have.capacity_gib * GIB + float(nearest[name]))}** of {kind} where a GPU has "
+        f"{gibibytes(have.capacity_gib * GIB)}, {gibibytes(nearest[name])} too much"
         for kind, have, name in tiers
         if nearest[name] > 0
     ]
@@ -102,12 +102,49 @@ def least_hbm(_scenario: Scenario, key: str) -> tuple[float, tuple[int, int]] | 
     return float(least["need"]), (int(least["tensor_par"]), int(least["pipeline_par"]))
 
 
+class Remedy(NamedTuple):
+    """A change of one parameter of What-if after which something runs."""
+
+    name: str
+    value: float
+    words: str
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def remedies(_scenario: Scenario, key: str) -> list[Remedy]:
+    """The least of each parameter that alone would make something run, the smallest multiple of what there is first.
+
+    More of either memory, or more GPUs. key: of the scenario.
+    """
+    found = []
+    every = {which.name: which for which in whatif.parameters(_scenario)}
+    for tier, (name, words) in enumerate((("hbm_capacity", "HBM"), ("host_capacity", "host memory")), 1):
+        which = every.get(name)
+        if which is None or which.value == 0:  # without any there are no executions that would need it
+            continue
+        needs = least_memory(_scenario.space, tier)
+        enough = math.ceil(float(needs["need"].min()) / GIB) if len(needs) else 0
+        if which.value < enough <= which.highest:
+            found.append((enough / which.value, Remedy(name, float(enough), f"{gibibytes(enough * GIB)} of {words}")))
+    for words, change in ways(_scenario, key).items():
+        if "num_procs" in change:
+            more = change["num_procs"]
+            found.append((more / _scenario.num_procs, Remedy("procs", float(more), words)))
+    return [remedy for _, remedy in sorted(found)]
+
+
 def enough_processors(scenario: Scenario) -> int | None:
     """The smallest likely number of processors, of those that What-if draws, with which something fits; None where
     there is none up to 64 times as many."""
     most = min(_LARGEST_FACTOR * scenario.num_procs, LARGEST)
     likely = size_range(scenario, scenario.num_procs, most)
     return next((size for size in likely if size > scenario.num_procs and fits(scenario, num_procs=size)), None)
+
+
+@st.cache_data(show_spinner=False, max_entries=256)
+def runs(_scenario: Scenario, key: str) -> bool:
+    """Whether an execution of the scenario runs. key: of the scenario."""
+    return fits(_scenario)
 
 
 def fits(scenario: Scenario, **changes: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 
 import pandas as pd
@@ -27,6 +28,7 @@ from dashboard.pareto_table import table_of
 from dashboard.results_filter import in_link, words_of
 from dashboard.scenarios_data import name_of
 from dashboard.text import literal
+from dashboard.window import is_narrow
 from engine import Exploration
 
 __all__ = ["render"]
@@ -48,6 +50,7 @@ def render(exploration: Exploration, mode: str) -> None:
         nothing_runs(exploration, "pareto")
         return
     filters = in_link()
+    answer = st.container() if is_narrow() else None  # the figures come first where everything stands in one column
     picked = _pickers(exploration, filters)
     axes, where = picked.axes, where_of(filters)
     if not there(exploration, asked_of(filters, *axes)):
@@ -78,7 +81,8 @@ def render(exploration: Exploration, mode: str) -> None:
         st.info("No execution has a value of all of these figures; choose others.", icon=":material/info:")
         return
     chosen = _chosen(found)
-    _strip(exploration, found, axes, left)
+    with answer or nullcontext():
+        _strip(exploration, found, axes, left)
     beside, right = st.columns([1.86, 1], gap="medium")
     with beside:
         _plot(exploration, found, picked, behind, chosen, mode, others)

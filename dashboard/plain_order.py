@@ -19,7 +19,7 @@ _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload"
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "tensor_par_overlap": ("none", "pipe", "ring"), "data_par_overlap": (),
     "activation_recompute": ("none", "attn_only", "full"), "seq_par_ag_redo": (), "optimizer_sharding": (),
-    "pipeline_interleaving": (),
+    "pipeline_interleaving": (), "tensor_par_net": (), "pipeline_par_net": (), "data_par_net": (),
 }  # fmt: skip
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""

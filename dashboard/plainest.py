@@ -2,8 +2,8 @@
 
 Many choices change nothing once something else hides their cost, so the highest throughput is often reached by several
 executions to the last bit. Of those the one that asks for least machinery is shown: the fewest things offloaded, then
-nothing that relies on overlap, then no recompute, no repeated gather, no sharding, the least interleaving. The engine
-keeps its own rule, the first enumerated; both lie in the same cell of the map.
+nothing that relies on overlap, then no recompute, no repeated gather, no sharding, the least interleaving, and the
+innermost networks. The engine keeps its own rule, the first enumerated; both lie in the same cell of the map.
 """
 
 from __future__ import annotations

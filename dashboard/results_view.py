@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,10 +23,12 @@ from dashboard.further_waiting import names_of, there, whole_or_waiting
 from dashboard.nothing_runs import nothing_runs
 from dashboard.results_filter import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.tables import height_of, table
+from dashboard.text import literal
 from engine import Exploration
 from engine.calibrated import model_shapes
 from engine.columns import Column, by_name, fields_of, statistics_of, stored_of
 from engine.store import Condition
+from engine.validation.measured import not_measured_of_rows, told_not_measured
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
@@ -94,6 +97,8 @@ def render(exploration: Exploration, mode: str) -> None:
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
     table(_as_read(rows), "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
+    if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
+        st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _pager(pages, page, view)
         chosen = state.selected_id()
@@ -160,6 +165,17 @@ def _page(
         found = _exploration.evaluate_ids(found["id"].to_numpy())
     result: pd.DataFrame = found[[*dict.fromkeys(("id", *names))]]
     return result
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -> str:
+    """What no measured run had of what the figures of some executions rest on, and in how many; empty without any."""
+    scenario = _exploration.scenario
+    names = [column.name for column in fields_of(scenario.cost_model)]
+    found = not_measured_of_rows(scenario, _exploration.rows.fetch(list(ids), names).to_pandas())
+    numbers = Counter(things for row in found for things in row)
+    return told_not_measured([f"{words} ({number:,} of these {counted(len(ids), 'row')})"
+                              for words, number in numbers.most_common()])  # fmt: skip
 
 
 def _as_read(rows: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from dashboard.serving_data import changes, chips, curves, explored, per_degree,
 from dashboard.serving_inputs import LAUNCHED, Inputs, inputs, put
 from dashboard.serving_table import deployments, rejected
 from dashboard.text import literal
+from dashboard.window import is_narrow
 from engine.inference import Found, by_name, not_represented
 
 __all__ = ["render"]
@@ -44,7 +45,7 @@ def render(mode: str) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        chart = _frontier(found, question.key, chosen, int(chosen["id"]), mode)
+        chart = _frontier(found, question.key, chosen, int(chosen["id"]), mode, is_narrow())
         show(chart, "serving_plot", on_select=_pick, selection_mode="points")
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -76,8 +77,10 @@ def _chosen(found: Found) -> dict[str, Any]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _frontier(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str) -> Chart:
-    return shared(serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}))
+def _frontier(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool) -> Chart:
+    return shared(
+        serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}, narrow=narrow)
+    )
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
@@ -86,9 +89,9 @@ def _memory(_found: Found, key: str, mode: str) -> Chart:
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _times(_row: Mapping[str, Any], key: str, chosen: int, mode: str) -> tuple[Chart, Chart]:
+def _times(_row: Mapping[str, Any], key: str, chosen: int, mode: str, narrow: bool) -> tuple[Chart, Chart]:
     """Of a decode step and of a request."""
-    return shared(decode_step(_row, mode)), shared(request_time(_row, mode))
+    return shared(decode_step(_row, mode, narrow)), shared(request_time(_row, mode, narrow))
 
 
 def _pick() -> None:
@@ -166,7 +169,7 @@ def _panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> No
         ])
     )  # fmt: skip
     st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
-    step, request = _times(row, question.key, int(row["id"]), mode)
+    step, request = _times(row, question.key, int(row["id"]), mode, is_narrow())
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from dashboard.format import (
     signed_percent,
 )
 from dashboard.memory_needs import GIB
-from dashboard.nearest_fit import least_hbm, ways
+from dashboard.nearest_fit import least_hbm, remedies, ways
 from dashboard.server import searches
 from dashboard.text import literal
 from dashboard.time_words import differences_in_time
@@ -251,7 +251,9 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
         st.html(markup.head("What would make it run", "the nearest changes"))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             helping = 0
-            for name, value, words in _changes_that_help(scenario, after, least):
+            for name, value, words in remedies(after, after.key):
+                if value > whatif.parameter(scenario, name).highest:
+                    continue
                 helping += 1
                 st.button(words, icon=":material/arrow_forward:", key=f"whatif_help_{name}", on_click=_take,
                           args=(scenario, name, value, again))  # fmt: skip
@@ -261,23 +263,13 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
                     st.button(words, icon=":material/arrow_forward:", key="whatif_help_limits", on_click=_lift,
                               args=(scenario,))  # fmt: skip
             if not helping:
-                st.caption("Neither more HBM, more GPUs nor fewer limits help; another model might.")
+                st.caption(
+                    "Neither more of one memory, more GPUs nor fewer limits help by themselves; more of both memories "
+                    "or another model might."
+                )
             if frame.exists("memory"):
                 st.page_link(frame.path("memory"), label="What each cell needs", icon=":material/memory:",
                              width="content")  # fmt: skip
-
-
-def _changes_that_help(
-    scenario: Scenario, after: Scenario, least: tuple[float, tuple[int, int]] | None
-) -> Iterator[tuple[str, float, str]]:
-    """(parameter, value, words) of changes of one parameter more after which something runs."""
-    if least is not None:
-        enough = math.ceil(least[0] / GIB)
-        if enough <= whatif.parameter(scenario, "hbm_capacity").highest:
-            yield "hbm_capacity", float(enough), f"{gibibytes(enough * GIB)} of HBM"
-    for words, change in ways(after, after.key).items():
-        if "num_procs" in change:
-            yield "procs", float(change["num_procs"]), words
 
 
 def _take(scenario: Scenario, name: str, value: float, again: Callable[[], None]) -> None:

@@ -18,11 +18,13 @@ from dashboard.charts.tornado import Swing, tornado
 from dashboard.controls import given, key_for, segments, show
 from dashboard.derived import token_flops
 from dashboard.format import MINUS
+from dashboard.nearest_fit import remedies
 from dashboard.server import runner, searches
 from dashboard.whatif_answer import answer
 from dashboard.whatif_changes import current, options, put
 from dashboard.whatif_progress import progress
 from dashboard.whatif_studies import Run, studies
+from dashboard.window import is_narrow
 from dashboard.wording import choices, title
 from engine import Scenario, whatif
 from engine.whatif import Parameter, Point, Study
@@ -50,14 +52,19 @@ class Board:
         self.answer = answer(self.scenario, self.changes)
         self.every = {which.name: which for which in whatif.parameters(self.scenario)}
         self.names = {name: which.label for name, which in self.every.items() if which.value > 0}
-        self.mode = state.theme_mode()
+        self.mode, self.narrow = state.theme_mode(), is_narrow()
         self.again = again
         self.around = self.changes if state.url_value("whatif_around", "base", AROUND) == "whatif" else {}
         nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
         self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
-        if (self.answer.best if self.around else self.answer.base) is None:  # memory is what most often is too little
-            second = "host_capacity" if "host_capacity" in self.names else "procs"
-            self.defaults = {"whatif_one": "hbm_capacity", "whatif_x": "hbm_capacity", "whatif_y": second}
+        if (self.answer.best if self.around else self.answer.base) is None:
+            centre = whatif.changed(self.scenario, self.around)
+            # What would make something run, then what most often is too little.
+            helping = [remedy.name for remedy in remedies(centre, centre.key)] + ["hbm_capacity", "procs"]
+            if "host_capacity" in self.names:
+                helping.insert(-1, "host_capacity")
+            first, second, *_ = dict.fromkeys(name for name in helping if name in self.names)
+            self.defaults = {"whatif_one": first, "whatif_x": first, "whatif_y": second}
         self.one, self.x, self.y = (
             state.url_value(name, default, self.names) for name, default in self.defaults.items()
         )
@@ -89,7 +96,7 @@ class Board:
     def chart(self, run: Run, shown: Hashable, make: Callable[[], Chart]) -> Chart:
         """A chart of what a study found, drawn again only when that or `shown` has changed."""
         kind = json.loads(run.key)[1]
-        token = (run.key, len(run.found), self.mode, shown)
+        token = (run.key, len(run.found), self.mode, self.narrow, shown)
         drawn = st.session_state.setdefault("_whatif_drawn", {})
         if kind not in drawn or drawn[kind][0] != token:
             drawn[kind] = token, make()
@@ -294,7 +301,9 @@ def _sweep_two(board: Board) -> None:
     sides = _side(board, x), _side(board, y)
     framed = sides[0].whatif, sides[1].whatif
     against = "what-if" if board.around else "base"
-    chart = board.chart(run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against))
+    chart = board.chart(
+        run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against, board.narrow)
+    )
     show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
     progress(run)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

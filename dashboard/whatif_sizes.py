@@ -140,7 +140,8 @@ def _found(board: Board, run: Run) -> None:
     view = state.url_value("whatif_size_show", "each", VIEWS)
     chart = board.chart(
         run, (here, view),
-        lambda: size_chart(sizes, board.mode, here=here, every=counts, show="per GPU" if view == "each" else "total"),
+        lambda: size_chart(sizes, board.mode, here=here, every=counts, show="per GPU" if view == "each" else "total",
+                           narrow=board.narrow),
     )  # fmt: skip
     show(chart, "whatif_sizes", on_select=lambda: _pick(board), selection_mode="points")
     progress(run)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dashboard.charts.template import degrees
-from dashboard.format import counted, format_value, plain
+from dashboard.format import ABSENT, counted, format_value, plain
 from engine import Scenario
 from engine.calibrated import model_shapes
 from engine.columns import ALL_FIELDS, NEUTRAL_EXTENSIONS, by_name, choice_label
@@ -132,14 +132,23 @@ def _sharded(execution: Mapping[Any, Any]) -> tuple[str, str]:
 def differences(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
     """Return the fields in which two executions differ: (label, value of the first, value of the second)."""
     return [
-        (
-            column.label,
-            format_value(column, _given(first, column.name)),
-            format_value(column, _given(second, column.name)),
-        )
+        (column.label, field_in_words(first, column.name), field_in_words(second, column.name))
         for column in ALL_FIELDS
-        if _given(first, column.name) != _given(second, column.name)
+        if _decided(first, column.name) != _decided(second, column.name)
     ]
+
+
+def field_in_words(execution: Mapping[Any, Any], name: str) -> str:
+    """Return the value of a field in words: a dash where nothing depends on it, as on what is recomputed selectively
+    where nothing is."""
+    value = _decided(execution, name)
+    return ABSENT if value is None else format_value(name, value)
+
+
+def _decided(execution: Mapping[Any, Any], name: str) -> Any:
+    """Return a field of an execution; None where nothing depends on it."""
+    idle = name == "selective_recompute" and execution.get("activation_recompute") != "attn_only"
+    return None if idle else _given(execution, name)
 
 
 def _given(execution: Mapping[Any, Any], name: str) -> Any:

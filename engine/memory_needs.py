@@ -1,6 +1,6 @@
-"""How little memory would do: per cell, the execution that needs least of tier 1, whether or not it fits.
+"""How little memory would do: per cell, the execution that needs least of one tier, whether or not it fits.
 
-Capacity of tier 1 is left out of account; everything else still counts (networks, divisibility, capacity of tier 2).
+Capacity of that tier is left out of account; everything else still counts (networks, divisibility, the other tier).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _NONE = -1
 GIB = 2.0**30
 
 
-def least_memory(space: Space) -> pd.DataFrame:
-    """The least demanding execution of every cell in which any could run with enough tier-1 memory.
+def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
+    """The least demanding execution of every cell in which any could run with enough memory of a tier, 1 or 2.
 
-    Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of tier 1 and
-    the `id` of an execution that needs no more. Cells that no memory would help (no network fits, tier 2 overflows)
-    are left out. With several batch sizes the least demanding counts.
+    Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of the tier
+    and the `id` of an execution that needs no more. Cells that none of it would help (no network fits, the other tier
+    overflows) are left out. With several batch sizes the least demanding counts.
     """
     parts = []
     for numbers in slabs(space):
         plan = prepare(space, numbers)
         if len(plan.sites.cell):
-            parts.append(_of_plan(plan))
+            parts.append(_of_plan(plan, tier))
     columns = ["tensor_par", "pipeline_par", "data_par", "need", "id"]
     if not parts:
         return pd.DataFrame(columns=columns)
@@ -43,12 +43,13 @@ def least_memory(space: Space) -> pd.DataFrame:
     return result
 
 
-def _of_plan(plan: AnyPlan) -> pd.DataFrame:
+def _of_plan(plan: AnyPlan, tier: int) -> pd.DataFrame:
     """The least demanding execution of each cell of one plan."""
     sites, modes, cells = plan.sites, plan.modes, plan.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
-    first, second, capacity, least_blocks = _tiers(plan)
-    memory_modes = first.shape[1]
+    needs, capacities, least_blocks = _tiers(plan)
+    own, other = tier - 1, 2 - tier
+    memory_modes = needs[own].shape[1]
     # One mode per memory mode and kind of cell: memory does not tell the others apart.
     mode_of = np.full((len(exists), memory_modes), _NONE)
     for kind, places in enumerate(exists):
@@ -59,8 +60,8 @@ def _of_plan(plan: AnyPlan) -> pd.DataFrame:
     few = least_blocks[sites.cell] < 3
     possible = mode_of[sites.kind] >= 0
     possible &= ~(few[:, None] & offloads[None, :])
-    possible &= capacity >= second
-    need: Floats = np.where(possible, first, np.inf)
+    possible &= capacities[other] >= needs[other]
+    need: Floats = np.where(possible, needs[own], np.inf)
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
     mode = mode_of[sites.kind, which]
@@ -81,15 +82,19 @@ def _of_plan(plan: AnyPlan) -> pd.DataFrame:
     return result
 
 
-def _tiers(plan: AnyPlan) -> tuple[Floats, Floats, float, npt.NDArray[np.int64]]:
-    """What both tiers need [sites, memory modes] [bytes], the second's capacity [bytes], blocks of a stage [cells]."""
+def _tiers(plan: AnyPlan) -> tuple[tuple[Floats, Floats], tuple[float, float], npt.NDArray[np.int64]]:
+    """What both tiers need [sites, memory modes] [bytes], their capacities [bytes], blocks of a stage [cells]."""
     degrees = plan.cells.pipeline_par
     if isinstance(plan, CalibratedPlan):
+        system = plan.space.system
         # No memory helps where the networks reach no further.
-        capacity = plan.space.system.mem2.capacity_gib * GIB if plan.space.connected else -np.inf
-        return plan.layout.first_tier, plan.layout.second_tier, capacity, plan.space.num_blocks // degrees
+        reached = plan.space.connected
+        capacities = [tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2)]
+        needs = plan.layout.first_tier, plan.layout.second_tier
+        return needs, (capacities[0], capacities[1]), plan.space.num_blocks // degrees
     blocks = -(-plan.space.model.num_blocks // degrees)
-    return plan.first_tier.T, plan.second_tier.T, float(plan.rate.second_capacity), blocks
+    rate = plan.rate
+    return (plan.first_tier.T, plan.second_tier.T), (float(rate.capacity), float(rate.second_capacity)), blocks
 
 
 def _an_assignment(plan: AnyPlan) -> npt.NDArray[np.int64]:

@@ -320,12 +320,13 @@ def _or_nan(values: Floats) -> Floats:
 
 
 def _too_much(kind: str, have: float, lacking: float) -> str:
-    """What an execution needs of a kind of memory, such as "80.6 GiB of the 80.0 GiB of HBM, 614 MiB too much".
+    """What an execution needs of a kind of memory, such as "80.6 GiB of HBM where a GPU has 80.0 GiB, 614 MiB too
+    much".
 
     have: capacity [GiB]. lacking [bytes].
     """
     told = excess(have + lacking / 2**30, have)
-    return f"{told['need']} of the {told['have']} of {kind}, {told['short']} too much"
+    return f"{told['need']} of {kind} where a GPU has {told['have']}, {told['short']} too much"
 
 
 def _cuts(cell: Ints) -> npt.NDArray[np.intp]:

@@ -120,7 +120,7 @@ class Model(BaseModel):
             found = " and ".join(obstacles(self.architecture)) if self.architecture else "no shape"
             raise ModelFileError(
                 f"{self.name} has {found}, which Calculon's block recipe cannot represent; "
-                "choose a dense model, or the calibrated cost model."
+                "choose a dense model, or a cost model that reads the architecture itself."
             )
         return self.block
 

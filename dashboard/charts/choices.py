@@ -25,7 +25,9 @@ _LEAST: Final = 0.4
 """Options below this share of the best stand together at the left end: how bad they are hardly matters, and they would
 squeeze the others."""
 _CHARACTER: Final = 0.011
-"""Width of a character of a label as a share of the axis, on the narrowest page."""
+"""Width of a character of a label as a share of the axis, in the narrowest window that is not narrow."""
+_WIDER: Final = 1.9
+"""How many times as large a share that is in a narrow window."""
 _LONG: Final = 6
 """Characters of a label that may stand a little aside."""
 _APART: Final = 0.012
@@ -40,12 +42,13 @@ def choices(
     mode: str = "light",
     *,
     tier_names: tuple[str, ...] = (),
+    narrow: bool = False,
 ) -> Chart:
     """Draw one rail per field with a dot per option, at the share of the overall best that the option can reach.
 
     table: columns field (name of an execution field), choice (its value), value (best of the metric with that choice
     fixed, NaN where then none runs). Fields appear in the order of the table. tier_names: names of the network
-    tiers, used in place of their index.
+    tiers, used in place of their index. narrow: for a phone, where fewer labels have room.
     """
     column, colours = column_of(metric), palette(mode)
     values = [float(value) for value in table["value"]] if len(table) else []
@@ -77,7 +80,7 @@ def choices(
         if fitting:
             spread = [max(row["share"], start) for row in fitting]
             rails.append(_rail(place, spread, colours))
-            notes += _labels(place, spread, names, start, remark, colours)
+            notes += _labels(place, spread, names, start, remark, colours, _CHARACTER * (_WIDER if narrow else 1.0))
             worst = (fitting[0]["share"], f"{in_sentence(by_name(field).label)} {names[0]}")
             costly = min(costly, worst)
         if remark:
@@ -93,7 +96,7 @@ def choices(
         },
     }  # fmt: skip
     dots = _dots([row for row in rows if not math.isnan(row["share"])], start, column, places, tier_names, colours)
-    return Chart(written(colours, round(34 - _ROW * place), [dots], layout), _alt(column, best, costly))
+    return Chart(written(colours, round(34 - _ROW * place), [dots], layout), _alt(column, best, costly), rows=True)
 
 
 def _share(value: float, best: float, lower: bool) -> float:
@@ -131,10 +134,11 @@ def _labels(
     start: float,
     remark: str,
     colours: Palette,
+    character: float,
 ) -> list[dict[str, Any]]:
     """The options next to their dots, above the rail or below it; one that has room in neither is left to the
     hover. Options at the same place share one label. The best are placed first. remark: what stands below the rail's
-    left end."""
+    left end. character: width of a character as a share of the axis."""
     width = 1.0 - start
     groups: list[tuple[float, list[str]]] = []
     for share, name in zip(shares, names, strict=True):
@@ -142,14 +146,14 @@ def _labels(
             groups[-1][1].append(name)
         else:
             groups.append((share, [name]))
-    floors = {_ASIDE: -1.0, -_ASIDE: start + len(remark) * _CHARACTER * width if remark else -1.0}
+    floors = {_ASIDE: -1.0, -_ASIDE: start + len(remark) * character * width if remark else -1.0}
     ends = {_ASIDE: 2.0, -_ASIDE: 2.0}  # how far left each line of labels is taken, by its distance from the rail [px]
     found = []
     for share, together in reversed(groups):
         clipped = share <= start == _LEAST
         few = together if len(together) < 4 else [together[-1], "…", together[0]]
         text = (" · " if few is together else " ").join(few) + (f" ≤ {_LEAST * 100:.0f} %" if clipped else "")
-        half = len(text) * _CHARACTER * width / 2
+        half = len(text) * character * width / 2
         left, right = (share, share + 2 * half) if clipped else (share - half, share + half)
         over = 0.0 if clipped else max(0.0, right - (1.0 + _MARGIN * width))
         left, right = left - over, right - over

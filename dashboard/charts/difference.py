@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.surface import MOST_LABELS
-from dashboard.charts.template import TICK_SIZE, Chart, base, degrees, empty, noted, unfading
+from dashboard.charts.template import Chart, axis_style, base, degrees, empty, noted, unfading
 from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.format import SPACE, column_of, format_value, scale_for, signed_percent
 from dashboard.palette import palette
@@ -129,19 +129,23 @@ def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column
     )
 
 
-def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str], mode: str = "light") -> Chart:
+def aligned_steps(
+    executions: Sequence[Mapping[Any, Any]], names: Sequence[str], mode: str = "light", *, narrow: bool = False
+) -> Chart:
     """Draw the steps of several executions as waterfalls on equal axes, one beside the other.
 
-    executions: rows with the columns of `dashboard.charts.time_bar`. names: what to call them, as "A".
+    executions: rows with the columns of `dashboard.charts.time_bar`. names: what to call them, as "A". narrow: for a
+    phone, where they stand one below the other.
     """
     colours = palette(mode)
     kinds = time_kinds(*executions)
     rows = ["Step", *(kind.name for kind in kinds)]
     totals = [float(each["total_time"]) for each in executions]
     scale = scale_for("total_time", totals)
-    figure = base(colours, 70 + 27 * len(rows))
-    places = [len(rows) - 1 - index for index in range(len(rows))]
     count = len(executions)
+    high = 46 + 27 * len(rows)
+    figure = base(colours, 24 + high * (count if narrow else 1))
+    places = [len(rows) - 1 - index for index in range(len(rows))]
     notes: list[dict[str, Any]] = []
     for number, (execution, name) in enumerate(zip(executions, names, strict=True)):
         parts = time_pieces(execution)
@@ -157,6 +161,7 @@ def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str],
                 base=[start / scale.factor for start in starts],
                 y=places,
                 xaxis=f"x{axis}",
+                yaxis=f"y{axis if narrow else ''}",
                 orientation="h",
                 width=0.58,
                 marker={"color": [colour or colours.muted for colour in drawn], "line": {"width": 0},
@@ -171,26 +176,34 @@ def aligned_steps(executions: Sequence[Mapping[Any, Any]], names: Sequence[str],
         gap = 0.03
         width = (1 - gap * (count - 1)) / count
         left = number * (width + gap)
+        foot, top = (1 - (number + 1) / count) + 46 / (high * count), 1 - number / count
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    "domain": [left, min(1.0, left + width)],
-                    "range": [0, max(totals) * 1.28 / scale.factor], "ticksuffix": scale.suffix, "nticks": 4,
-                    "showgrid": True, "gridcolor": colours.grid, "fixedrange": True, "zeroline": False,
-                    "tickfont": {"size": TICK_SIZE, "color": colours.muted}, "anchor": "y",
+                    **axis_style(colours, 10), "domain": [0, 1] if narrow else [left, min(1.0, left + width)],
+                    "range": [0, max(totals) * (1.5 if narrow else 1.28) / scale.factor], "ticksuffix": scale.suffix,
+                    "nticks": 4, "showgrid": True, "anchor": f"y{axis}" if narrow else "y",
                 }
             }
         )  # fmt: skip
-        notes.append(noted(f"<b>{name}</b>", colours, x=0, xref=f"x{axis}", y=1, yref="paper", xanchor="left",
-                           yanchor="bottom", colour=colours.text, font_size=12))  # fmt: skip
+        if narrow or not number:
+            figure.update_layout(
+                {
+                    f"yaxis{axis}": {
+                        **axis_style(colours, 12), "ticklabelstandoff": 3, "anchor": f"x{axis}",
+                        "domain": [foot, top] if narrow else [0, 1], "tickvals": places, "ticktext": rows,
+                        "range": [-0.55, len(rows) - 0.45], "tickfont": {"size": 12, "color": colours.text},
+                    }
+                }
+            )  # fmt: skip
+        notes.append(noted(f"<b>{name}</b>", colours, x=0, xref=f"x{axis}", y=top if narrow else 1, yref="paper",
+                           xanchor="left", yanchor="bottom", colour=colours.text, font_size=12))  # fmt: skip
         notes += [
             noted(format_value("total_time", piece), colours, x=(start + piece) / scale.factor, xref=f"x{axis}", y=row,
-                  xanchor="left", xshift=3, colour=colours.text if index == 0 else None)
+                  yref=f"y{axis if narrow else ''}", xanchor="left", xshift=3,
+                  colour=colours.text if index == 0 else None)
             for index, (piece, start, row) in enumerate(zip(pieces, starts, places, strict=True))
         ]  # fmt: skip
-    figure.update_yaxes(
-        tickvals=places, ticktext=rows, range=[-0.55, len(rows) - 0.45], tickfont={"size": 12, "color": colours.text}
-    )
     figure.update_layout(annotations=notes, margin={"t": 24}, uniformtext={"mode": False}, bargap=0)
     told = ", ".join(f"{name} {format_value('total_time', total)}" for name, total in zip(names, totals, strict=True))
     return Chart(figure, f"Step times on one axis: {told}.")

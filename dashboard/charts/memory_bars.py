@@ -191,7 +191,7 @@ def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, 
     figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2},
                          annotations=notes)  # fmt: skip
     figure.update_yaxes(tickfont={"size": 12, "color": colours.text})
-    return Chart(figure, " ".join(findings))
+    return Chart(figure, " ".join(findings), rows=True)
 
 
 def _draw_panel(

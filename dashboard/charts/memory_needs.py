@@ -22,7 +22,8 @@ _BEYOND: Final = 1.5
 def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, name: str = "HBM") -> Chart:
     """Draw the least memory with which each cell would have an execution, in the order of the rows (first on top).
 
-    cells: columns tensor_par, pipeline_par, need [bytes], remedy (a few words, empty where the cell fits). capacity
+    cells: columns tensor_par, pipeline_par, need [bytes], remedy (a few words, empty where the cell fits or only more
+    memory would help). capacity
     [bytes]. Cells above the capacity are hatched. Bars carry customdata (tensor_par, pipeline_par).
     """
     colours = palette(mode)
@@ -67,7 +68,7 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
         note(figure, "» longer than drawn", colours, x=1, xref="paper", y=len(needs) - 0.5, yanchor="bottom", yshift=1,
              xanchor="right")  # fmt: skip
     _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
-    right = 250 if any(over) else 74
+    right = 250 if cells["remedy"].any() else 74
     figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})
     figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6,
                         tickformat=",~g")  # fmt: skip
@@ -76,7 +77,7 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
         ticktext=[degrees(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
         tickfont={"size": 12, "color": colours.text},
     )  # fmt: skip
-    return Chart(figure, _finding(cells, needs, over, capacity, name))
+    return Chart(figure, _finding(cells, needs, over, capacity, name), rows=True)
 
 
 def _values(

@@ -20,6 +20,8 @@ __all__ = ["MEMORY", "decode_step", "request_time", "serving_frontier", "serving
 HEIGHT: Final = 460
 _PIXELS: Final = (640.0, 400.0)
 """About the size of the plot, to keep names apart [px]."""
+_PHONE: Final = (270.0, 400.0)
+"""The same in a narrow window."""
 _USER, _PROCESSOR = by_name("tokens_per_s_per_user"), by_name("tokens_per_s_per_processor")
 _MEMORY: Final = {kind.key: kind for kind in MEMORY_KINDS}
 _TIME: Final = {kind.key: kind for kind in TIME_KINDS}
@@ -52,7 +54,9 @@ def _titles(rows: pd.DataFrame) -> list[str]:
     ]
 
 
-def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, chosen: Mapping[Any, Any] | None = None) -> Chart:
+def serving_frontier(
+    curves: pd.DataFrame, mode: str = "light", *, chosen: Mapping[Any, Any] | None = None, narrow: bool = False
+) -> Chart:
     """Draw the frontier of every tensor-parallel degree, and the marks of the one over all.
 
     curves: one row per deployment on the frontier of its degree: id, title, tensor_par, on_frontier, both figures
@@ -108,17 +112,19 @@ def serving_frontier(curves: pd.DataFrame, mode: str = "light", *, chosen: Mappi
             title_text=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
             range=ranges[-1], **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
         )  # fmt: skip
-    for degree, spot in _ends(lines, ranges).items():
+    for degree, spot in _ends(lines, ranges, narrow).items():
         note(figure, f"TP {degree}", colours, colour=colours.text, **annotation(spot))
     return Chart(figure, _finding(curves))
 
 
-def _ends(lines: dict[int, list[tuple[float, float]]], ranges: list[tuple[float, float]]) -> dict[int, Place]:
+def _ends(
+    lines: dict[int, list[tuple[float, float]]], ranges: list[tuple[float, float]], narrow: bool
+) -> dict[int, Place]:
     """Places of the names of curves near one of their ends, clear of every curve and of each other.
 
     lines: points of the curves by degree; ranges of the axes [decades].
     """
-    room = Room(ranges[0], ranges[1], *_PIXELS)
+    room = Room(ranges[0], ranges[1], *(_PHONE if narrow else _PIXELS))
     for line in lines.values():
         room.line(line)
         for point in line:
@@ -203,16 +209,17 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
     figure.update_yaxes(range=[-0.5, len(rows) - 0.5], tickvals=places, ticktext=rows["label"].tolist(),
                         tickfont={"size": 12, "color": colours.text})  # fmt: skip
     over = int((rows["memory_total"] > capacity).sum())
-    return Chart(figure, f"Memory of {len(rows)} deployments; {over} need more than the {gibibytes(capacity)} of HBM.")
+    return Chart(figure, f"Memory of {len(rows)} deployments; {over} need more than the {gibibytes(capacity)} of HBM.",
+                 rows=True)  # fmt: skip
 
 
-def decode_step(row: Mapping[Any, Any], mode: str = "light") -> Chart:
+def decode_step(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
     """Draw what a decode step consists of; row: `decode_step_time` and its parts [s]."""
     bars = [(by_name(name).label, float(row[name]), _STEP[name], by_name(name).description) for name in STEP_PARTS]
-    return _parts("A decode step", float(row["decode_step_time"]), bars, mode)
+    return _parts("A decode step", float(row["decode_step_time"]), bars, mode, narrow)
 
 
-def request_time(row: Mapping[Any, Any], mode: str = "light") -> Chart:
+def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
     """Draw what a request waits for; row: the figures and lengths of a deployment."""
     later = max(float(row["output"]) - 1.0, 0.0)
     steps = later * float(row["decode_step_time"])
@@ -222,10 +229,10 @@ def request_time(row: Mapping[Any, Any], mode: str = "light") -> Chart:
         ("Decode steps", steps, "forward", f"{later:,.0f} steps with the whole batch."),
         ("Prefills of others", others, None, "Requests beside it that start meanwhile."),
     ]
-    return _parts("A request", float(row["request_latency"]), bars, mode)
+    return _parts("A request", float(row["request_latency"]), bars, mode, narrow)
 
 
-def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str]], mode: str) -> Chart:
+def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str]], mode: str, narrow: bool) -> Chart:
     """Draw parts of a time, one bar each: name, seconds, kind of colour, what it is. Those too short to see are out."""
     colours = palette(mode)
     bars = [bar for bar in bars if bar[1] > 0.0005 * total]
@@ -244,7 +251,7 @@ def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str
         for position, (_, seconds, _, _) in enumerate(bars)
     ]  # fmt: skip
     figure.update_layout(annotations=labels)
-    figure.update_xaxes(range=[0, 1.5 * max(seconds for _, seconds, _, _ in bars)], visible=False)
+    figure.update_xaxes(range=[0, (2.3 if narrow else 1.5) * max(seconds for _, seconds, _, _ in bars)], visible=False)
     figure.update_yaxes(tickvals=list(range(len(bars))), ticktext=[name for name, _, _, _ in bars],
                         autorange="reversed")  # fmt: skip
     largest = max(bars, key=lambda bar: bar[1])

@@ -17,6 +17,8 @@ HEIGHT: Final = 330
 RATE: Final = "sample_rate"
 MOST_BARS: Final = 24
 """Sizes that bars have room for."""
+_ABREAST: Final = 8
+"""Sizes whose numbers have room beside each other in a narrow window."""
 FALLS: Final = 0.9
 """Share of the best throughput per GPU below which a size counts as less efficient."""
 Show = Literal["per GPU", "total"]
@@ -35,12 +37,13 @@ class Size(NamedTuple):
 
 
 def size_chart(
-    sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = ()
+    sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = (),
+    narrow: bool = False,
 ) -> Chart:
     """Draw the sizes: as bars, or as points where bars have no room. Both carry customdata (procs,).
 
     here: the scenario's own size, which is highlighted. every: all sizes that there will be, which have their places
-    before they are known.
+    before they are known. narrow: for a phone, where what stands at bars is written upwards.
     """
     colours = palette(mode)
     shown = sorted(sizes, key=lambda size: size.procs)
@@ -59,6 +62,11 @@ def size_chart(
     slots = sorted({*every, *(size.procs for size in shown)})
     draw = _bars if len(slots) <= MOST_BARS else _points
     figure = draw(shown, heights, slots, colours, here, show, best, scale)
+    if narrow and draw is _bars and len(slots) > _ABREAST:
+        figure.update_layout(annotations=[
+            {**note.to_plotly_json(), "textangle": -90} for note in figure.layout.annotations
+        ])  # fmt: skip
+        figure.update_xaxes(tickangle=-90)
     return Chart(figure, _finding(known, best))
 
 
@@ -87,7 +95,7 @@ def _bars(
         if not math.isfinite(size.rate):
             notes.append(noted("–", colours, x=index, y=0, yanchor="bottom"))
             continue
-        text = f"{height * 100:.0f}" if show == "per GPU" else scale.number(size.rate)
+        text = _told_share(height) if show == "per GPU" else scale.number(size.rate)
         ink = colours.label_on_ramp(0.92 if size.procs == here else 0.55)
         roomy = height > 0.22 * top
         inside = roomy and show == "per GPU"
@@ -107,6 +115,12 @@ def _bars(
         figure.update_yaxes(range=[0, top * 1.1], title_text=scale.unit, showgrid=True, nticks=6)
     figure.update_layout(uniformtext={"mode": False}, bargap=0)
     return figure
+
+
+def _told_share(share: float) -> str:
+    """A share of the best in percent, with as many decimals as it takes to stay on its side of `FALLS`."""
+    digits = next(digits for digits in range(16) if (round(share, digits + 2) < FALLS) == (share < FALLS))
+    return f"{100 * share:.{digits}f}"
 
 
 def _points(

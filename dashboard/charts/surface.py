@@ -38,12 +38,14 @@ class Side(NamedTuple):
 
 
 def gain_map(
-    spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light", against: str = "base"
+    spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light", against: str = "base",
+    narrow: bool = False,
 ) -> Chart:
     """Draw the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays blank.
 
     against: what `base_rate` is the rate of; where that is 0, nothing runs there and the best spot stands in for it.
     Points carry customdata (x, y). Values are printed where there is room.
+    narrow: for a phone, where the colours stand below the map instead of taking width from its cells.
     """
     colours = palette(mode)
     if not spots:
@@ -67,7 +69,7 @@ def gain_map(
         _cells(figure, places, gains, span, hovers, custom, colours)
     else:
         _pixels(figure, places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
-    figure.add_trace(_colour_bar(span, colours, against))
+    figure.add_trace(_colour_bar(span, colours, against, narrow))
     for at, dash in (((x.at_base, y.at_base), "dot"), ((x.whatif, y.whatif), "solid")):
         place = columns.get(at[0]), rows.get(at[1])  # type: ignore[arg-type]
         if None not in place and not (dash == "solid" and at == (x.at_base, y.at_base)):
@@ -139,7 +141,7 @@ def _scale(colours: Palette) -> list[list[float | str]]:
     return [[index / (len(stops) - 1), colour] for index, colour in enumerate(stops)]
 
 
-def _colour_bar(span: float, colours: Palette, against: str) -> go.Scatter:
+def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> go.Scatter:
     ticks = [-span, -span / 2, 0, span / 2, span]
     return go.Scatter(
         x=[None], y=[None], mode="markers", hoverinfo="skip",
@@ -148,8 +150,9 @@ def _colour_bar(span: float, colours: Palette, against: str) -> go.Scatter:
             "colorbar": {
                 "thickness": 8, "outlinewidth": 0, "len": 0.98, "xpad": 8, "ypad": 0, "tickvals": ticks,
                 "ticktext": [_label(tick) for tick in ticks], "tickfont": {"size": TICK_SIZE, "color": colours.muted},
-                "title": {"text": f"% against the {against}", "side": "right",
+                "title": {"text": f"% against the {against}", "side": "top" if narrow else "right",
                           "font": {"size": TICK_SIZE, "color": colours.muted}},
+                **({"orientation": "h", "y": 1.0, "yanchor": "bottom", "xpad": 0} if narrow else {}),
             },
         },
     )  # fmt: skip

@@ -12,6 +12,10 @@ CONFIG: Final[dict[str, Any]] = {"displayModeBar": False, "scrollZoom": False, "
 """Plotly options for every chart: no tool bar; exports are in the page's own menu."""
 
 TICK_SIZE: Final = 11
+_LINE: Final = 16
+"""Height of a line of names and figures above a bar [px]."""
+_FOOT: Final = 24
+"""Height of the ticks below a plot [px]."""
 TEXT_SIZE: Final = 12
 
 
@@ -20,6 +24,8 @@ class Chart(NamedTuple):
 
     figure: go.Figure
     alt: str
+    rows: bool = False
+    """Whether it has named rows with figures behind them, which `stacked` puts above the bars."""
 
 
 def written(
@@ -96,6 +102,56 @@ def axis_style(colours: Palette, standoff: int) -> dict[str, Any]:
         "title": {"font": {"size": TICK_SIZE, "color": colours.muted}, "standoff": standoff},
         "tickangle": 0,
     }
+
+
+def stacked(figure: go.Figure) -> go.Figure:
+    """Return a chart of named rows as it is drawn where it is narrow: names and figures above the bars, not beside.
+
+    The names are the ticks of the vertical axes, the figures are notes right of the plot at the height of a row. Bars
+    keep their thickness, and rows become higher by a line of text.
+    """
+    wide = figure.to_dict()
+    layout, margin = wide["layout"], wide["layout"]["margin"]
+    axes = {name: axis for name, axis in layout.items() if name.startswith("yaxis")}
+    plot = layout["height"] - margin["t"] - margin["b"] - (0 if len(axes) > 1 else _FOOT)
+    notes: list[dict[str, Any]] = layout.get("annotations", [])
+    heads = [note for note in notes if note.get("xref") == "paper" and note.get("xshift") and note["x"] == 1]
+    ground = {"bgcolor": layout["hoverlabel"]["bgcolor"], "borderpad": 0}  # lines at limits run through the rows
+    grown, above = 1.0, 0.0
+    for name, axis in axes.items():
+        reference = name.replace("axis", "")
+        low, high = axis["range"]
+        share = axis.get("domain", (0.0, 1.0))
+        row = plot * (share[1] - share[0]) / (high - low)
+        scale = (row + _LINE) / row
+        grown = max(grown, scale)
+        bars = [trace for trace in wide["data"] if trace["type"] == "bar" and trace.get("yaxis", "y") == reference]
+        for bar in bars:
+            bar["width"] /= scale
+        reach = max((max(place - round(place) for place in bar["y"]) * (row + _LINE) + bar["width"] * (row + _LINE) / 2
+                     for bar in bars), default=0.0)  # fmt: skip
+        mine = [note for note in notes if note.get("yref", "y") == reference]
+        reach = max([reach, *(note.get("yshift", 0) + _LINE / 2 for note in mine if note.get("yanchor") != "bottom")])
+        over = max(0.0, reach + _LINE - (row + _LINE) / 2)  # how far the first row's name is above the plot
+        above = max(above, over)
+        for note in [note for note in notes if note.get("yanchor") == "bottom"]:
+            if note in mine or (note.get("yref") == "paper" and len(axes) == 1):
+                note["yshift"] = note.get("yshift", 0) + over
+        for note in mine:
+            if note in heads:
+                note.update(yshift=reach + _LINE / 2 + 2, **ground)
+        notes += [
+            {"text": text, "x": 0, "xref": "paper", "xanchor": "left", "y": place, "yref": reference,
+             "showarrow": False, "yshift": reach + _LINE / 2 + 2, "font": axis["tickfont"], **ground}
+            for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True)
+        ]  # fmt: skip
+        axis["showticklabels"] = False
+    for head in heads:
+        head["xshift"] -= margin["r"]
+    layout["annotations"] = notes
+    layout["height"] += round(plot * (grown - 1) + above)
+    margin.update(l=0, r=0 if heads else margin["r"], t=margin["t"] + above)
+    return go.Figure(data=wide["data"], layout=layout, _validate=False)
 
 
 def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def waterfall(
     figure.update_layout(
         barmode="overlay", margin={"t": 26, "r": 216 if others is not None else 138}, uniformtext={"mode": False}
     )
-    return Chart(figure, _alt(sizes, others, names, kinds))
+    return Chart(figure, _alt(sizes, others, names, kinds), rows=True)
 
 
 def _sizes(execution: Mapping[Any, Any], kinds: tuple[Kind, ...]) -> list[float]:

@@ -76,8 +76,11 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     figure.update_layout(
         barmode="overlay", uniformtext={"mode": False}, margin={"t": 26, "b": 4}, shapes=ticks, annotations=notes
     )
+    # Room for the numbers beyond the bars; where there are two, for both.
+    left, right = (0.36 if any(" | " in note["text"] and note["xanchor"] == side for note in notes) else 0.2
+                   for side in ("right", "left"))  # fmt: skip
     figure.update_xaxes(
-        range=[100 * (low - 0.2 * reach), 100 * (high + 0.2 * reach)], ticksuffix=" %", showgrid=True, nticks=6,
+        range=[100 * (low - left * reach), 100 * (high + right * reach)], ticksuffix=" %", showgrid=True, nticks=6,
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=[*places, *heads], ticktext=[*(swing.label for swing in shown), *heads.values()],
@@ -139,10 +142,19 @@ def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict
         if any(other < gain if worse else other > gain for other in both):
             continue  # the longer bar on this side has the label
         place = left - gap if worse else right + gap
-        label = signed_percent(gain).removesuffix(f"{SPACE}%")
+        label = _number(gain)
+        kept = swing.down_kept if gain == swing.down else swing.up_kept
+        # The line of the same execution is between the bar and the number, which would be taken for the line's.
+        beyond = kept is not None and math.isfinite(kept) and (kept < gain if worse else kept > gain)
+        if kept is not None and beyond and _number(kept) != label:
+            label = f"{_number(kept)} | {label}" if worse else f"{label} | {_number(kept)}"
         notes.append(noted(label, colours, x=100 * place, y=row, colour=colours.text,
                            xanchor="right" if worse else "left"))  # fmt: skip
     return notes
+
+
+def _number(gain: float) -> str:
+    return signed_percent(gain).removesuffix(f"{SPACE}%")
 
 
 def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:

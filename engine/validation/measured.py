@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from engine.scenario import Scenario
 
 __all__ = [
-    "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "precision_words", "things",
-    "told_not_measured",
+    "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "not_measured_of_rows",
+    "precision_words", "things", "told_not_measured",
 ]  # fmt: skip
 
 OFFLOADS = {
@@ -101,17 +101,24 @@ def not_measured(scenario: Scenario, execution: Mapping[Any, Any]) -> tuple[str,
     execution: a row with at least the 23 fields. Under the exact cost model, which predicts no measurement, nothing is
     named; on processors of a generation without any run, that is named instead of models and precisions on it.
     """
-    if scenario.cost_model == "calculon":
-        return ()
     names = [column.name for column in ALL_FIELDS if column.name in execution]
-    fields, *_ = read(scenario.model, scenario.system, pd.DataFrame([{name: execution[name] for name in names}]))
+    return not_measured_of_rows(scenario, pd.DataFrame([{name: execution[name] for name in names}]))[0]
+
+
+def not_measured_of_rows(scenario: Scenario, executions: pd.DataFrame) -> list[tuple[str, ...]]:
+    """`not_measured` of every one of some executions; columns: at least the 23 fields."""
+    if scenario.cost_model == "calculon" or not len(executions):
+        return [()] * len(executions)
+    names = [column.name for column in ALL_FIELDS if column.name in executions]
+    fields, *_ = read(scenario.model, scenario.system, executions[names])
     case = case_of_fields(scenario.model, scenario.system, fields)
-    found = things(case, {name: fields[name] for name in OFFLOADS}, 1)
-    unknown = [str(words[0]) for words in found.values() if words[0] and words[0] not in measured_kinds()]
-    if calibrated(scenario.system):
-        return tuple(unknown)
-    other = generation_words("other")
-    return ("this generation of processors", *(words for words in unknown if not words.endswith(other)))
+    found = things(case, {name: fields[name] for name in OFFLOADS}, len(executions))
+    measured, other = measured_kinds(), generation_words("other")
+    first = () if calibrated(scenario.system) else ("this generation of processors",)
+    return [
+        (*first, *(str(one) for one in words if one and one not in measured and not (first and one.endswith(other))))
+        for words in zip(*found.values(), strict=True)
+    ]
 
 
 def told_not_measured(things: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
-// What a test asks of a page that is drawn: texts over each other or beyond its edge, too faint, too small, or glued.
+// What a test asks of a page that is drawn: texts over each other, run together or beyond its edge, too faint, too
+// small, or glued; charts that are cut off without a sign that they can be moved.
 () => {
-  const found = {overlaps: [], overflows: [], faint: [], small: [], glued: []};
+  const found = {overlaps: [], overflows: [], faint: [], small: [], glued: [], close: [], cut: []};
   const wide = document.documentElement.clientWidth;
   const main = document.querySelector("[data-testid=stMain]");
   for (const each of [document.documentElement, main]) {
@@ -32,6 +33,16 @@
     const [bright, dim] = [luminance(over(ink, under)), luminance(under)].sort((one, other) => other - one);
     return (bright + 0.05) / (dim + 0.05);
   };
+
+  // What is wider than what shows it is cut, unless shades that stay where they are say that there is more.
+  const shades = (each) => styled(each).backgroundAttachment.includes("local");
+  const showing = (parents) => parents.filter((each) => styled(each).overflowX !== "visible" && !each.closest("svg"));
+  for (const svg of document.querySelectorAll(".js-plotly-plot .main-svg")) {
+    const drawn = svg.getBoundingClientRect();
+    const box = showing(above(svg.parentElement)).find((each) => each.getBoundingClientRect().right < drawn.right - 1);
+    const key = [...(svg.closest("[class*=st-key]")?.classList || [])].find((each) => each.startsWith("st-key"));
+    if (box && !shades(box)) found.cut.push(`${key}: ${drawn.width} of ${box.clientWidth} px`);
+  }
 
   const boxes = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -69,7 +80,9 @@
       const bottom = Math.min(rect.bottom, ...clips.map((clip) => clip.bottom));
       if (right - left < 2 || bottom - top < 2) continue;
       const air = 0.2 * (bottom - top); // a line is higher than its letters
-      boxes.push({name, node, left, right, top: top + air, bottom: bottom - air});
+      boxes.push({name, node, label: parent.closest("text"), left, right, top: top + air, bottom: bottom - air});
+      const beyond = Math.max(left - rect.left, rect.right - right);
+      if (drawing && beyond > 2 && !parents.some(shades)) found.cut.push(`${name}: ${beyond.toFixed(0)} px`);
       if (right > wide + 1 || left < -1) found.overflows.push(name);
     }
   }
@@ -79,7 +92,10 @@
       if (other.top >= one.bottom) break;
       const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
       const down = Math.min(one.bottom, other.bottom) - other.top;
-      if (one.node !== other.node && across > 2 && down > 2) found.overlaps.push(`${one.name} over ${other.name}`);
+      if (one.node === other.node || down <= 2) continue;
+      if (across > 2) found.overlaps.push(`${one.name} over ${other.name}`);
+      // Two texts of a chart without a gap read as one: 128 and 192 as 128192.
+      else if (one.label && other.label && one.label !== other.label && across > -2) found.close.push(`${one.name} at ${other.name}`);
     }
   });
   return Object.fromEntries(Object.entries(found).filter(([_, all]) => all.length));

@@ -20,6 +20,11 @@ TALL = 5000
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
 NAMED = {"button", "checkbox", "combobox", "heading", "link", "radio", "slider", "spinbutton", "switch", "textbox"}
 SENTENCE = ("Model:", "GPUs:", "System:", "Datatype:", "Batch:", "Limits:", "Cost model:")
+IN_ORDER = """order => {
+  const tops = order.map((each) => document.querySelector(each)?.getBoundingClientRect().top);
+  return tops.every((top, place) => place === 0 || top > tops[place - 1]) && tops[1] < 844 / 2;
+}"""
+"""Whether parts of a page stand one below the other, the second within the upper half of a phone."""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +94,13 @@ def test_on_a_phone_the_answer_stands_before_what_changes_it(wide: Callable[[str
     assert first["y"] + first["height"] <= min(second["y"], 844)
     page.locator(".st-key-whatif_model").scroll_into_view_if_needed()
     expect(answer).to_be_in_viewport()
+    for name, order in (
+        ("", (".ss-strip", ".st-key-map_place", ".st-key-panel", ".st-key-explore_choices")),
+        ("pareto", (".ss-strip", ".st-key-pareto_pickers", ".st-key-pareto_plot")),
+    ):
+        page = wide(name)
+        page.set_viewport_size({"width": 390, "height": TALL})
+        page.wait_for_function(IN_ORDER, arg=order)
 
 
 def test_printed_nothing_is_over_the_sentence(wide: Callable[[str], Page]) -> None:

@@ -271,6 +271,19 @@ def test_schedule_ends_with_the_step(found: Any) -> None:
 
 
 @BOTH
+def test_what_is_idle_and_no_bubble_is_named(found: Any) -> None:
+    """The heading of the schedule and the tile of the bubble agree, or the heading says what else is idle."""
+    text = html(run("execution", found()))
+    told = re.search(r"idle ([\d.]+)\s%(: bubble [\d.]+\s%, stragglers and host [\d.]+\s%)?", text)
+    assert told is not None
+    idle, more = told.groups()
+    bubble = re.search(r">Bubble.*?ss-tile-value\">([\d.]+)", text, re.DOTALL)
+    assert bubble is not None
+    assert (idle == bubble[1]) != bool(more)
+    assert f"bubble {bubble[1]}" in (more or f"bubble {bubble[1]}")
+
+
+@BOTH
 def test_memory_needs_reach_the_least_demanding_execution(found: Any) -> None:
     """Against a sweep of every execution of a cell, evaluated one by one."""
     scenario = found().scenario

@@ -11,7 +11,7 @@ from dashboard.format import format_value, gibibytes
 from dashboard.memory_needs import GIB, needs_of, with_hbm
 from dashboard.palette import MEMORY_KINDS, kinds_of, palette
 from dashboard.plainest import best_of
-from engine import Scenario, explore_scenario
+from engine import Scenario, explore_scenario, whatif
 from engine.store import Condition
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
@@ -118,6 +118,9 @@ def test_nothing_fits_is_an_answer() -> None:
     assert "Nothing fits" in page.warning[0].value
     needs = needs_of(found.scenario)
     assert gibibytes(needs["need"].min()) in page.warning[0].value
+    assert not needs["remedy"].any()
+    assert " ".join(each.value for each in page.caption).count("nly more memory") == 1
+    assert "only more memory" not in str(figure(page, "memory_needs"))
 
 
 def test_what_a_smaller_memory_leaves_is_what_an_exploration_of_it_finds() -> None:
@@ -131,6 +134,15 @@ def test_what_a_smaller_memory_leaves_is_what_an_exploration_of_it_finds() -> No
     assert format_value("sample_rate", other.best["sample_rate"]) in html(page)
     cells = other.by_cell()
     assert with_hbm(needs_of(found.scenario), 40) == int((cells["feasible"] > 0).sum())
+    # The slider begins where less begins to cost.
+    start = run("memory", found).slider[0].value
+    rates = []
+    for capacity in (start, start + 1):
+        other = whatif.reoptimise(found.scenario, {"hbm_capacity": float(capacity)}).best
+        assert other is not None
+        rates.append(other["sample_rate"])
+    assert found.best is not None
+    assert rates[0] < rates[1] == found.best["sample_rate"]
 
 
 def test_unlimited_memory_is_called_so_and_leaves_the_scale_to_the_bars() -> None:

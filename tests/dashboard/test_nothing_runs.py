@@ -13,8 +13,8 @@ import pytest
 import hardware
 from dashboard.altered import altered
 from dashboard.format import gibibytes
-from dashboard.nearest_fit import enough_processors, fits, how_far, lacking, short_of
-from engine import Exploration, Scenario
+from dashboard.nearest_fit import enough_processors, fits, how_far, lacking, remedies, short_of
+from engine import Exploration, Scenario, whatif
 from engine.explore import explore_scenario as explored
 from engine.memory_needs import least_memory
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
@@ -50,9 +50,30 @@ def test_how_far_off_it_is_names_both_memories() -> None:
         (system.mem1, "shortfall_hbm_bytes", "HBM"), (system.mem2, "shortfall_host_bytes", "host memory"),
     ):  # fmt: skip
         need = gibibytes(memory.capacity_gib * 2**30 + nearest[name])
-        assert plainly(f"**{need}** of the {gibibytes(memory.capacity_gib * 2**30)} of {kind}") in said
+        assert plainly(f"**{need}** of {kind} where a GPU has {gibibytes(memory.capacity_gib * 2**30)},") in said
     alone = least_memory(found.scenario.space)["need"].min()
     assert plainly(f"no more host memory than there is, another would run from {gibibytes(alone)} of HBM on.") in said
+
+
+@pytest.mark.parametrize("procs", [4, 16])
+@pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
+def test_what_is_offered_is_the_least_that_alone_makes_something_run(procs: int, cost_model: str) -> None:
+    """By a search of the whole space with it, and with a GiB less."""
+    model = "gpt3-175B" if procs == 4 else "megatron-1T"
+    scenario = Scenario.of(model, "h100_80g_nvl8", num_procs=procs, max_batch_size=16, datatype="float16",
+                           cost_model=cost_model)  # fmt: skip
+    now = {which.name: which for which in whatif.parameters(scenario)}
+    offered = remedies(scenario, scenario.key)
+    assert {"hbm_capacity", "host_capacity"} <= {remedy.name for remedy in offered} or procs == 16
+    assert offered
+    shares = [remedy.value / now[remedy.name].value for remedy in offered]
+    assert shares == sorted(shares)
+    for name, value, words in offered:
+        assert whatif.reoptimise(scenario, {name: value}).best is not None, words
+        if name != "procs":
+            assert whatif.reoptimise(scenario, {name: value - 1}).best is None, words
+    for name in {"hbm_capacity", "host_capacity"} - {remedy.name for remedy in offered}:
+        assert whatif.reoptimise(scenario, {name: now[name].highest}).best is None, name
 
 
 def test_the_smallest_likely_size_that_fits_is_found() -> None:

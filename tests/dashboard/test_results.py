@@ -8,6 +8,7 @@ import math
 import threading
 import time
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import engine
 from dashboard import export
 from dashboard.derived import Metric, utilisation
 from dashboard.export_excel import write_excel
@@ -32,7 +34,8 @@ from dashboard.format import count
 from dashboard.growing_file import Abandoned, GrowingFile
 from engine.columns import FIELDS, STATISTICS, STORED, by_name
 from engine.store import Condition
-from tests.dashboard.pages import again, exploration, html, run
+from engine.validation.measured import not_measured
+from tests.dashboard.pages import again, exploration, html, plainly, run
 from tests.dashboard.test_calibrated_pages import dense
 
 HBM = "proc_mem_tier1_cap_req"
@@ -371,6 +374,20 @@ def test_what_is_recomputed_is_told_only_where_something_is() -> None:
     assert not selective.all()
     assert shown.loc[selective, "selective_recompute"].notna().all()
     assert shown.loc[~selective, "selective_recompute"].isna().all()
+
+
+def test_what_of_the_rows_was_never_measured_is_told() -> None:
+    found = engine.explore("llama-3.1-8B", "h100_80g_sxm", num_procs=8, max_batch_size=16, datatype="bfloat16",
+                           limits={"pipeline_par": [1, 2], "microbatch_size": 1})  # fmt: skip
+    page = run("results", found, {"results_size": "250"})
+    said = plainly(" ".join(each.value for each in page.caption)).replace("\\", "")
+    best = found.rows.page(0, 250, order_by=(("sample_rate", "descending"),), names=["id"]).to_pylist()
+    rows = found.evaluate_ids([row["id"] for row in best]).to_dict("records")
+    numbers = Counter(things for row in rows for things in not_measured(found.scenario, row))
+    assert 0 < max(numbers.values()) <= len(rows)
+    for things, number in numbers.items():
+        assert f"{things} ({number:,} of these 250 rows)" in said
+    assert "Never measured" not in " ".join(each.value for each in run("results", exploration()).caption)
 
 
 def test_what_the_table_is_sorted_by_is_shown() -> None:

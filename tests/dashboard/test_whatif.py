@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.format import format_value, gibibytes, signed_percent
-from dashboard.nearest_fit import enough_processors
+from dashboard.nearest_fit import enough_processors, remedies
 from dashboard.plainest import best_of
 from dashboard.server import runner
 from dashboard.whatif_answer import _plainly, answer
@@ -130,7 +130,7 @@ def test_where_nothing_runs_it_says_how_far_off_and_one_click_makes_something_ru
     said = plainly(app.warning[0].value)
     for size in (need, need - scenario.system.mem1.capacity_gib * 2**30):
         assert plainly(gibibytes(size)) in said
-    assert app.selectbox(key="_whatif_one").value == "hbm_capacity"
+    assert app.selectbox(key="_whatif_one").value == remedies(scenario, scenario.key)[0].name
     app.button(key=f"whatif_help_{name}").click()
     app = again(app, exploration("hopeless"))
     changed, _, value = app.session_state["_url"]["whatif_changes"].partition(":")

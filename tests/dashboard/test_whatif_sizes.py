@@ -119,6 +119,12 @@ def test_where_efficiency_falls_off_is_told_of_the_sizes_shown() -> None:
     falls = min(count for count in counts if set(low) >= {larger for larger in counts if larger >= count})
     told = plainly(" ".join(each.value for each in page(whatif_range="8..128:24").caption))
     assert f"All of these sizes from {falls} GPUs on stay below 90 % of the best per GPU." in told
+    # What a bar prints is on the same side of it as the bar.
+    for share in (0.9, 0.90001, 0.8999, 0.8951, 0.896, 0.86, 0.89999999):
+        sizes = [Size(1, 100.0, 0.5, "1·1"), Size(2, 200.0 * share, 0.5, "1·2")]
+        printed = [each.text for each in size_chart(sizes, here=1).figure.layout.annotations]
+        number = float(next(text for text in printed if text not in ("100", "1·1", "1·2")))
+        assert (number < 90) == (fall_off(sizes) == 2), share
 
 
 def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:

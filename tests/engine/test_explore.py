@@ -109,10 +109,11 @@ def told_shortages(text: str) -> list[tuple[str, float, float, float]]:
     size = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
     amount = r"(?:under )?([\d.,]+)"
     unit = "([KMGTP]?i?B)"
-    found = re.findall(rf"{amount} {unit} of the {amount} {unit} of (HBM|host memory), {amount} (\w+) too much", text)
+    too_much = rf"{amount} {unit} of (HBM|host memory) where a GPU has {amount} {unit}, {amount} (\w+) too much"
+    found = re.findall(too_much, text)
     return [
         (kind, *(float(number.replace(",", "")) * size[its] for number, its in ((need, a), (have, b), (short, c))))
-        for need, a, have, b, kind, short, c in found
+        for need, a, kind, have, b, short, c in found
     ]
 
 

@@ -15,16 +15,22 @@ SMALL = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 LIMITS = [{}, {"weight_offload": False, "optimizer_offload": False}, {"batch_size": [4, 8], "training": [True, False]}]
 
 
+@pytest.mark.parametrize("tier", [1, 2])
 @pytest.mark.parametrize("limits", LIMITS)
-def test_no_execution_of_a_cell_needs_less(limits: dict[str, object]) -> None:
+def test_no_execution_of_a_cell_needs_less(limits: dict[str, object], tier: int) -> None:
     system = hardware.load("h100_80g_nvl8")
-    endless = system.model_copy(update={"mem1": system.mem1.model_copy(update={"capacity_gib": 1e9})})
+    if tier == 2:  # so little that some must offload
+        system = system.model_copy(update={"mem1": system.mem1.model_copy(update={"capacity_gib": 12.0})})
+    name = f"mem{tier}"
+    endless = system.model_copy(update={name: getattr(system, name).model_copy(update={"capacity_gib": 1e9})})
+    need = f"proc_mem_tier{tier}_cap_req"
     found = engine.explore("gpt3-13B", endless, **SMALL, limits=limits)  # type: ignore[arg-type]
-    table = found.rows.table(["tensor_par", "pipeline_par", "proc_mem_tier1_cap_req"]).to_pandas()
-    least = table.groupby(["tensor_par", "pipeline_par"])["proc_mem_tier1_cap_req"].min()
+    table = found.rows.table(["tensor_par", "pipeline_par", need]).to_pandas()
+    least = table.groupby(["tensor_par", "pipeline_par"])[need].min()
     scenario = engine.Scenario.of("gpt3-13B", system, **SMALL, limits=limits)  # type: ignore[arg-type]
-    needs = least_memory(scenario.space).set_index(["tensor_par", "pipeline_par"])
+    needs = least_memory(scenario.space, tier).set_index(["tensor_par", "pipeline_par"])
     assert set(needs.index) == set(least.index)
+    assert tier == 1 or "weight_offload" in limits or (least > 0).any()
     assert np.array_equal(needs["need"].loc[least.index].to_numpy(), least.to_numpy())
 
 

@@ -182,7 +182,7 @@ def test_a_mixture_has_no_block_numbers_and_says_so() -> None:
     for key in ("hidden", "feedforward", "attn_heads", "attn_size", "num_blocks"):
         with pytest.raises(models.ModelFileError, match=r"llama-3\.1-8B has a mixture of 8 experts, which Calculon's"):
             getattr(model, key)
-    with pytest.raises(models.ModelFileError, match="choose a dense model, or the calibrated cost model"):
+    with pytest.raises(models.ModelFileError, match="or a cost model that reads the architecture itself"):
         models.to_calculon(model)
     assert model.not_represented == (
         "Calculon's block recipe cannot represent a mixture of 8 experts, so the model has no block numbers.",

@@ -1,0 +1,52 @@
+"""How wide the window of the browser is: on a phone, or magnified, charts put names above their bars.
+
+Streamlit does not tell a page's script. A component in the browser does, and has the page run again when that is other
+than the script took it for: what looks like a phone is taken for one from the first run on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+__all__ = ["NARROW", "is_narrow", "watch"]
+
+NARROW: Final = 700
+"""Windows of at most this width are narrow [px]; style.css lays out by the same width."""
+
+_KNOWN: Final = "_narrow"
+_SIGNAL: Final = "_narrow_signal"
+_WATCH: Final = st.components.v2.component(
+    "shardscape_window",
+    js="""
+export default function ({ data, setStateValue }) {
+  const query = matchMedia(`(max-width: ${data.narrow}px)`);
+  const tell = () => { if (query.matches !== data.known) setStateValue('narrow', query.matches); };
+  query.addEventListener('change', tell);
+  tell();
+  return () => query.removeEventListener('change', tell);
+}
+""",
+)
+
+
+def watch() -> None:
+    """Has the browser tell when its window becomes narrow or wide; called once in every run of a page.
+
+    What reads pages without drawing them, a test or a program, is not asked.
+    """
+    if "Sec-Websocket-Key" in st.context.headers:
+        told = {"narrow": NARROW, "known": is_narrow()}
+        _WATCH(key=_SIGNAL, data=told, height="content", on_narrow_change=_told)
+
+
+def is_narrow() -> bool:
+    """Whether the window is narrow, as far as that is known."""
+    if _KNOWN not in st.session_state:
+        st.session_state[_KNOWN] = "Mobi" in st.context.headers.get("User-Agent", "")
+    return bool(st.session_state[_KNOWN])
+
+
+def _told() -> None:
+    st.session_state[_KNOWN] = bool(st.session_state[_SIGNAL].narrow)
