@@ -154,7 +154,7 @@ class StoreLock:
         Where files cannot be without a name, it has one first; should somebody else take the lock in between, the file
         is not known to be ours and stays.
         """
-        with contextlib.suppress(OSError, AttributeError):
+        try:
             descriptor = os.open(self.path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
             try:
                 os.pwrite(descriptor, self._words(), 0)
@@ -165,6 +165,10 @@ class StoreLock:
             except BaseException:
                 os.close(descriptor)
                 raise
+        except FileExistsError:  # somebody else's, who may remove it any moment: an empty one must not follow it
+            raise
+        except (OSError, AttributeError):
+            pass
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
