@@ -43,7 +43,7 @@ def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
 
 
 def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
-    """The least demanding execution of each cell of one prepared rows."""
+    """The least demanding execution of each of these prepared cells."""
     points, modes, cells = prepared.points, prepared.modes, prepared.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
     wanted = prepared.memory_requirements()

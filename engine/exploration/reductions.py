@@ -67,13 +67,13 @@ class Reductions:
         )
 
     def reject(self, prepared: Prepared) -> None:
-        """Counts what prepared rows rejected."""
+        """Counts what was rejected when cells were prepared."""
         numbers = prepared.cells.number
         self.rejected[numbers] += prepared.rejected.counts
         self.measure(prepared)
 
     def measure(self, prepared: Prepared) -> None:
-        """Takes over what the nearest executions of prepared rows's cells lack."""
+        """Takes over what the nearest executions of prepared cells lack."""
         found = (*prepared.rejected.lacking, *prepared.rejected.alone)
         for kept, new in zip((*self.lacking, *self.alone), found, strict=True):
             kept[prepared.cells.number] = new

@@ -1,13 +1,9 @@
 """The result store: one DuckDB file, and Parquet beside it, that remember every exploration."""
 
-from engine.store.result_store import (
-    ROWS_IN_DATABASE,
-    Condition,
-    Histogram,
+from engine.store.catalogue import Record
+from engine.store.conditions import Condition
+from engine.store.errors import (
     NotEvaluatedError,
-    Record,
-    Rows,
-    Store,
     StoreAccessError,
     StoreCorruptError,
     StoreError,
@@ -18,8 +14,10 @@ from engine.store.result_store import (
     StoreVersionError,
     StoreWriteError,
     TooManyValuesError,
-    Writer,
 )
+from engine.store.query import Histogram, Rows
+from engine.store.result_store import Store
+from engine.store.writer import ROWS_IN_DATABASE, Writer
 
 __all__ = [
     "ROWS_IN_DATABASE",

@@ -21,45 +21,17 @@ import pyarrow as pa
 
 from engine.store import catalogue
 from engine.store.catalogue import Record, catalogued, records_of, reductions_of
-from engine.store.conditions import Condition, source_of_shards, source_of_table
+from engine.store.conditions import source_of_shards, source_of_table
 from engine.store.database import Database, checked_key, rows_table
 from engine.store.errors import (
-    NotEvaluatedError,
     StoreAccessError,
-    StoreCorruptError,
     StoreError,
-    StoreInterruptedError,
-    StoreLockedError,
-    StoreLossWarning,
-    StoreMemoryError,
-    StoreVersionError,
-    StoreWriteError,
-    TooManyValuesError,
 )
-from engine.store.query import Histogram, Rows, interrupt_all
+from engine.store.query import Rows, interrupt_all
 from engine.store.shards import Shards
-from engine.store.writer import ROWS_IN_DATABASE, Writer
+from engine.store.writer import Writer
 
-__all__ = [
-    "ROWS_IN_DATABASE",
-    "Condition",
-    "Histogram",
-    "NotEvaluatedError",
-    "Record",
-    "Rows",
-    "Store",
-    "StoreAccessError",
-    "StoreCorruptError",
-    "StoreError",
-    "StoreInterruptedError",
-    "StoreLockedError",
-    "StoreLossWarning",
-    "StoreMemoryError",
-    "StoreVersionError",
-    "StoreWriteError",
-    "TooManyValuesError",
-    "Writer",
-]
+__all__ = ["Store"]
 
 
 class Store:

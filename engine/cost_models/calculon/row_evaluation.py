@@ -1,4 +1,4 @@
-"""Evaluating the rows of prepared rows: the headline figures of all executions that a row stands for."""
+"""Evaluating prepared rows of the exact cost model: the headline figures of all executions that a row stands for."""
 
 from __future__ import annotations
 

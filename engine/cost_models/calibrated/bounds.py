@@ -1,4 +1,4 @@
-"""Upper bounds of sample rates in a calibrated prepared rows: the pipeline, and the update with what of its exchange
+"""Upper bounds of the sample rates of calibrated rows: the pipeline, and the update with what of its exchange
 must show.
 
 Offloading can only add to that: what it adds to the window that an exchange hides behind, it adds to the step.
