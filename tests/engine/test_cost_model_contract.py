@@ -61,10 +61,7 @@ def called(node: ast.AST, *names: str) -> list[ast.expr]:
 
 
 def asked(tree: ast.AST, names: set[str], packages: set[str]) -> Iterator[str]:
-    """What of a source asks for one of these cost models: by name, as a key or pattern, or for a class of a package.
-
-    `Literal` asks nothing: it declares the words of a document.
-    """
+    """What of a source asks for one of these cost models: by name, as a key or pattern, or for a class of a package."""
     classes = {name for module, name in imported(tree) if any(module.startswith(f"{each}.") for each in packages)}
     for node in ast.walk(tree):
         found: set[str] = set()
@@ -75,7 +72,7 @@ def asked(tree: ast.AST, names: set[str], packages: set[str]) -> Iterator[str]:
         elif isinstance(node, ast.Dict):  # one that tells what to do with each
             keys = [texts(each) if each is not None else set() for each in node.keys]
             found = {text for key in keys for text in key} if all(key & names for key in keys) else set()
-        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) != "Literal":
+        elif isinstance(node, ast.Subscript):
             found = texts(node.slice)
         elif arguments := called(node, "isinstance", "issubclass"):
             there = {each.id for each in ast.walk(arguments[1]) if isinstance(each, ast.Name)}
@@ -108,6 +105,7 @@ def test_no_source_asks_which_cost_model_it_is() -> None:
     'rate = RATES["calculon"]',
     'match name:\n    case "calibrated": pass',
     'name.startswith("calibrated")',
+    'cost_model: Literal["calibrated", "calculon"]',
     "from engine.cost_models.calculon.space import CalculonSpace as Own\nisinstance(space, Own)",
 ])  # fmt: skip
 def test_what_asks_is_found(source: str) -> None:
