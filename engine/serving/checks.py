@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated import farthest
+from engine.executions.arrays import Floats
 from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS

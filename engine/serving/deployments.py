@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.executions.arrays import Floats
 from engine.executions.field_values import column_names, convert, to_whole, to_word
 from engine.serving.columns import FIELDS
 
