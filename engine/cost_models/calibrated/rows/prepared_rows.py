@@ -35,9 +35,10 @@ from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
+from engine.executions.rules import offloads
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
-from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts, offloads
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
 
 __all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
 
