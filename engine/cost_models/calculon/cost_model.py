@@ -12,12 +12,12 @@ import models
 from engine.columns import FIELDS, STATISTICS, ColumnSet
 from engine.cost_models.calculon.account import CalculonAccount
 from engine.cost_models.calculon.bounds import bounds, candidates
-from engine.cost_models.calculon.evaluation import evaluate_exact
 from engine.cost_models.calculon.laid_out import LaidOutCells
 from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
-from engine.cost_models.calculon.prepared_rows import PreparedRows, prepare_exact, row_table_of
-from engine.cost_models.calculon.row_evaluation import evaluate_exact_rows
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_exact, row_table_of
+from engine.cost_models.calculon.rows.row_evaluation import evaluate_exact_rows
 from engine.cost_models.calculon.space import CalculonSpace
+from engine.cost_models.calculon.table_evaluation import evaluate_exact
 from engine.cost_models.contract import Candidates, CostModel, Sheet
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calculon.block import recompute_flags
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.evaluation import evaluate_exact
-from engine.cost_models.calculon.rates import Rates, rates
-from engine.cost_models.calculon.tensor_parallel import (
+from engine.cost_models.calculon.physics.block import recompute_flags
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.rates import Rates, rates
+from engine.cost_models.calculon.physics.tensor_parallel import (
     CommunicatingLayer,
     Communication,
     Exchange,
@@ -20,6 +19,7 @@ from engine.cost_models.calculon.tensor_parallel import (
     on_matrix,
     shape_layers,
 )
+from engine.cost_models.calculon.table_evaluation import evaluate_exact
 from engine.cost_models.contract import LayerError, Sheet
 from engine.executions import reasons
 from engine.executions.arrays import Floats

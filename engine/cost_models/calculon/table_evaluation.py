@@ -11,14 +11,14 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import FIELDS, STATISTICS
-from engine.cost_models.calculon.block import BlockTable, block_table
-from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.feasibility import check_against, tier_use
-from engine.cost_models.calculon.memory import BlockSizes, MemoryUse, memory_use, tiers
-from engine.cost_models.calculon.optimizer import OptimizerTable, optimizer_table
-from engine.cost_models.calculon.pipeline import Stages, stages
-from engine.cost_models.calculon.rates import Rates, network_rates, rates
-from engine.cost_models.calculon.statistics import statistics
+from engine.cost_models.calculon.physics.block import BlockTable, block_table
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimizer_table
+from engine.cost_models.calculon.physics.pipeline import Stages, stages
+from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.physics.statistics import statistics
 from engine.executions import reasons
 from engine.executions.arrays import Floats, distinct, take
 from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.batch import (
+from engine.cost_models.calculon.physics.batch import (
     StepBlock,
     StepOptimizer,
     block_flops,
@@ -28,13 +28,13 @@ from engine.cost_models.calculon.batch import (
     step_block,
     step_optimizer,
 )
-from engine.cost_models.calculon.block import BlockTable, BlockWork, block_times, block_work
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.grains import GRAINS, TIME_FIELDS
-from engine.cost_models.calculon.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
-from engine.cost_models.calculon.pipeline import Stages, stages
-from engine.cost_models.calculon.rates import Rates, network_rates, rates
-from engine.cost_models.calculon.rejection import (
+from engine.cost_models.calculon.physics.block import BlockTable, BlockWork, block_times, block_work
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
+from engine.cost_models.calculon.physics.pipeline import Stages, stages
+from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.rows.grains import GRAINS, TIME_FIELDS
+from engine.cost_models.calculon.rows.rejection import (
     Assignments,
     KeyedBlocks,
     few_blocks,

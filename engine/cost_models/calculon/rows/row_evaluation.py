@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.batch import (
+from engine.cost_models.calculon.physics.batch import (
     PipelinePart,
     StepBlock,
     StepOptimizer,
@@ -16,9 +16,9 @@ from engine.cost_models.calculon.batch import (
     offload_bandwidth,
     pipeline_part,
 )
-from engine.cost_models.calculon.offload import offload
-from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.prepared_rows import PreparedRows
+from engine.cost_models.calculon.physics.offload import offload
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
 from engine.executions.arrays import Floats, Ints, take
 from engine.space.rows import Group, RowChunk, Variant
 
