@@ -1,4 +1,4 @@
-"""How the figures of an execution come about by the exact cost model: layers, networks, formulas."""
+"""How the figures of an execution come about by Calculon: layers, networks, formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas of the exact cost model with what they are made of: each figure from others, and these from the execution.
+"""Formulas of Calculon with what they are made of: each figure from others, and these from the execution.
 
 Source: Calculon 0.1.0, `llm.py`, in the functions named.
 """

@@ -29,7 +29,7 @@ from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fi
 from hardware import GIB, System
 from models import Model
 
-__all__ = ["CHUNK", "block_sizes", "evaluate_exact"]
+__all__ = ["CHUNK", "block_sizes", "evaluate_calculon"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -37,7 +37,7 @@ CHUNK = 8192
 """Rows evaluated at a time: small enough for intermediate arrays to stay in cache."""
 
 
-def evaluate_exact(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
+def evaluate_calculon(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
     """Every statistic of every execution, as `engine.evaluate` returns them."""
     e, reason, malformed = parse(executions)
     check_fields(e, reason)

@@ -59,7 +59,7 @@ from engine.space.schedule_points import (
 )
 from engine.space.space import Space
 
-__all__ = ["Group", "PreparedRows", "RowTable", "fitting", "prepare_exact", "prepared_rows_of", "row_table_of"]
+__all__ = ["Group", "PreparedRows", "RowTable", "fitting", "prepare_calculon", "prepared_rows_of", "row_table_of"]
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class PreparedRows:
         return MemoryRequirements((self.first_tier.T, self.second_tier.T), capacities, allowed)
 
 
-def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
+def prepare_calculon(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
     Without `rows` the groups list no rows: for callers that choose them.

@@ -1,4 +1,4 @@
-"""Evaluating prepared rows of the exact cost model: the headline figures of all executions that a row stands for."""
+"""Evaluating prepared rows: the headline figures of all executions that a row stands for."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
 from engine.executions.arrays import Floats, Ints, take
 from engine.space.rows import Group, RowChunk, Variant
 
-__all__ = ["evaluate_exact_rows"]
+__all__ = ["evaluate_calculon_rows"]
 
 
-def evaluate_exact_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
+def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
     rate, modes = prepared.rate, prepared.modes.fields
     place, mode = group.place[part], group.mode[part]
