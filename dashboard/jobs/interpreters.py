@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final
 
+from engine.cost_models.registry import added
 from engine.exploration.workers import WorkerError
 
 __all__ = ["BEHIND", "FAR_BEHIND", "Interpreter", "connected"]
@@ -27,6 +28,9 @@ FAR_BEHIND: Final = 15
 _START: Final = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
+from engine.cost_models.registry import register
+for cost_model in pickle.load(sys.stdin.buffer):
+    register(cost_model)
 from dashboard.jobs.{module} import serve
 serve(pickle.load(sys.stdin.buffer))
 """
@@ -44,12 +48,14 @@ class Interpreter:
         self._died = (
             f"The process that was {doing} has ended, perhaps for lack of memory. Try again, or fix some choices."
         )
+        cost_models = added()
         # In a session of its own, an interrupt from the keyboard reaches the server only.
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START.format(module=module)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
         self.send(sys.path)
+        self.send(cost_models)
         self.send(behind)
 
     @property

@@ -136,18 +136,25 @@ def check_models(files: Names) -> None:
 def check_systems(files: Names) -> None:
     """Check system files; exit code 2 when one of them cannot be used."""
     import hardware
+    from engine.cost_models.registry import chosen_cost_model
 
-    _check(files, hardware.load, "system")
+    def usable(file: str) -> hardware.System:
+        system = hardware.load(file)
+        chosen_cost_model(None, system)
+        return system
+
+    _check(files, usable, "system")
 
 
 def _check(files: list[str], load: Callable[[str], Any], noun: str) -> None:
+    from engine import CostModelError
     from models.documents import DocumentError
 
     failed = False
     for file in files:
         try:
             found = load(file)
-        except DocumentError as error:
+        except (CostModelError, DocumentError) as error:
             failed = True
             write(f"{file}: {error}" if file not in str(error) else str(error))
         else:

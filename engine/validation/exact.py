@@ -18,7 +18,7 @@ import pandas as pd
 import engine
 import hardware
 import models
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS, RECOMPUTES
+from engine.cost_models.calibrated import GENERATIONS, RECOMPUTES
 from engine.validation.mapping import Mapped
 
 __all__ = ["calculon_step_times", "mappable"]

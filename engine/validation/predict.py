@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.memory import memory_use
-from engine.cost_models.calibrated.physics.parameters import Parameters, parameters
-from engine.cost_models.calibrated.physics.step import StepTimes, step_times
+from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, parameters, step_times
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 from hardware import GIB

@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated import calibrated, model_shapes
-from engine.cost_models.calibrated.measured import OFFLOADS, generation_words, kind_words
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS
-from engine.cost_models.calibrated.systems import generation_of
+from engine.cost_models.calibrated import (
+    GENERATIONS,
+    OFFLOADS,
+    calibrated,
+    generation_of,
+    generation_words,
+    kind_words,
+    model_shapes,
+)
 from engine.cost_models.registry import cost_model_of
 from engine.validation.mapping import Mapped
 from engine.validation.selection import reported, sources_of

@@ -23,6 +23,7 @@ from engine.executions import reasons
 from engine.executions.arrays import Floats, distinct, take
 from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP
 from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.rules import most_blocks
 from engine.executions.sentences import excesses
 from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
 from hardware import GIB, System
@@ -164,7 +165,7 @@ def _quantities(
     sources: dict[str, Callable[[], Any]] = {
         "product": lambda: _whole(e.tensor_par.astype(object) * e.pipeline_par * e.data_par),
         "local_batch": lambda: e.batch_size // data_par,
-        "blocks_per_proc": lambda: -(-model.num_blocks // pipeline_par),
+        "blocks_per_proc": lambda: most_blocks(model.num_blocks, pipeline_par),
         "batch_seq": lambda: e.microbatch_size * model.seq_size,
         "hidden": lambda: model.hidden,
         "feedforward": lambda: model.feedforward,

@@ -37,12 +37,14 @@ from engine.cost_models.calculon.rates import Rates, network_rates, rates
 from engine.cost_models.calculon.rejection import (
     Assignments,
     KeyedBlocks,
+    few_blocks,
     memory_requirements,
     reject_by_memory,
     reject_by_network,
     reject_by_shape,
 )
 from engine.executions.arrays import Flags, Floats, Ints, distinct
+from engine.executions.rules import offloads
 from engine.executions.table import DATATYPES
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
@@ -51,9 +53,7 @@ from engine.space.schedule_points import (
     SchedulePoints,
     StepModes,
     cell_columns,
-    few_blocks,
     mode_counts,
-    offloads,
     points_of,
     step_modes,
 )

@@ -25,20 +25,18 @@ from engine.cost_models.calculon.rates import NetworkRates, Rates
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
 from engine.executions.codes import FULL, NO_OVERLAP, OFFLOADS
-from engine.executions.rules import undivided
+from engine.executions.rules import most_blocks, offloads, too_few_to_offload, undivided
 from engine.space.rejection import Rejected, executions_at
 from engine.space.schedule_points import (
     CellColumns,
     SchedulePoints,
     StepModes,
-    few_blocks,
     mode_counts,
-    offloads,
 )
 from engine.space.space import Space
 
 __all__ = [
-    "Assignments", "KeyedBlocks", "listed", "memory_requirements", "reject_by_memory",
+    "Assignments", "KeyedBlocks", "few_blocks", "listed", "memory_requirements", "reject_by_memory",
     "reject_by_network", "reject_by_shape",
 ]  # fmt: skip
 
@@ -78,6 +76,12 @@ def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, 
     fit = found == reasons.FITS
     cells.possible[:] = np.bincount(cell[fit], minlength=len(tables))
     return Assignments(cell[fit], nets[fit], position[fit], (cells.data_par > 1)[cell[fit]])
+
+
+def few_blocks(space: Space, cells: CellColumns) -> Flags:
+    """Tells which cells have stages of too few blocks to offload [cells]."""
+    few: Flags = too_few_to_offload(most_blocks(space.num_blocks, cells.pipeline_par))
+    return few
 
 
 def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected: Rejected) -> Flags:
@@ -143,7 +147,8 @@ def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: Step
     """Which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is."""
     mm = modes.memory_modes
     found: Flags = (mode_counts(space, modes) > 0).T[:, points.kind]
-    return found & ~(offloads(mm)[:, None] & few_blocks(space, cells)[points.cell])
+    short: Flags = offloads(mm)[:, None] & few_blocks(space, cells)[points.cell]
+    return found & ~short
 
 
 def reject_by_memory(

@@ -32,6 +32,7 @@ from engine.executions import reasons
 from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects
 from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.rules import fewest_blocks
 from engine.executions.sentences import excesses
 from hardware import GIB, System
 from models import Model
@@ -201,7 +202,7 @@ def _quantities(
     result: dict[str, Any] = {
         "expert_ranks": f["tensor_par"] * f["context_par"] * f["data_par"],
         "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
-        "blocks_per_proc": int(shapes.num_blocks) // np.maximum(f["pipeline_par"], 1),
+        "blocks_per_proc": fewest_blocks(int(shapes.num_blocks), np.maximum(f["pipeline_par"], 1)),
         "batch_seq": f["microbatch_size"] * model.seq_size,
         "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
         "seq_size": model.seq_size,
