@@ -22,7 +22,7 @@ from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import by_name, defined_of
 from engine.cost_models.registry import cost_model_of
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import TooManyValuesError
 
 __all__ = ["Evaluation", "UnstoredStatistics", "seconds_for", "unstored_statistics"]

@@ -21,7 +21,7 @@ systems_app = typer.Typer(help="Systems: list the library, show one, check files
 
 @models_app.command("list")
 def list_models(json: JsonOption = False) -> None:
-    """Models of the library, with their size and whether the exact cost model can represent them."""
+    """Models of the library, with their size and whether the calculon cost model can represent them."""
     import models
 
     found = [models.load(name) for name in models.names()]
@@ -43,7 +43,7 @@ def list_models(json: JsonOption = False) -> None:
     headers = ("name", "title", "parameters", "sequence", "blocks", "hidden")
     write(text_table(headers, [[_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
     if not all(row["explorable"] for row in rows):
-        write("\nModels without a number of blocks (experts, latent attention) have no exact cost model.")
+        write("\nModels without a number of blocks (experts, latent attention) are not for the calculon cost model.")
 
 
 @systems_app.command("list")
@@ -80,7 +80,7 @@ def list_systems(json: JsonOption = False) -> None:
 
 @models_app.command("show")
 def show_model(name: Name, json: JsonOption = False) -> None:
-    """One model: its numbers, their source, and what the exact cost model leaves out of it."""
+    """One model: its numbers, their source, and what the calculon cost model leaves out of it."""
     import models
 
     model = models.load(name)

@@ -108,7 +108,7 @@ def too_few_to_offload(blocks: Any) -> Any:
     the one at work and the one in transit, so there have to be three.
 
     Source: Calculon 0.1.0, `llm.py` line 1061, which asks it of every processor as if it were the fullest
-    (`most_blocks`). The exact cost model asks the same; the calibrated one, which knows what each stage holds, asks it
+    (`most_blocks`). The cost model `calculon` asks the same; `calibrated`, which knows what each stage holds, asks it
     of the stage that has fewest blocks (`fewest_blocks`), since every stage has to do without what it offloads.
 
     Args:

@@ -131,7 +131,7 @@ def is_modelled(scenario: Scenario) -> bool:
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Interval for the step time of one execution; None where no measured run is comparable.
 
-    That is under the exact cost model, which predicts no measurement, where the execution rests on anything that was
+    That is under `calculon`, which predicts no measurement, where the execution rests on anything that was
     never measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were. Raises
     ValueError for a share that `interval` does not take.
     """

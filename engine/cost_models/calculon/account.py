@@ -1,4 +1,4 @@
-"""How the figures of an execution come about by the exact cost model: layers, networks, formulas."""
+"""How the figures of an execution come about by Calculon: layers, networks, formulas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.cost_models.account import Account, BlockAccount, Communication, Lin
 from engine.cost_models.calculon.formula_table import EXPRESSIONS
 from engine.cost_models.calculon.formulas import formula
 from engine.cost_models.calculon.layer_table import layer_table_of
-from engine.cost_models.calculon.rates import rates
+from engine.cost_models.calculon.physics.rates import rates
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.formulas import Expression, Untold
 from engine.executions.rules import most_blocks

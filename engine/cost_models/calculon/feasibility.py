@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.rates import NetworkRates, network_rates
+from engine.cost_models.calculon.physics.rates import NetworkRates, network_rates
 from engine.executions import reasons
 from engine.executions.arrays import Ints, take
 from engine.executions.codes import ALL_REDUCE, OFFLOADS

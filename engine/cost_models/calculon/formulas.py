@@ -1,4 +1,4 @@
-"""Formulas of the exact cost model with what they are made of: each figure from others, and these from the execution.
+"""Formulas of Calculon with what they are made of: each figure from others, and these from the execution.
 
 Source: Calculon 0.1.0, `llm.py`, in the functions named.
 """
@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from engine.columns import by_name
-from engine.cost_models.calculon.data_parallel import block_exchange
 from engine.cost_models.calculon.formula_table import LAYER_SUMS, expression
-from engine.cost_models.calculon.rates import rates
+from engine.cost_models.calculon.physics.data_parallel import block_exchange
+from engine.cost_models.calculon.physics.rates import rates
 from engine.cost_models.chunk_times import chunk_times
 from engine.cost_models.formulas import Expression, Symbol, Untold, symbol_of_column, symbols_in
 from engine.executions.rules import most_blocks

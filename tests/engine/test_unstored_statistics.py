@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 import engine
 from engine import Exploration, ExplorationCancelled, Progress
 from engine.columns import HEADLINE, STATISTICS, UnknownColumn, defined_of, fields_of, statistics_of
-from engine.exploration import recomputed
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration import unstored_statistics
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import (
     Condition,
     NotEvaluatedError,
@@ -94,7 +94,7 @@ def test_every_statistic_of_a_sample_is_what_evaluating_it_gives(random: Random)
     found = engine.explore_scenario(draw(random, largest=4_000).scenario)
     where = random.choice(([], [Condition("activation_recompute", "=", "full")], [Condition("tensor_par", ">", 1)]))
     names = random.sample([column.name for column in STATISTICS if not is_stored(column.name)], 8)
-    with patch.object(recomputed, "CHUNK", random.choice((7, 500, recomputed.CHUNK))):
+    with patch.object(unstored_statistics, "CHUNK", random.choice((7, 500, unstored_statistics.CHUNK))):
         add_columns(found, names)
     assert_evaluated(found, names, where, sample=5)
 
@@ -170,7 +170,7 @@ def test_what_was_not_added_is_refused_by_name(found: Exploration) -> None:
 
 def test_progress_counts_the_rows(found: Exploration) -> None:
     told: list[Progress] = []
-    with patch.object(recomputed, "CHUNK", 1_000):
+    with patch.object(unstored_statistics, "CHUNK", 1_000):
         add_columns(found, ["act_grad_space", "total_time"], progress=told.append)
     assert_evaluated(found, ["act_grad_space"], [])
     assert [one.done for one in told] == [*range(1_000, found.feasible, 1_000), found.feasible]
@@ -201,7 +201,7 @@ def test_the_frontier_of_statistics_that_are_not_stored_is_beaten_by_nothing(bet
 
 def test_it_stops_when_asked_to(found: Exploration) -> None:
     told: list[Progress] = []
-    with patch.object(recomputed, "CHUNK", 100), pytest.raises(ExplorationCancelled):
+    with patch.object(unstored_statistics, "CHUNK", 100), pytest.raises(ExplorationCancelled):
         add_columns(found, ["weight_grad_space"], progress=told.append, cancel=lambda: len(told) == 3)
     assert told[-1].done == 300
     assert found.rows.missing(["weight_grad_space"]) == ["weight_grad_space"]
@@ -281,8 +281,8 @@ def test_deleting_an_exploration_removes_what_was_added(tmp_path: Path) -> None:
 DIES_WHILE_ADDING = """
 import os, signal, sys
 from pathlib import Path
-from engine.exploration.recomputed import add_columns
-from tests.engine.test_recomputed import explored
+from engine.exploration.unstored_statistics import add_columns
+from tests.engine.test_unstored_statistics import explored
 found = explored(sys.argv[1], "calculon", Path(sys.argv[2]))
 add_columns(found, ["act_space"])
 add_columns(found, ["weight_space"], progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))

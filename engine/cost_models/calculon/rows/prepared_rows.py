@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.batch import (
+from engine.cost_models.calculon.physics.batch import (
     StepBlock,
     StepOptimizer,
     block_flops,
@@ -28,13 +28,13 @@ from engine.cost_models.calculon.batch import (
     step_block,
     step_optimizer,
 )
-from engine.cost_models.calculon.block import BlockTable, BlockWork, block_times, block_work
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.grains import GRAINS, TIME_FIELDS
-from engine.cost_models.calculon.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
-from engine.cost_models.calculon.pipeline import Stages, stages
-from engine.cost_models.calculon.rates import Rates, network_rates, rates
-from engine.cost_models.calculon.rejection import (
+from engine.cost_models.calculon.physics.block import BlockTable, BlockWork, block_times, block_work
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
+from engine.cost_models.calculon.physics.pipeline import Stages, stages
+from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.rows.grains import GRAINS, TIME_FIELDS
+from engine.cost_models.calculon.rows.rejection import (
     Assignments,
     KeyedBlocks,
     few_blocks,
@@ -59,7 +59,7 @@ from engine.space.schedule_points import (
 )
 from engine.space.space import Space
 
-__all__ = ["Group", "PreparedRows", "RowTable", "fitting", "prepare_exact", "prepared_rows_of", "row_table_of"]
+__all__ = ["Group", "PreparedRows", "RowTable", "fitting", "prepare_calculon", "prepared_rows_of", "row_table_of"]
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class PreparedRows:
         return MemoryRequirements((self.first_tier.T, self.second_tier.T), capacities, allowed)
 
 
-def prepare_exact(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
+def prepare_calculon(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
     Without `rows` the groups list no rows: for callers that choose them.

@@ -1,4 +1,4 @@
-"""Evaluating prepared rows of the exact cost model: the headline figures of all executions that a row stands for."""
+"""Evaluating prepared rows: the headline figures of all executions that a row stands for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.batch import (
+from engine.cost_models.calculon.physics.batch import (
     PipelinePart,
     StepBlock,
     StepOptimizer,
@@ -16,16 +16,16 @@ from engine.cost_models.calculon.batch import (
     offload_bandwidth,
     pipeline_part,
 )
-from engine.cost_models.calculon.offload import offload
-from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.prepared_rows import PreparedRows
+from engine.cost_models.calculon.physics.offload import offload
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
 from engine.executions.arrays import Floats, Ints, take
 from engine.space.rows import Group, RowChunk, Variant
 
-__all__ = ["evaluate_exact_rows"]
+__all__ = ["evaluate_calculon_rows"]
 
 
-def evaluate_exact_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
+def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
     """Headline figures of all executions of a chunk of rows."""
     rate, modes = prepared.rate, prepared.modes.fields
     place, mode = group.place[part], group.mode[part]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.pipeline import Stages
+from engine.cost_models.calculon.physics.pipeline import Stages
 from engine.executions.arrays import Floats
 
 __all__ = ["BlockSizes", "MemoryUse", "activation_blocks", "memory_use", "tiers"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import engine
 from engine import Exploration, Optimum
-from engine.exploration import run, search
+from engine.exploration import proven_optimum, run
 from tests.engine.small_spaces import FIELDS, draw
 
 EXPLORE: Any = run
@@ -41,8 +41,8 @@ def test_equals_exploring_everything(random: Random, by_cell: bool, k: int) -> N
     sites, rows, look = random.choice((1, 4, 4096)), random.choice((2, 50, 8192)), random.choice((1, 3, 48))
     with (
         mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", sites),
-        mock.patch.object(search, "ROWS_PER_CHUNK", rows),
-        mock.patch.object(search, "FIRST_LOOK", look),
+        mock.patch.object(proven_optimum, "ROWS_PER_CHUNK", rows),
+        mock.patch.object(proven_optimum, "FIRST_LOOK", look),
     ):
         optimum = engine.best_of(scenario, k=k, by_cell=by_cell)
     assert (optimum.by_cell is not None) == by_cell
@@ -95,7 +95,7 @@ def test_progress_is_told_to_the_end_and_a_caller_may_stop(function: Any, cost_m
     told: list[engine.Progress] = []
     with (
         mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 16),
-        mock.patch.object(search, "POINTS_SEARCHED_TOGETHER", 16),
+        mock.patch.object(proven_optimum, "POINTS_SEARCHED_TOGETHER", 16),
         mock.patch.object(EXPLORE, "BETWEEN_TOLD", 0.0),
     ):
         found = function("gpt3-13B", "a100_80g", **asked, progress=told.append)

@@ -20,10 +20,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.layers import LayerSpec, Quantities
-from engine.cost_models.calculon.rates import Rates
-from engine.cost_models.calculon.tensor_parallel import Communication, Shapes, shaped, timed
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.layers import LayerSpec, Quantities
+from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.tensor_parallel import Communication, Shapes, shaped, timed
 from engine.executions.arrays import Flags, Floats, Ints, distinct, take
 from engine.executions.codes import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG
 from models import Model

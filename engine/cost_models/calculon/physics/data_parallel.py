@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calculon.pipeline import Chunks, Stages
-from engine.cost_models.calculon.rates import NetworkRates
+from engine.cost_models.calculon.physics.pipeline import Chunks, Stages
+from engine.cost_models.calculon.physics.rates import NetworkRates
 from engine.executions.arrays import Flags, Floats, Ints
 
 __all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapped_exchange"]

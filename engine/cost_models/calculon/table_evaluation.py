@@ -11,14 +11,14 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import FIELDS, STATISTICS
-from engine.cost_models.calculon.block import BlockTable, block_table
-from engine.cost_models.calculon.block_keys import BlockKeys
 from engine.cost_models.calculon.feasibility import check_against, tier_use
-from engine.cost_models.calculon.memory import BlockSizes, MemoryUse, memory_use, tiers
-from engine.cost_models.calculon.optimizer import OptimizerTable, optimizer_table
-from engine.cost_models.calculon.pipeline import Stages, stages
-from engine.cost_models.calculon.rates import Rates, network_rates, rates
-from engine.cost_models.calculon.statistics import statistics
+from engine.cost_models.calculon.physics.block import BlockTable, block_table
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimizer_table
+from engine.cost_models.calculon.physics.pipeline import Stages, stages
+from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.physics.statistics import statistics
 from engine.executions import reasons
 from engine.executions.arrays import Floats, distinct, take
 from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP
@@ -29,7 +29,7 @@ from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fi
 from hardware import GIB, System
 from models import Model
 
-__all__ = ["CHUNK", "block_sizes", "evaluate_exact"]
+__all__ = ["CHUNK", "block_sizes", "evaluate_calculon"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -37,7 +37,7 @@ CHUNK = 8192
 """Rows evaluated at a time: small enough for intermediate arrays to stay in cache."""
 
 
-def evaluate_exact(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
+def evaluate_calculon(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
     """Every statistic of every execution, as `engine.evaluate` returns them."""
     e, reason, malformed = parse(executions)
     check_fields(e, reason)

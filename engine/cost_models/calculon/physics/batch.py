@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calculon.block import BlockTable
-from engine.cost_models.calculon.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
-from engine.cost_models.calculon.offload import Offload, offload
-from engine.cost_models.calculon.optimizer import OptimizerTable
-from engine.cost_models.calculon.pipeline import BlockTimes, Chunks, Stages, chunks
-from engine.cost_models.calculon.rates import Rates
+from engine.cost_models.calculon.physics.block import BlockTable
+from engine.cost_models.calculon.physics.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
+from engine.cost_models.calculon.physics.offload import Offload, offload
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable
+from engine.cost_models.calculon.physics.pipeline import BlockTimes, Chunks, Stages, chunks
+from engine.cost_models.calculon.physics.rates import Rates
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.executions.codes import FULL
 from engine.executions.table import Executions

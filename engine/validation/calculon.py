@@ -1,4 +1,4 @@
-"""Calculon's exact model on the same runs, for comparison: the column `calculon_step_time_s`.
+"""The cost model `calculon` on the same runs, for comparison: the column `calculon_step_time_s`.
 
 Mapping: tensor parallelism on the scale-up tier where the group fits it, likewise pipeline and data parallelism with
 all that is inside them; peaks, memory and link rates are the accelerator's, efficiency tables those of Calculon's
@@ -29,7 +29,7 @@ GATED_WIDTH = 1.5
 
 
 def mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
-    """Which rows Calculon can express: no context parallelism, no experts, no 4 bits, recomputation none, full or
+    """Tells which rows Calculon can express: no context parallelism, no experts, no 4 bits, recomputation none, full or
     selective of all blocks [rows]."""
     layout, model = mapped.case.layout, mapped.case.model
     kinds = np.isin(layout.recompute, [RECOMPUTES.index(word) for word in RECOMPUTE_WORDS])
@@ -39,7 +39,7 @@ def mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
 
 
 def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
-    """Seconds per step by Calculon's exact model, NaN where it cannot express the row or finds it impossible [rows]."""
+    """Returns the step times by `calculon` [s] [rows], NaN where it cannot express the row or finds it impossible."""
     seconds = np.full(len(mapped.reason), np.nan)
     rows = np.flatnonzero(mappable(mapped))
     if len(rows) == 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calculon.offload import Offload
+from engine.cost_models.calculon.physics.offload import Offload
 from engine.executions.arrays import Floats
 
 __all__ = ["BlockTimes", "Chunks", "Stages", "chunks", "stages"]

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns import by_name
-from engine.cost_models.calculon.block import ordered_sum
-from engine.cost_models.calculon.layers import quantities, recipe, sizes
-from engine.cost_models.calculon.rates import Rates
+from engine.cost_models.calculon.physics.block import ordered_sum
+from engine.cost_models.calculon.physics.layers import quantities, recipe, sizes
+from engine.cost_models.calculon.physics.rates import Rates
 from engine.executions.arrays import Flags, Floats, Ints
 from models import Model
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns import by_name
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.layers import LayerSpec, Quantities, quantities, recipe, sizes
-from engine.cost_models.calculon.rates import Rates
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.layers import LayerSpec, Quantities, quantities, recipe, sizes
+from engine.cost_models.calculon.physics.rates import Rates
 from engine.executions.arrays import Flags, Floats
 from engine.executions.codes import P2P_RS_AG, PIPE, RS_AG
 from models import Model

@@ -2,8 +2,8 @@
 
 A recipe lists the layers of a block in order. Each layer names its kind, the sizes it works on and how it behaves
 under recomputation; `quantities` turns a recipe into arrays [layers, keys] of operation counts and sizes. Nothing
-here knows a rate: seconds are the business of `engine.cost_models.calculon.rates` and
-`engine.cost_models.calculon.block`.
+here knows a rate: seconds are the business of `engine.cost_models.calculon.physics.rates` and
+`engine.cost_models.calculon.physics.block`.
 
 All counts are float64. They are whole numbers, exact below 2^53; above that they carry a relative error of 1e-16.
 
@@ -43,7 +43,7 @@ When = Literal[
     "not_redo_attention",
     "not_redo_mlp",
 ]
-"""Under which recomputation choice something holds: see `engine.cost_models.calculon.block.recompute_flags`."""
+"""Under which recomputation choice something holds: see `engine.cost_models.calculon.physics.block.recompute_flags`."""
 
 
 @dataclass(frozen=True, slots=True)

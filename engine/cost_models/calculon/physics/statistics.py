@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from engine.cost_models.calculon.batch import batch_times
-from engine.cost_models.calculon.block import BlockTable
-from engine.cost_models.calculon.memory import MemoryUse
-from engine.cost_models.calculon.optimizer import OptimizerTable
-from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.rates import Rates
+from engine.cost_models.calculon.physics.batch import batch_times
+from engine.cost_models.calculon.physics.block import BlockTable
+from engine.cost_models.calculon.physics.memory import MemoryUse
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.physics.rates import Rates
 from engine.executions.arrays import Floats
 from engine.executions.table import Executions
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.block import BlockTable
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.evaluation import block_sizes
 from engine.cost_models.calculon.feasibility import network_reasons
-from engine.cost_models.calculon.grains import MEMORY_FIELDS
-from engine.cost_models.calculon.memory import BlockSizes, memory_use, tiers
-from engine.cost_models.calculon.optimizer import OptimizerTable
-from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.rates import NetworkRates, Rates
+from engine.cost_models.calculon.physics.block import BlockTable
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.memory import BlockSizes, memory_use, tiers
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.physics.rates import NetworkRates, Rates
+from engine.cost_models.calculon.rows.grains import MEMORY_FIELDS
+from engine.cost_models.calculon.table_evaluation import block_sizes
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
 from engine.executions.codes import FULL, NO_OVERLAP, OFFLOADS
