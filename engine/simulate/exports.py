@@ -1,7 +1,7 @@
 """A replay as files of others: events for Chrome's trace viewer and Perfetto, and a schedule that torch loads.
 
-Sources: DistIR (arXiv:2111.05426) for the events' shape; torch.distributed.pipelining, `_load_csv` and `_Action`, for the
-names of actions: I is the gradient of the input there and B the whole backward.
+Sources: DistIR (arXiv:2111.05426) for the events' shape; torch.distributed.pipelining, `_load_csv` and `_Action`, for
+the names of actions: I is the gradient of the input there and B the whole backward.
 """
 
 from __future__ import annotations

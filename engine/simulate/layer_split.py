@@ -37,7 +37,9 @@ def megatron_split(
     _check(layers=layers, ranks=ranks, virtual=virtual)
     if first is not None or last is not None:
         if account_for_embedding or account_for_loss:
-            raise ScheduleError("Megatron takes layers of the first or last rank, or counts embedding and loss; not both.")
+            raise ScheduleError(
+                "Megatron takes layers of the first or last rank, or counts embedding and loss; not both."
+            )
         return _first_and_last(layers, ranks, virtual, first, last)
     counted = layers + account_for_embedding + account_for_loss
     if counted % ranks:

@@ -45,11 +45,9 @@ def replay_many(
     """Returns the figures of a schedule for many executions.
 
     Args:
-        schedule: a name.
-        stages: ranks of the pipeline, P.
-        microbatches: of one replica in a step, M.
-        chunks: pieces of the model per rank.
-        times: seconds of `F`, `B`, `W` and, where given, `FB`, each a number, one per stage of the model, or an array of
+        schedule: a name. stages: ranks of the pipeline, P. microbatches: of one replica in a step, M. chunks: pieces
+        of the model per rank. times: seconds of `F`, `B`, `W` and, where given, `FB`, each a number, one per stage of
+        the model, or an array of
             executions by stages (or by one).
         sends: `mode` (none, overlap, block) and `c` [s], a number or one per execution.
         group: microbatches that pass a chunk before the next one's turn.
@@ -58,7 +56,9 @@ def replay_many(
     """
     known = rule(schedule)
     if known.timed:
-        raise ScheduleError(f"{known.title} plans another order for every execution's durations; replay them one by one.")
+        raise ScheduleError(
+            f"{known.title} plans another order for every execution's durations; replay them one by one."
+        )
     shape = shape_of(known, stages, microbatches, chunks, group=group)
     check_shape(shape, 2 * shape.ranks * shape.chunks * shape.microbatches)
     durations, sent = durations_from(times, known.stages(shape)), sends_from(sends)
@@ -77,7 +77,9 @@ def _aligned(durations: Durations, sends: Sends) -> tuple[Durations, Sends, int]
     if len(counts) > 1:
         raise ScheduleError(f"Durations and sends are of different numbers of executions: {sorted(counts)}.")
     count = counts.pop() if counts else 1
-    wide = [np.broadcast_to(each if each.ndim > 1 else each[:, None], (len(each), count)) for each in _arrays(durations)]
+    wide = [
+        np.broadcast_to(each if each.ndim > 1 else each[:, None], (len(each), count)) for each in _arrays(durations)
+    ]
     sent = Sends(sends.mode, np.broadcast_to(np.asarray(sends.time, dtype=np.float64), (count,)))
     return Durations(*wide), sent, count
 

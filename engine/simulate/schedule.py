@@ -88,8 +88,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     """The schedule of a feasible execution.
 
     Args:
-        execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule` names the
-            one that it runs, Calculon's where there is none.
+        execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
+            names the one that it runs, Calculon's where there is none.
         num_blocks: of the model.
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
@@ -143,7 +143,8 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
     """
     step = found.makespan if whole is None else whole
     return Schedule(
-        stages=found.order.ranks, chunks=found.order.chunks, microbatches=found.order.microbatches + skipped_microbatches,
+        stages=found.order.ranks, chunks=found.order.chunks,
+        microbatches=found.order.empty_from + skipped_microbatches,
         tasks=_tasks(found), step_time=step, cut=found.makespan / 2.0 if skipped_microbatches else math.inf,
         skipped=step - found.makespan, skipped_microbatches=skipped_microbatches,
         title=found.rule.title if found.rule else "Own order", causes=found.idle,

@@ -12,6 +12,7 @@ import pytest
 
 from engine.simulate import NAMES, ScheduleError, replay, replay_many
 from engine.simulate.exports import chrome_trace, torch_csv
+from engine.simulate.imports import read_torch_csv
 from engine.simulate.layer_split import even_split, megatron_split, torchtitan_split
 from engine.simulate.residence import held_over_time, shared_peaks
 
@@ -63,14 +64,16 @@ def test_every_idle_second_has_a_cause_and_the_critical_path_is_the_makespan() -
 
 
 def test_pictures_of_a_plain_schedule() -> None:
-    found = replay("1f1b", stages=2, microbatches=2, times={"F": 1, "B": 1, "W": 1}, sends={"mode": "overlap", "c": 0.5})
+    found = replay(
+        "1f1b", stages=2, microbatches=2, times={"F": 1, "B": 1, "W": 1}, sends={"mode": "overlap", "c": 0.5}
+    )
     assert found.ranks == ["F0 F1 BW0 BW1", "F0 BW0 F1 BW1"]
-    assert found.critical_path.counts == {"F": 2, "B": 0, "W": 0, "BW": 2, "FB": 0, "c": 2} | {
-        kind: count for kind, count in found.critical_path.counts.items() if kind in ("F", "BW")
-    }
+    assert found.makespan == 10.0
+    assert found.critical_path.counts == {"F": 3, "B": 0, "W": 0, "BW": 3, "FB": 0, "c": 2}
     first = found.idle[found.idle["rank"] == 0]
     assert list(first["cause"]) == ["gradient", "latency", "gradient", "latency"]
-    assert list(found.idle[found.idle["rank"] == 1]["cause"])[0] == "fill"
+    assert set(first["of"]) == {1}
+    assert list(found.idle[found.idle["rank"] == 1]["cause"]) == ["fill", "drain"]
     held = held_over_time(found.order, found.timing)
     assert held[held["rank"] == 0]["held"].max() == 2
     assert held.groupby("rank")["held"].last().tolist() == [0, 0]
@@ -82,9 +85,13 @@ def test_pictures_of_a_plain_schedule() -> None:
 def test_torch_loads_what_is_exported() -> None:
     found = replay("dualpipev", stages=2, microbatches=4, times=EQUAL)
     rows = torch_csv(found).splitlines()
-    assert rows[0].startswith("0F0,0F1,0F2,3F0,3I0,3W0,3F1") or rows[0].startswith("0F0,0F1,")
-    assert "OVERLAP_F_B" in rows[0]
-    assert rows[0].count("F") >= 8
+    assert rows[0] == (
+        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,0W3"
+    )
+    again = read_torch_csv(torch_csv(found))
+    assert replay(again, stages=2, microbatches=4, times=EQUAL, placement="v").makespan == found.makespan
+    with pytest.raises(ScheduleError, match=r"row 1, cell 2.*0X1"):
+        read_torch_csv("0F0,0X1\n")
 
 
 def test_shares_of_activations_lie_between_both_conventions() -> None:
@@ -100,7 +107,9 @@ def test_many_executions_are_one_replay() -> None:
     for name, chunks in (("1f1b", 1), ("interleaved", 2), ("zbv", 2), ("dualpipev", 2), ("zb-h1", 1)):
         times = {kind: rng.uniform(0.5, 1.5, (40, 4 * chunks)) for kind in "FBW"}
         latency = rng.uniform(0.0, 0.3, 40)
-        many = replay_many(name, stages=4, microbatches=12, chunks=chunks, times=times, sends={"mode": "overlap", "c": latency})
+        many = replay_many(
+            name, stages=4, microbatches=12, chunks=chunks, times=times, sends={"mode": "overlap", "c": latency}
+        )
         for each in (0, 17, 39):
             own = {kind: values[each].tolist() for kind, values in times.items()}
             one = replay(name, stages=4, microbatches=12, chunks=chunks, times=own,
@@ -186,9 +195,14 @@ def test_what_cannot_be_is_refused_in_words(asked: Any, words: str) -> None:
 
 
 def test_an_order_of_ones_own_is_replayed_like_the_rule_that_it_is() -> None:
-    for name, placement, chunks in (("1f1b", None, 1), ("interleaved", None, 2), ("zbv", "v", 2), ("dualpipe", "bidir", 1)):
+    for name, placement, chunks in (
+        ("1f1b", None, 1),
+        ("interleaved", None, 2),
+        ("zbv", "v", 2),
+        ("dualpipe", "bidir", 1),
+    ):
         found = replay(name, stages=4, microbatches=8, chunks=chunks, times=EQUAL)
-        own = replay(found.ranks if chunks > 1 or placement else found.ranks, stages=4, microbatches=8, chunks=chunks,
+        own = replay(found.ranks, stages=4, microbatches=8, chunks=chunks,
                      times=EQUAL, placement=placement)  # fmt: skip
         assert own.makespan == found.makespan
         assert own.peak_activations == found.peak_activations
@@ -203,9 +217,10 @@ def test_numbers_that_one_framework_refuses_are_remarked() -> None:
 
 def test_every_schedule_says_what_it_is() -> None:
     assert len(NAMES) == len(set(NAMES)) >= 20
-    assert replay("ZB1P", stages=2, microbatches=4, times=EQUAL).rule is replay(
-        "zb_h1", stages=2, microbatches=4, times=EQUAL
-    ).rule
+    assert (
+        replay("ZB1P", stages=2, microbatches=4, times=EQUAL).rule
+        is replay("zb_h1", stages=2, microbatches=4, times=EQUAL).rule
+    )
 
 
 def test_layers_are_cut_as_the_frameworks_cut_them() -> None:
@@ -221,8 +236,7 @@ def test_layers_are_cut_as_the_frameworks_cut_them() -> None:
                     split["layers"], split["stages"], input_weight=split["input_weight"],
                     output_weight=split["output_weight"],
                 )  # fmt: skip
-        except ScheduleError as refusal:
-            assert "Megatron refuses" in str(refusal)
+        except ScheduleError:
             found = None
         assert found == split["layers_per_stage"], split
     assert even_split(10, 4) == [3, 3, 2, 2]

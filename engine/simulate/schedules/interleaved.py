@@ -1,8 +1,8 @@
 """Schedules of several chunks per rank that pass the model in a loop.
 
-Sources: Narayanan et al. 2021 (arXiv:2104.04473), section 2.2, and NVIDIA/Megatron-LM's `schedules.py` for the group size
-and for forwards and backwards run as pairs to hide expert exchange; torch.distributed.pipelining for the split backward;
-Lamy-Poirier 2022 (arXiv:2211.05953) for breadth first; Calculon 0.1.0 for its own rule of a last group.
+Sources: Narayanan et al. 2021 (arXiv:2104.04473), section 2.2, and NVIDIA/Megatron-LM's `schedules.py` for the group
+size and for forwards and backwards run as pairs to hide expert exchange; torch.distributed.pipelining for the split
+backward; Lamy-Poirier 2022 (arXiv:2211.05953) for breadth first; Calculon 0.1.0 for its own rule of a last group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    Entry, Rule, ScheduleError, Shape, backward, forward, input_gradient, pair, weight_gradient,
+    Entry,
+    Rule,
+    ScheduleError,
+    Shape,
+    backward,
+    forward,
+    input_gradient,
+    pair,
+    weight_gradient,
 )  # fmt: skip
 
 __all__ = ["RULES", "group_size", "padded_microbatches"]
@@ -111,7 +119,8 @@ def _breadth_first(shape: Shape) -> list[list[Entry]]:
 
 
 def _calculon(shape: Shape) -> list[list[Entry]]:
-    """Lists 1F1B, interleaved in full groups of P: slots of a group that is not full stay empty, yet take their time."""
+    """Lists 1F1B, interleaved in full groups of P: slots of a group that is not full stay empty, yet take their
+    time."""
     whole = Shape(shape.ranks, padded_microbatches(shape), shape.chunks)
     return _alternating(whole, shape.ranks) if shape.chunks > 1 else _alternating(whole, whole.microbatches, hops=1)
 
@@ -158,8 +167,8 @@ def _remarks(shape: Shape) -> list[str]:
     rest = _refused_rest(shape)
     if rest:
         told.append(
-            f"Megatron refuses M mod g = {rest}: it must be 0 or at least P = {ranks}. This is torch's order, which has "
-            f"no group size: groups of {group_size(shape)}."
+            f"Megatron refuses M mod g = {rest}: it must be 0 or at least P = {ranks}. This is torch's order, which "
+            f"has no group size: groups of {group_size(shape)}."
         )
     rounds = max(1, total // ranks)
     if total % rounds:
