@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-__all__ = ["Latency", "Work", "latency"]
+__all__ = ["EXCEEDED", "Latency", "Work", "latency"]
+
+EXCEEDED = 1 + 1e-9
+"""How much longer than the pivot a stage has to be to take its place: more than rounding of equal times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def latency(stages: Sequence[Work], count: int) -> Latency:
         raise ValueError("A pipeline has at least one stage.")
     pivot, between = len(stages) - 1, 0.0
     for position in range(len(stages) - 2, -1, -1):
-        if (count - 1) * stages[position].both > (count - 1) * stages[pivot].both + between:
+        if (count - 1) * stages[position].both > ((count - 1) * stages[pivot].both + between) * EXCEEDED:
             pivot, between = position, 0.0
         else:
             between += stages[position].both

@@ -20,7 +20,7 @@ import numpy as np
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.planners.contract import Cancel, PlanCancelledError, Progress
 from engine.planners.layerwise.cluster import Cluster
-from engine.planners.layerwise.latency import Latency, Work, latency
+from engine.planners.layerwise.latency import EXCEEDED, Latency, Work, latency
 from engine.planners.layerwise.memory import in_flight, stage_memory
 from engine.planners.layerwise.placement import Taken, added, devices, empty, placements, sizes_of
 from engine.planners.layerwise.states import States
@@ -34,7 +34,11 @@ ANY_NUMBER: Final = 32
 """Devices up to which a stage may have any number of them; with more, powers of two, whole machines and what is
 left."""
 
-SLACK: Final = 1 + 1e-12
+SLACK: Final = 1 + 1e-8
+"""How much above the best plan known a bound may be before it counts: more than rounding, and than `EXCEEDED`."""
+
+GUESSES: Final = (1.05, 1.15, 1.3, 1.6, 2.2, 4.0, np.inf)
+"""Steps below which a plan is looked for in turn, in multiples of the work divided by the devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +129,24 @@ class PaperSearch:
         Args:
             known: plans below which a better one is looked for.
         """
-        values = [self.value(plan).total for plan in known if self.fits(plan)]
-        most = min(values, default=np.inf) * SLACK
         order = self._occupations(consecutive=self.consecutive) or []
+        known_best = min((self.value(plan).total for plan in known if self.fits(plan)), default=np.inf)
+        ideal = float(self._fastest[1][-1]) / self.cluster.size
+        for number, factor in enumerate(GUESSES):
+            # The search is short where the bound is tight; whatever it finds below the bound is the optimum.
+            most = min(ideal * factor, known_best) * SLACK
+            progress(number / len(GUESSES), f"Looking for steps up to {factor:g} times the ideal one")
+            plans = self._below(most, order, cancel)
+            if plans or most >= known_best:
+                return plans
+        return []
+
+    def _below(self, most: float, order: Sequence[Taken], cancel: Cancel) -> list[list[Planned]]:
+        """The best plan and the best ones with fewer stages that take no longer than `most` [s]."""
         kept: dict[Taken, tuple[_Suffixes, list[_Step]]] = {}
-        for number, taken in enumerate(order):
+        for taken in order:
             if cancel():
                 raise PlanCancelledError
-            progress(number / len(order), f"{sum(taken)} devices taken")
             kept[taken] = self._suffixes(taken, kept, most)
         whole, _ = kept[empty(self.cluster)]
         best = np.lexsort((whole.stages, whole.latency))
@@ -186,7 +200,12 @@ class PaperSearch:
             four = _in_front(four, moved, moved, np.zeros(len(of)), count)
             found = _in_front(four, ahead, back, reduce, count)
             behind = of
-        least = found[0] + (self._fastest[0][start] / count / used if used else 0.0)
+        least = found[0]
+        if used:
+            # Where no stage in front becomes the pivot they add their passes; where one does, its steady phase and
+            # what is around it are longer than the threshold.
+            more, passes = (each[start] / count / used for each in self._fastest)
+            least = np.minimum(np.maximum(found[0] + more, found[1] + passes), found[2] + passes)
         good = np.flatnonzero(least <= most)
         before, passes, threshold, late = (each[good] for each in found)
         return _Suffixes(
@@ -365,7 +384,7 @@ def _in_front(four: Four, forward: Floats, backward: Floats, reduce: Floats, cou
     """A stage in front of suffixes, as `latency` has it: it becomes the pivot where its steady phase is long enough."""
     before, passes, threshold, late = four
     steady = (count - 1) * (forward + backward)
-    pivot = steady > threshold
+    pivot = steady > threshold * EXCEEDED
     own, through = forward + steady + backward, passes + forward + backward
     taken_over = np.maximum(own + reduce, forward + steady + late - backward)
     return (
