@@ -1,7 +1,7 @@
 """Explorations in a process of their own, so that pages and explorations do not wait for each other.
 
-Why, see `dashboard.jobs.interpreters`. Only the server's process may write the store, so rows come over in files: many
-as shards of a store, which are moved into it as they are, few as an Arrow stream.
+Why, see `dashboard.jobs.interpreters`. Only the server's process may write the store, so rows come over in files, as
+shards of a store, which are moved into it as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dashboard.jobs.interpreters import BEHIND, Interpreter, connected
 from dashboard.jobs.scratch_folders import scratch_folder
 from engine import Exploration, ExplorationCancelled, Progress, Scenario
 from engine.exploration.run import explore_into, from_store, record_of
-from engine.store import ROWS_IN_DATABASE, Store, StoreError, Writer
+from engine.store import Store, StoreError, Writer
 from engine.store.shards import write_shard
 
 __all__ = ["Refused", "Worker", "serve"]
@@ -133,12 +133,6 @@ def _take(
                 writer = stack.enter_context(store.writer(**content))
                 if writer.record is not None:  # another thread has stored it meanwhile
                     (folder / _STOP).touch()
-            elif what == "rows":
-                file = folder / content
-                if writer is not None and writer.record is None:
-                    with pa.memory_map(str(file)) as source:
-                        writer.append(pa.ipc.open_stream(source).read_all())
-                file.unlink()
             elif what == "shard":
                 if writer is not None and writer.record is None:
                     writer.take(folder / content[0], *content[1:])
@@ -185,17 +179,10 @@ class _Relay:
 
     def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
         """Passes on everything else, and ends the exploration."""
-        if self._begun or sum(table.num_rows for table in self._pending) > ROWS_IN_DATABASE:
-            if self._pending:
-                self._write()
-            while self._shards:
-                self._pass_on()
-        elif self._pending:
-            table = pa.concat_tables(self._pending)
-            name = "few.arrow"
-            with pa.OSFile(str(self._folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
-                stream.write_table(table)
-            self._send_on("rows", name)
+        if self._pending:
+            self._write()
+        while self._shards:
+            self._pass_on()
         self._send_on("complete", {"reductions": dict(reductions), **more})
 
     def _write(self) -> None:
