@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from engine.columns import by_name, statistics_of
+from engine.executions.arrays import Ints
 from engine.exploration.result import Exploration
 from engine.exploration.run import ExplorationCancelled, Progress
+from engine.scenarios.scenario import Scenario
+from engine.store.added_columns import AddedWriter
 from engine.store.conditions import STORED
 
-__all__ = ["CHUNK", "add_columns", "is_stored"]
+__all__ = ["CHUNK", "add_columns", "evaluate_into", "is_stored"]
 
 CHUNK = 32_768
 """Rows evaluated at a time: some 50 MiB with all their statistics, most of which are dropped at once."""
@@ -25,6 +28,7 @@ def add_columns(
     exploration: Exploration,
     names: Sequence[str],
     *,
+    evaluate: Callable[[Scenario, Ints, AddedWriter], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> None:
@@ -36,6 +40,8 @@ def add_columns(
 
     Args:
         names: of statistics of the exploration's cost model; those that it leaves undefined are not a number.
+        evaluate: does it in another way, such as in another process, and does without the two below; by default
+            `evaluate_into`.
         progress: called after every `CHUNK` rows.
         cancel: asked as often whether to stop, which adds nothing.
 
@@ -54,14 +60,32 @@ def add_columns(
     missing = rows.missing(names)
     if not missing:
         return
-    start = time.perf_counter()
     with rows.adding(missing) as writer:
         ids = rows.table(["id"])["id"].to_numpy()
-        for first in range(0, len(ids), CHUNK):
-            if cancel is not None and cancel():
-                raise ExplorationCancelled("The evaluation was stopped.")
-            # An id is the fields of its execution; decoding it is quicker than reading them all.
-            found = scenario.evaluate(scenario.space.table(ids[first : first + CHUNK]))
-            writer.append({name: found[name].to_numpy() for name in missing})
-            if progress is not None:
-                progress(Progress(writer.done, writer.rows, writer.done, time.perf_counter() - start))
+        if evaluate is not None:
+            evaluate(scenario, ids, writer)
+        else:
+            evaluate_into(writer, scenario, ids, progress=progress, cancel=cancel)
+
+
+def evaluate_into(
+    writer: AddedWriter,
+    scenario: Scenario,
+    ids: Ints,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+) -> None:
+    """Evaluates executions of a scenario by their ids, and appends the statistics that a writer is for.
+
+    Raises `engine.ExplorationCancelled`, and what the writer raises. progress, cancel: as for `add_columns`.
+    """
+    start = time.perf_counter()
+    for first in range(0, len(ids), CHUNK):
+        if cancel is not None and cancel():
+            raise ExplorationCancelled("The evaluation was stopped.")
+        # An id is the fields of its execution; decoding it is quicker than reading them all.
+        found = scenario.evaluate(scenario.space.table(ids[first : first + CHUNK]))
+        writer.append({name: found[name].to_numpy() for name in writer.names})
+        if progress is not None:
+            progress(Progress(writer.done, writer.rows, writer.done, time.perf_counter() - start))

@@ -1,7 +1,7 @@
 """The event replay: when every entry of an order starts and ends, for given durations and sends.
 
-A rank does its list in order. An entry starts when the rank is free and what it needs is there; a result of another rank
-is there one send after its end. Sends occupy nobody (`overlap`), or the sending rank too, once for each message
+A rank does its list in order. An entry starts when the rank is free and what it needs is there; a result of another
+rank is there one send after its end. Sends occupy nobody (`overlap`), or the sending rank too, once for each message
 (`block`). All arrays may have a second axis of executions: one replay then serves them all.
 
 Source: the execution model is that of the schedules' own programs, compared with them list by list; see
@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -92,7 +93,7 @@ def replayed(order: Order, durations: Durations, sends: Sends = Sends()) -> Timi
     bounds = order.levels.tolist()
     before, sources = order.before, [order.sources[:, column] for column in range(order.sources.shape[1])]
     width = max(1, int((order.sources < total).sum(axis=1).max(initial=0)))
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         begins = free[before[first:last]]
         for column in range(width):
             np.maximum(begins, arrived[sources[column][first:last]], out=begins)
@@ -175,8 +176,7 @@ def _by_stage(name: str, value: Any, stages: int) -> Floats:
         return np.full(stages, float(found))
     if found.ndim > 2 or found.shape[-1] not in (stages, 1 if found.ndim == 2 else stages) or not found.size:
         raise ScheduleError(
-            f"{name} has {found.shape[-1] if found.ndim < 3 else found.ndim} values; the model has {stages} stages, so it "
-            "is a number or one per stage."
+            f"{name} has {found.size} values; the model has {stages} stages, so it is a number or one per stage."
         )
     if found.ndim == 2:
         return np.broadcast_to(found, (found.shape[0], stages)).T
@@ -205,6 +205,11 @@ def sends_from(sends: Mapping[str, Any] | Sends | None) -> Sends:
         if several.ndim != 1 or not bool((np.isfinite(several) & (several >= 0)).all()):
             raise ScheduleError("c must be finite and not negative, a number or one per execution.")
         return Sends(Mode(mode), several)
-    if isinstance(time, bool) or not isinstance(time, (int, float)) or not math.isfinite(time) or not 0 <= time <= LONGEST:
+    if (
+        isinstance(time, bool)
+        or not isinstance(time, (int, float))
+        or not math.isfinite(time)
+        or not 0 <= time <= LONGEST
+    ):
         raise ScheduleError(f"c must be a finite duration that is not negative, and is {str(time)[:40]}.")
     return Sends(Mode(mode), float(time))

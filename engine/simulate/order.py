@@ -17,7 +17,16 @@ import numpy as np
 
 from engine.executions.arrays import Ints
 from engine.simulate.schedules.contract import (
-    BACKWARD, FORWARD, INPUT_GRADIENT, KINDS, WEIGHT_GRADIENT, Entry, Placement, Rule, ScheduleError, Shape,
+    BACKWARD,
+    FORWARD,
+    INPUT_GRADIENT,
+    KINDS,
+    WEIGHT_GRADIENT,
+    Entry,
+    Placement,
+    Rule,
+    ScheduleError,
+    Shape,
 )  # fmt: skip
 
 __all__ = ["LARGEST", "Order", "check_shape", "order", "order_of", "parsed", "written"]
@@ -30,7 +39,8 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=False, eq=False)
 class Order:
-    """An order that can run. Arrays go by entry, in levels; those of members have two columns, -1 where there is none."""
+    """An order that can run. Arrays go by entry, in levels; those of members have two columns, -1 where there is
+    none."""
 
     ranks: int
     stages: int
@@ -98,9 +108,9 @@ def check_shape(shape: Shape, actions: int) -> None:
             raise ScheduleError(f"{name} must be a whole number of at least 1, and is {str(value)[:40]}.")
     if actions > LARGEST:
         raise ScheduleError(
-            f"{shape.microbatches:,} microbatches on {shape.ranks:,} ranks with {shape.chunks:,} chunks are {actions:,} "
-            f"actions; at most {LARGEST:,} are replayed. Fewer microbatches show the same: past the fill each further "
-            "one adds the same time."
+            f"{shape.microbatches:,} microbatches on {shape.ranks:,} ranks with {shape.chunks:,} chunks are "
+            f"{actions:,} actions; at most {LARGEST:,} are replayed. Fewer microbatches show the same: past the "
+            "fill each further one adds the same time."
         )
 
 
@@ -153,7 +163,7 @@ class _Numbered:
                     self._note(action, rank, place)
 
     def _note(self, action: tuple[int, int, int], rank: int, place: int) -> None:
-        kind, stage, m = action
+        _, stage, m = action
         if not (0 <= stage < self.stages and 0 <= m < self.microbatches):
             raise ScheduleError(
                 f"{self._name(action)} is not of this pipeline: it has {self.stages} stages and {self.microbatches} "
@@ -235,9 +245,7 @@ class _Numbered:
         self._check_done(place)
         return self._arrays(chunks, empty_from, starts, level, outside)
 
-    def _sources(
-        self, rank: int, place: list[int], starts: list[int], found: list[int]
-    ) -> tuple[int, int] | None:
+    def _sources(self, rank: int, place: list[int], starts: list[int], found: list[int]) -> tuple[int, int] | None:
         """Notes the entries on other ranks that the next one waits for; returns the place of one that is not done."""
         found.clear()
         entry = self.entries[rank][place[rank]]
@@ -264,11 +272,14 @@ class _Numbered:
                 if place[home] <= there:
                     raise ScheduleError(
                         f"The order waits for ever. Rank {rank} is the first to be blocked, at its action "
-                        f"{place[rank] + 1}, {written(entry, stages=True)}: it needs {self._name(needed)}, which is action "
-                        f"{there + 1} of rank {home}, where {written(self.entries[home][place[home]], stages=True)} is waiting."
+                        f"{place[rank] + 1}, {written(entry, stages=True)}: it needs {self._name(needed)}, action "
+                        f"{there + 1} of rank {home}, which waits at "
+                        f"{written(self.entries[home][place[home]], stages=True)}."
                     )
 
-    def _arrays(self, chunks: int, empty_from: int, starts: list[int], level: list[int], outside: list[list[int]]) -> Order:
+    def _arrays(
+        self, chunks: int, empty_from: int, starts: list[int], level: list[int], outside: list[list[int]]
+    ) -> Order:
         total = len(level)
         flat = [(rank, place, entry) for rank, each in enumerate(self.entries) for place, entry in enumerate(each)]
         ordered = np.argsort(np.array(level, dtype=np.int64), kind="stable")
@@ -278,7 +289,9 @@ class _Numbered:
             [entry + ((NONE, NONE, NONE),) * (2 - len(entry)) for _, _, entry in flat], dtype=np.int64
         ).reshape(total, 2, 3)  # fmt: skip
         width = max([2, *(len(each) for each in outside)])
-        sources = np.array([each + [total] * (width - len(each)) for each in outside], dtype=np.int64).reshape(-1, width)
+        sources = np.array([each + [total] * (width - len(each)) for each in outside], dtype=np.int64).reshape(
+            -1, width
+        )
         rank = np.array([each[0] for each in flat], dtype=np.int64)
         position = np.array([each[1] for each in flat], dtype=np.int64)
         before = np.where(position > 0, np.arange(total) - 1, total)

@@ -1,10 +1,10 @@
 """One schedule replayed: who does what when, and what follows from it.
 
-    from engine.simulate import replay
+from engine.simulate import replay
 
-    found = replay("interleaved", stages=4, microbatches=8, chunks=2, times={"F": 1, "B": 1, "W": 1})
-    found.makespan               # 57.0
-    found.bubble_fraction        # of every rank
+found = replay("interleaved", stages=4, microbatches=8, chunks=2, times={"F": 1, "B": 1, "W": 1})
+found.makespan               # 57.0
+found.bubble_fraction        # of every rank
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Replay:
     timing: Timing
     remarks: tuple[str, ...] = ()
     """Sentences about frameworks that would refuse these numbers."""
+    shape: Shape | None = None
+    """What the schedule was asked for; None for an order of one's own."""
 
     @property
     def ranks(self) -> list[str]:
@@ -55,7 +57,8 @@ class Replay:
     @cached_property
     def busy(self) -> Floats:
         """By rank, the sum of its actions [s]; sends that occupy it are none of them."""
-        return np.bincount(self.order.rank, weights=self._spent, minlength=self.order.ranks)
+        spent: Floats = np.bincount(self.order.rank, weights=self._spent, minlength=self.order.ranks).astype(np.float64)
+        return spent
 
     @cached_property
     def bubble_fraction(self) -> list[float]:
@@ -159,7 +162,7 @@ def replay(
         shape = _with_durations(known, shape, durations, sent)
     built = order_of(known, shape)
     timing = replayed(built, durations, sent)
-    return Replay(known, built, durations, sent, timing, tuple(known.remarks(shape)))
+    return Replay(known, built, durations, sent, timing, tuple(known.remarks(shape)), shape)
 
 
 def shape_of(
@@ -186,7 +189,9 @@ def shape_of(
         if not known.limited:
             raise ScheduleError(f"{known.title} keeps to no memory limit; zb-auto-1p, zb-auto-2p and zbv-auto do.")
         if isinstance(memory_limit, bool) or not isinstance(memory_limit, (int, float)) or not 0 < memory_limit < 1e9:
-            raise ScheduleError(f"memory_limit must be a positive number of activations, and is {str(memory_limit)[:40]}.")
+            raise ScheduleError(
+                f"memory_limit must be a positive number of activations, and is {str(memory_limit)[:40]}."
+            )
     return Shape(ranks, microbatches, chunks, group, memory_limit)
 
 
@@ -206,7 +211,9 @@ def _with_durations(known: Rule, shape: Shape, durations: Durations, sends: Send
 
 def _one_execution(durations: Durations, sends: Sends) -> None:
     if durations.forward.ndim > 1 or isinstance(sends.time, np.ndarray):
-        raise ScheduleError("replay is of one execution: durations are numbers or one per stage. See makespans for many.")
+        raise ScheduleError(
+            "replay is of one execution: durations are numbers or one per stage. See replay_many for many."
+        )
 
 
 def _own_order(
@@ -250,7 +257,7 @@ def _tasks(found: Replay) -> pd.DataFrame:
             "microbatch": built.microbatch[entries, member], "start": timing.start[entries],
             "end": timing.end[entries], "pair": number,
         }))  # fmt: skip
-    both = pd.concat([columns[0], columns[1][paired]]).sort_index(kind="stable").reset_index(drop=True)
+    both: pd.DataFrame = pd.concat([columns[0], columns[1][paired]]).sort_index(kind="stable").reset_index(drop=True)
     both["kind"] = np.array(KINDS, dtype=object)[both["kind"].to_numpy()]
     return both
 

@@ -79,7 +79,8 @@ def _changes(order: Order) -> tuple[Floats, Floats, Floats, Floats]:
     kind = order.kind
 
     def count(*kinds: int) -> Floats:
-        return (real & np.isin(kind, kinds)).sum(axis=1).astype(np.float64)
+        counted: Floats = (real & np.isin(kind, kinds)).sum(axis=1).astype(np.float64)
+        return counted
 
     gains = count(FORWARD)
     losses, early = count(BACKWARD, WEIGHT_GRADIENT), count(BACKWARD, INPUT_GRADIENT)

@@ -15,7 +15,13 @@ from itertools import product
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, Entry, Rule, ScheduleError, Shape,
+    FORWARD,
+    INPUT_GRADIENT,
+    WEIGHT_GRADIENT,
+    Entry,
+    Rule,
+    ScheduleError,
+    Shape,
 )  # fmt: skip
 
 __all__ = ["RULES"]
@@ -169,8 +175,9 @@ _SOURCE: Final = "Qi et al. 2023 (arXiv:2401.10241), section 3; the heuristic of
 
 RULES: Final = (
     Rule(
-        name="zb-auto-1p", title="Zero bubble, planned, 1F1B's memory", order=_once, splits=True, limited=True, timed=True,
-        source=_SOURCE, frameworks={"zero-bubble": "--enable-zero-bubble --zero-bubble-max-pending-backward P"},
+        name="zb-auto-1p", title="Zero bubble, planned, 1F1B's memory", order=_once, splits=True, limited=True,
+        timed=True, source=_SOURCE,
+        frameworks={"zero-bubble": "--enable-zero-bubble --zero-bubble-max-pending-backward P"},
     ),
     Rule(
         name="zb-auto-2p", title="Zero bubble, planned, twice the memory", order=_twice, splits=True, limited=True,

@@ -13,7 +13,14 @@ from itertools import product
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, Entry, Placement, Rule, ScheduleError, Shape,
+    FORWARD,
+    INPUT_GRADIENT,
+    WEIGHT_GRADIENT,
+    Entry,
+    Placement,
+    Rule,
+    ScheduleError,
+    Shape,
 )  # fmt: skip
 
 __all__ = ["RULES"]
@@ -33,7 +40,9 @@ class _Plan:
         self.fill_backward, self.fill_forward = fill
         self.granted = granted or [-1.0] * self.ranks
         self.done = [[[0] * self.ranks for _ in range(2)] for _ in range(2)]
-        self.ends: list[list[list[list[float]]]] = [[[[] for _ in range(self.ranks)] for _ in range(2)] for _ in range(2)]
+        self.ends: list[list[list[list[float]]]] = [
+            [[[] for _ in range(self.ranks)] for _ in range(2)] for _ in range(2)
+        ]
         self.clock, self.lost, self.memory = [0.0] * self.ranks, [0.0] * self.ranks, [0] * self.ranks
         self.pending: list[deque[tuple[int, int]]] = [deque() for _ in range(self.ranks)]
         self.entries: list[list[Entry]] = [[] for _ in range(self.ranks)]
@@ -205,8 +214,8 @@ def _attempt(
 def _planned(shape: Shape) -> list[list[Entry]]:
     limit = 2 * shape.ranks if shape.memory_limit is None else shape.memory_limit
     best: tuple[float, list[list[Entry]]] | None = None
-    for fill in product((True, False), repeat=2):
-        found = _attempt(shape, limit, fill)
+    for fill_backward, fill_forward in product((True, False), repeat=2):
+        found = _attempt(shape, limit, (fill_backward, fill_forward))
         if best is None or found[0] < best[0]:
             best = found
     assert best is not None
@@ -215,8 +224,8 @@ def _planned(shape: Shape) -> list[list[Entry]]:
 
 RULES: Final = (
     Rule(
-        name="zbv-auto", title="ZB-V, planned", order=_planned, placement=Placement.V, chunks=2, splits=True, limited=True,
-        timed=True, source="Qi et al. 2023 (arXiv:2401.10241), section 6; the heuristic of its program",
+        name="zbv-auto", title="ZB-V, planned", order=_planned, placement=Placement.V, chunks=2, splits=True,
+        limited=True, timed=True, source="Qi et al. 2023 (arXiv:2401.10241), section 6; the heuristic of its program",
         frameworks={"zero-bubble": "--zero-bubble-v-schedule"},
     ),
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Chimera: two pipelines in opposite directions, merged slot by slot; parameters are held twice.
 
-Source: Li and Hoefler, "Chimera" (arXiv:2107.06925), section 3.1, and the order that Shigangli/Chimera prints: a microbatch
-moves one rank per slot, a new one enters at either end every second slot, and the next wave of P microbatches enters
-when the first backward is back.
+Source: Li and Hoefler, "Chimera" (arXiv:2107.06925), section 3.1, and the order that Shigangli/Chimera prints: a
+microbatch moves one rank per slot, a new one enters at either end every second slot, and the next wave of P
+microbatches enters when the first backward is back.
 """
 
 from __future__ import annotations

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    Entry, Placement, Rule, ScheduleError, Shape, backward, forward, input_gradient, pair, weight_gradient,
+    Entry,
+    Placement,
+    Rule,
+    ScheduleError,
+    Shape,
+    backward,
+    forward,
+    input_gradient,
+    pair,
+    weight_gradient,
 )  # fmt: skip
 
 __all__ = ["RULES"]
@@ -94,7 +103,8 @@ def _at_least(name: str, *, even: bool) -> Callable[[Shape], None]:
     def check(shape: Shape) -> None:
         if even and (shape.ranks % 2 or shape.microbatches % 2):
             raise ScheduleError(
-                f"{name} needs even numbers of ranks and microbatches; there are {shape.ranks} and {shape.microbatches}."
+                f"{name} needs even numbers of ranks and microbatches; there are "
+                f"{shape.ranks} and {shape.microbatches}."
             )
         if shape.microbatches < 2 * shape.ranks:
             raise ScheduleError(

@@ -1,7 +1,7 @@
 """DistIR's 1F1B: in every time step each stage takes ready work of the kind that it did not do last; no warm-up cap.
 
-Source: Santhanam et al., "DistIR" (arXiv:2111.05426), and its PipeDream scheduler: unit time steps, lowest microbatch first,
-results ready in the next step. Without a cap a stage holds nearly twice the activations of the textbook's 1F1B.
+Source: Santhanam et al., "DistIR" (arXiv:2111.05426), and its PipeDream scheduler: unit time steps, lowest microbatch
+first, results ready in the next step. Without a cap a stage holds nearly twice the activations of the textbook's 1F1B.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Schedules of several chunks per rank that pass the model in a loop.
 
-Sources: Narayanan et al. 2021 (arXiv:2104.04473), section 2.2, and NVIDIA/Megatron-LM's `schedules.py` for the group size
-and for forwards and backwards run as pairs to hide expert exchange; torch.distributed.pipelining for the split backward;
-Lamy-Poirier 2022 (arXiv:2211.05953) for breadth first; Calculon 0.1.0 for its own rule of a last group.
+Sources: Narayanan et al. 2021 (arXiv:2104.04473), section 2.2, and NVIDIA/Megatron-LM's `schedules.py` for the group
+size and for forwards and backwards run as pairs to hide expert exchange; torch.distributed.pipelining for the split
+backward; Lamy-Poirier 2022 (arXiv:2211.05953) for breadth first; Calculon 0.1.0 for its own rule of a last group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    Entry, Rule, ScheduleError, Shape, backward, forward, input_gradient, pair, weight_gradient,
+    Entry,
+    Rule,
+    ScheduleError,
+    Shape,
+    backward,
+    forward,
+    input_gradient,
+    pair,
+    weight_gradient,
 )  # fmt: skip
 
 __all__ = ["RULES", "group_size", "padded_microbatches"]
@@ -21,8 +29,19 @@ Turn = tuple[int, int]
 
 
 def group_size(shape: Shape) -> int:
-    """Returns how many microbatches pass a chunk before the next one's turn: P, or all where there are fewer."""
-    return shape.group if shape.group is not None else min(shape.ranks, shape.microbatches)
+    """Returns how many microbatches pass a chunk before the next one's turn: P, or all where there are fewer.
+
+    A group that Megatron refuses though M is a multiple of P is torch's case, which has no group size and takes P.
+    """
+    if shape.group is None or _refused_rest(shape):
+        return min(shape.ranks, shape.microbatches)
+    return shape.group
+
+
+def _refused_rest(shape: Shape) -> int:
+    """Returns the rest of the microbatches in groups for which Megatron refuses them, or 0."""
+    rest = shape.microbatches % (shape.group or min(shape.ranks, shape.microbatches))
+    return rest if rest < shape.ranks else 0
 
 
 def padded_microbatches(shape: Shape) -> int:
@@ -100,9 +119,10 @@ def _breadth_first(shape: Shape) -> list[list[Entry]]:
 
 
 def _calculon(shape: Shape) -> list[list[Entry]]:
-    """Lists 1F1B, interleaved in full groups of P: slots of a group that is not full stay empty, yet take their time."""
+    """Lists 1F1B, interleaved in full groups of P: slots of a group that is not full stay empty, yet take their
+    time."""
     whole = Shape(shape.ranks, padded_microbatches(shape), shape.chunks)
-    return _alternating(whole, shape.ranks) if shape.chunks > 1 else _alternating(whole, 0, hops=1)
+    return _alternating(whole, shape.ranks) if shape.chunks > 1 else _alternating(whole, whole.microbatches, hops=1)
 
 
 def _several_chunks(shape: Shape) -> None:
@@ -112,17 +132,24 @@ def _several_chunks(shape: Shape) -> None:
 
 def _check_group(shape: Shape) -> None:
     _several_chunks(shape)
-    if shape.group is None and shape.microbatches > shape.ranks and shape.microbatches % shape.ranks:
-        rest, rounds = shape.microbatches % shape.ranks, max(1, shape.microbatches // shape.ranks)
-        equal = shape.microbatches // rounds if shape.microbatches % rounds == 0 else None
-        other = f"torch would take groups of {equal}: give group={equal}." if equal else (
-            f"torch refuses {shape.microbatches} microbatches in {rounds} rounds, too. A multiple of {shape.ranks} "
-            "would do."
-        )  # fmt: skip
+    ranks, total = shape.ranks, shape.microbatches
+    group = shape.group or min(ranks, total)
+    if not min(ranks, total) <= group <= total:
         raise ScheduleError(
-            f"Megatron refuses M mod g = {rest}: {shape.microbatches} microbatches in groups of {shape.ranks} leave a "
-            f"rest that is neither 0 nor at least {shape.ranks}. {other}"
+            f"Megatron refuses a group of {group}: it must be at least P = {ranks} and at most M = {total}."
         )
+    rest = _refused_rest(shape)
+    if not rest or total % ranks == 0:
+        return
+    rounds = total // ranks
+    if total % rounds == 0:
+        other = f"torch would take groups of {total // rounds}: give group={total // rounds}."
+    else:
+        other = f"torch refuses {total} microbatches in {rounds} rounds, too. A multiple of {ranks} would do."
+    raise ScheduleError(
+        f"Megatron refuses M mod g = {rest}: {total} microbatches in groups of {group} leave a rest that is neither 0 "
+        f"nor at least P = {ranks}. {other}"
+    )
 
 
 def _check_pairs(shape: Shape) -> None:
@@ -133,17 +160,20 @@ def _check_pairs(shape: Shape) -> None:
 
 
 def _remarks(shape: Shape) -> list[str]:
-    group, total, ranks = group_size(shape), shape.microbatches, shape.ranks
+    total, ranks = shape.microbatches, shape.ranks
     told = []
-    if group < ranks or group > total:
-        told.append(f"Megatron refuses a group of {group}: it must be at least P = {ranks} and at most M = {total}.")
-    rest = total % group
-    if 0 < rest < ranks:
-        told.append(f"Megatron refuses M mod g = {rest}: it must be 0 or at least P = {ranks}.")
+    if total < ranks:
+        told.append(f"Megatron refuses M < P: {total} microbatches on {ranks} ranks. torch takes one group of all.")
+    rest = _refused_rest(shape)
+    if rest:
+        told.append(
+            f"Megatron refuses M mod g = {rest}: it must be 0 or at least P = {ranks}. This is torch's order, which "
+            f"has no group size: groups of {group_size(shape)}."
+        )
     rounds = max(1, total // ranks)
     if total % rounds:
         told.append(f"torch refuses {total} microbatches: they do not divide into {rounds} rounds.")
-    elif group != total // rounds:
+    elif group_size(shape) != total // rounds:
         told.append(f"torch has no group size; it would take {total // rounds}.")
     return told
 

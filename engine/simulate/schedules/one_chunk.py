@@ -1,7 +1,7 @@
 """Schedules of one chunk per rank without split gradients: GPipe and the family of one forward, one backward (1F1B).
 
-Sources: Huang et al., "GPipe" (arXiv:1811.06965), section 2.3; Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN
-Training" (PipeDream-flush, arXiv:2006.09503), section 3; the paired form as NVIDIA/Megatron-LM and
+Sources: Huang et al., "GPipe" (arXiv:1811.06965), section 2.3; Narayanan et al., "Memory-Efficient Pipeline-Parallel
+DNN Training" (PipeDream-flush, arXiv:2006.09503), section 3; the paired form as NVIDIA/Megatron-LM and
 Victarry/PP-Schedule-Visualization order it.
 """
 
@@ -52,8 +52,8 @@ def _torch_wants_a_full_pipeline(shape: Shape) -> list[str]:
     if shape.microbatches >= shape.ranks:
         return []
     return [
-        f"torch refuses M < P for 1F1B: {shape.microbatches} microbatches on {shape.ranks} ranks; Megatron and DeepSpeed "
-        "run it."
+        f"torch refuses M < P for 1F1B: {shape.microbatches} microbatches on {shape.ranks} ranks; Megatron and "
+        "DeepSpeed run it."
     ]
 
 

@@ -1,11 +1,13 @@
 """Repeating patterns of V-shaped schedules, and how their warm-up and cool-down are squeezed within the memory.
 
-A pattern gives each rank the slots of one microbatch: forward of the near chunk, forward of the far chunk, gradient of the
-far chunk, gradient of the near chunk; the next microbatch comes six slots later. Gradients of weights take free slots.
-Then actions of the warm-up and the cool-down move to earlier free slots as long as no rank holds more than before.
+A pattern gives each rank the slots of one microbatch: forward of the near chunk, forward of the far chunk, gradient of
+the far chunk, gradient of the near chunk; the next microbatch comes six slots later. Gradients of weights take free
+slots. Then actions of the warm-up and the cool-down move to earlier free slots as long as no rank holds more than
+before.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362), sections 3 and 4 and appendix; the
-order in which moves are tried is that of sail-sg/zero-bubble-pipeline-parallelism, so that lists come out the same.
+Source: Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362), sections 3 and 4 and appendix;
+the order in which moves are tried is that of sail-sg/zero-bubble-pipeline-parallelism, so that lists come out the
+same.
 """
 
 from __future__ import annotations

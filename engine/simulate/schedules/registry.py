@@ -1,8 +1,8 @@
 """The schedules that there are, by name.
 
-    from engine.simulate.schedules.registry import NAMES, rule
+from engine.simulate.schedules.registry import NAMES, rule
 
-    rule("zb-h1").title    # "ZB-H1"; rule("ZB1P") is the same
+rule("zb-h1").title    # "ZB-H1"; rule("ZB1P") is the same
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from engine.simulate.schedules import (
-    automatic, automatic_v, chimera, dualpipe, greedy, interleaved, one_chunk, v_shaped, zero_bubble,
+    automatic,
+    automatic_v,
+    chimera,
+    dualpipe,
+    greedy,
+    interleaved,
+    one_chunk,
+    v_shaped,
+    zero_bubble,
 )  # fmt: skip
 from engine.simulate.schedules.contract import Rule, ScheduleError
 

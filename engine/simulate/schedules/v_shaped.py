@@ -1,8 +1,8 @@
 """Schedules of two chunks per rank in the shape of a V: ZB-V, V-1F1B, and V-Half and V-Min of less memory.
 
 Rank r holds stage r and stage 2P-1-r, so that the first and the last stage share a rank and activations grow evenly.
-Sources: Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 6, as torch.distributed.pipelining fixes
-its order; Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362), sections 3 and 4, as
+Sources: Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 6, as torch.distributed.pipelining
+fixes its order; Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362), sections 3 and 4, as
 sail-sg/zero-bubble-pipeline-parallelism builds it.
 """
 
@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    BACKWARD, FORWARD, INPUT_GRADIENT, Entry, Placement, Rule, Shape, forward, input_gradient, weight_gradient,
+    BACKWARD,
+    FORWARD,
+    Entry,
+    Placement,
+    Rule,
+    Shape,
+    forward,
+    input_gradient,
+    weight_gradient,
 )  # fmt: skip
 from engine.simulate.schedules.patterns import Pattern, pull_forward, squeezed
 
@@ -44,20 +52,30 @@ def _zero_bubble_rank(rank: int, ranks: int, count: int) -> list[Entry]:
         entries.append(weight_gradient(stage, weights[stage]))
         weights[stage] += 1
 
+    def unit(stage: int) -> None:
+        run(stage)
+        gradient(stage)
+        weight(stage)
+
     for _ in range(2 * (ranks - rank) - 1):
         run(first)
     for _ in range(rank):
-        run(last), run(first)
+        run(last)
+        run(first)
     for _ in range(ranks - rank):
-        run(last), gradient(last), weight(last)
+        unit(last)
     while ahead[last] < ahead[first] or ahead[first] < count:
         if ahead[first] < count:
             run(first)
-        gradient(first), weight(first), run(last), gradient(last), weight(last)
+        gradient(first)
+        weight(first)
+        unit(last)
     for _ in range(rank):
-        gradient(first), gradient(last)
+        gradient(first)
+        gradient(last)
     for _ in range(ranks - rank):
-        gradient(first), weight(first)
+        gradient(first)
+        weight(first)
     for stage in (last, first):
         while weights[stage] < back[stage]:
             weight(stage)
@@ -104,13 +122,11 @@ def _one_forward_one_backward(shape: Shape) -> list[list[Entry]]:
 def _remarks(shape: Shape) -> list[str]:
     if shape.microbatches < 2 * shape.ranks - 1:
         return [
-            f"With fewer than 2P-1 = {2 * shape.ranks - 1} microbatches it runs, but leaves bubbles; torch warns of M < "
-            f"{2 * shape.ranks} stages."
+            f"With fewer than 2P-1 = {2 * shape.ranks - 1} microbatches it runs, but leaves bubbles; torch warns of "
+            f"M < {2 * shape.ranks} stages."
         ]
     return []
 
-
-assert INPUT_GRADIENT < BACKWARD
 
 _CONTROLLED: Final = "Qi et al. 2024 (arXiv:2405.15362), section 4"
 

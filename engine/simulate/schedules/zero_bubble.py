@@ -11,7 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.simulate.schedules.contract import (
-    Entry, Rule, ScheduleError, Shape, forward, input_gradient, weight_gradient,
+    Entry,
+    Rule,
+    ScheduleError,
+    Shape,
+    forward,
+    input_gradient,
+    weight_gradient,
 )  # fmt: skip
 
 __all__ = ["RULES"]

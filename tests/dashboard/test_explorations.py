@@ -1,4 +1,4 @@
-"""The runner explores each scenario once, in order, within its bounds, and outlives whatever goes wrong."""
+"""Explorations: each scenario once, in order, within bounds, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import dashboard.jobs.explorations as under_test
 from dashboard.jobs.board import BoardFull
-from dashboard.jobs.explorations import PER_SESSION, ExplorationJob, Runner
+from dashboard.jobs.explorations import PER_SESSION, ExplorationJob, Explorations
 from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Scenario, explore_scenario
 from engine.store import Store
@@ -30,8 +30,8 @@ def scenario(batch: int = 8, **limits: Any) -> Scenario:
 
 
 @pytest.fixture
-def runner() -> Iterator[Runner]:
-    made = Runner(Settings(store=None, queue=2, kept=3))
+def explorations() -> Iterator[Explorations]:
+    made = Explorations(Settings(store=None, queue=2, kept=3))
     yield made
     made.close()
 
@@ -56,8 +56,8 @@ class Gate:
         return explore_scenario(scenario, **more)
 
 
-def test_the_result_is_the_engine_s(runner: Runner) -> None:
-    job = runner.request(scenario())
+def test_the_result_is_the_engine_s(explorations: Explorations) -> None:
+    job = explorations.request(scenario())
     assert job.wait(30)
     assert job.state == "done"
     direct = explore_scenario(scenario())
@@ -68,32 +68,32 @@ def test_the_result_is_the_engine_s(runner: Runner) -> None:
     assert job.progress.done == direct.total
 
 
-def test_equal_scenarios_share_one_job(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_scenarios_share_one_job(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    first = runner.request(scenario(), "one")
-    second = runner.request(scenario(), "two")
+    first = explorations.request(scenario(), "one")
+    second = explorations.request(scenario(), "two")
     gate.open.set()
     assert first is second
     assert first.wait(30)
-    assert runner.request(scenario(), "three") is first
+    assert explorations.request(scenario(), "three") is first
     assert gate.calls == [first.key]
 
 
-def test_the_queue_is_bounded(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_bounded(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    runner.request(scenario(8))
+    explorations.request(scenario(8))
     assert gate.started.wait(10)
-    waiting = [runner.request(scenario(batch), str(batch)) for batch in (12, 16)]
-    assert [runner.board.position(job) for job in waiting] == [1, 2]
+    waiting = [explorations.request(scenario(batch), str(batch)) for batch in (12, 16)]
+    assert [explorations.board.position(job) for job in waiting] == [1, 2]
     with pytest.raises(BoardFull, match="2 explorations are waiting already"):
-        runner.request(scenario(20))
+        explorations.request(scenario(20))
     gate.open.set()
     assert all(job.wait(30) and job.state == "done" for job in waiting)
 
 
 def test_nobody_waits_for_all_that_one_session_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What each session asked for last comes first; of very many the first are given up, and nobody else's."""
-    made = Runner(Settings(store=None, queue=20))
+    made = Explorations(Settings(store=None, queue=20))
     try:
         gate = Gate(monkeypatch)
         made.request(scenario(8), "somebody")
@@ -115,16 +115,16 @@ def test_nobody_waits_for_all_that_one_session_asks_for(monkeypatch: pytest.Monk
         made.close()
 
 
-def test_a_large_space_holds_up_no_small_one(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_space_holds_up_no_small_one(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "LARGE", scenario(16).space.total)
     gate = Gate(monkeypatch)
-    large = runner.request(scenario(16))
+    large = explorations.request(scenario(16))
     assert gate.started.wait(10)
-    another = runner.request(scenario(24))
-    assert runner.board.position(another) == 1
+    another = explorations.request(scenario(24))
+    assert explorations.board.position(another) == 1
     gate.hold = {large.key}
     gate.open.set()
-    small = runner.request(scenario(8))
+    small = explorations.request(scenario(8))
     assert small.wait(30)
     assert (small.state, large.state, another.state) == ("done", "running", "queued")
     gate.hold.clear()
@@ -132,64 +132,64 @@ def test_a_large_space_holds_up_no_small_one(runner: Runner, monkeypatch: pytest
 
 
 def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    explorations: Explorations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    job = runner.request(scenario(), "one")
-    assert runner.request(scenario(), "two") is job
+    job = explorations.request(scenario(), "one")
+    assert explorations.request(scenario(), "two") is job
     assert gate.started.wait(10)
-    assert not runner.board.cancel(job, "one")
+    assert not explorations.board.cancel(job, "one")
     assert not job.wait(0.1)
-    assert runner.board.cancel(job, "two")
+    assert explorations.board.cancel(job, "two")
     assert job.wait(10)
     assert job.state == "cancelled"
-    assert runner.request(scenario(), "one") is job
+    assert explorations.request(scenario(), "one") is job
     gate.open.set()
-    runner.forget(job.key)
-    again = runner.request(scenario(), "one")
+    explorations.forget(job.key)
+    again = explorations.request(scenario(), "one")
     assert again is not job
     assert again.wait(30)
     assert again.state == "done"
 
 
-def test_who_has_gone_keeps_no_job_running(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_gone_keeps_no_job_running(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    job = runner.request(scenario(), "before the page was loaded again")
-    assert runner.request(scenario(), "now") is job
+    job = explorations.request(scenario(), "before the page was loaded again")
+    assert explorations.request(scenario(), "now") is job
     assert gate.started.wait(10)
-    assert runner.board.cancel(job, "now", here=lambda watcher: watcher == "now")
+    assert explorations.board.cancel(job, "now", here=lambda watcher: watcher == "now")
     assert job.wait(20)
     assert job.state == "cancelled"
-    assert runner.request(scenario(), "now") is job
+    assert explorations.request(scenario(), "now") is job
     gate.open.set()
-    assert runner.request(scenario(), "somebody else").wait(30)
+    assert explorations.request(scenario(), "somebody else").wait(30)
 
 
 def test_that_a_result_could_not_be_stored_is_said_once_and_taken_back(tmp_path: Path) -> None:
-    runner = Runner(Settings(store=tmp_path / "results.duckdb"))
+    explorations = Explorations(Settings(store=tmp_path / "results.duckdb"))
     try:
-        runner.say_unstored("No space left at a.")
-        runner.say_unstored("No space left at b.")
-        (warning,) = runner.warnings
+        explorations.say_unstored("No space left at a.")
+        explorations.say_unstored("No space left at b.")
+        (warning,) = explorations.warnings
         assert warning.endswith("kept in memory. No space left at b.")
-        assert runner.request(scenario()).wait(60)
-        assert runner.warnings == []
+        assert explorations.request(scenario()).wait(60)
+        assert explorations.warnings == []
     finally:
-        runner.close()
+        explorations.close()
 
 
-def test_a_waiting_job_can_be_cancelled(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_job_can_be_cancelled(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    runner.request(scenario(8))
+    explorations.request(scenario(8))
     assert gate.started.wait(10)
-    waiting = runner.request(scenario(12))
-    assert runner.board.cancel(waiting)
+    waiting = explorations.request(scenario(12))
+    assert explorations.board.cancel(waiting)
     assert waiting.state == "cancelled"
     gate.open.set()
 
 
 def test_failures_become_one_sentence_and_do_not_end_the_runner(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    explorations: Explorations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Exception] = [ValueError("The space is odd."), MemoryError(), RuntimeError("internal words")]
 
@@ -199,20 +199,20 @@ def test_failures_become_one_sentence_and_do_not_end_the_runner(
     monkeypatch.setattr(under_test, "explore_scenario", fail)
     jobs: list[ExplorationJob] = []
     for batch in (8, 12, 16):
-        jobs.append(runner.request(scenario(batch)))
+        jobs.append(explorations.request(scenario(batch)))
         assert jobs[-1].wait(10)
     assert [job.state for job in jobs] == ["failed"] * 3
     assert jobs[0].problem == "The space is odd."
     assert "not enough memory" in jobs[1].problem
     assert "internal words" not in jobs[2].problem
     monkeypatch.setattr(under_test, "explore_scenario", explore_scenario)
-    after = runner.request(scenario(20))
+    after = explorations.request(scenario(20))
     assert after.wait(30)
     assert after.state == "done"
 
 
 def test_spaces_beyond_the_bound_are_refused_at_once() -> None:
-    small = Runner(Settings(store=None, largest_space=100))
+    small = Explorations(Settings(store=None, largest_space=100))
     try:
         job = small.request(scenario())
         assert job.state == "failed"
@@ -223,7 +223,7 @@ def test_spaces_beyond_the_bound_are_refused_at_once() -> None:
 
 def test_exploring_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     Gate(monkeypatch)
-    hasty = Runner(Settings(store=None, longest_seconds=0.1))
+    hasty = Explorations(Settings(store=None, longest_seconds=0.1))
     try:
         job = hasty.request(scenario())
         assert job.wait(10)
@@ -233,24 +233,24 @@ def test_exploring_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> No
         hasty.close()
 
 
-def test_old_explorations_make_room(runner: Runner) -> None:
-    jobs = [runner.request(scenario(batch)) for batch in (8,)]
+def test_old_explorations_make_room(explorations: Explorations) -> None:
+    jobs = [explorations.request(scenario(batch)) for batch in (8,)]
     assert jobs[0].wait(30)
     for batch in (12, 16, 20):
-        assert runner.request(scenario(batch)).wait(30)
-    runner.request(scenario(24)).wait(30)
-    assert runner.find(jobs[0].key) is None
-    assert runner.find(scenario(24).key) is not None
+        assert explorations.request(scenario(batch)).wait(30)
+    explorations.request(scenario(24)).wait(30)
+    assert explorations.find(jobs[0].key) is None
+    assert explorations.find(scenario(24).key) is not None
 
 
 def test_results_come_back_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.duckdb"
-    first = Runner(Settings(store=path))
+    first = Explorations(Settings(store=path))
     job = first.request(scenario())
     assert job.wait(30)
     first.close()
     gate = Gate(monkeypatch)
-    second = Runner(Settings(store=path))
+    second = Explorations(Settings(store=path))
     try:
         again = second.request(scenario())
         assert again.state == "done"
@@ -270,7 +270,7 @@ def test_a_store_that_cannot_be_opened_leaves_a_warning_and_a_working_runner(tmp
         path.mkdir()
     else:
         path = tmp_path / "results.txt"
-    made = Runner(Settings(store=path))
+    made = Explorations(Settings(store=path))
     try:
         assert made.store is None
         assert len(made.warnings) == 1
@@ -291,7 +291,7 @@ def test_a_store_that_another_process_holds_is_named_with_its_holder(tmp_path: P
     try:
         assert other.stdout is not None
         assert other.stdout.readline().strip() == b"held"
-        made = Runner(Settings(store=path))
+        made = Explorations(Settings(store=path))
         made.close()
         assert made.store is None
         assert f"held by process {other.pid}" in made.warnings[0]
@@ -306,7 +306,7 @@ def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.Mo
         return explore_scenario(scenario, **more)
 
     monkeypatch.setattr(under_test, "explore_scenario", explore)
-    made = Runner(Settings(store=tmp_path / "results.duckdb"))
+    made = Explorations(Settings(store=tmp_path / "results.duckdb"))
     try:
         job = made.request(scenario())
         assert job.wait(30)
