@@ -38,7 +38,7 @@ class ScenarioTimes:
 
 
 def scenario_times(scenario: Scenario) -> ScenarioTimes | str:
-    """Returns the times of the scenario's best execution with a pipeline of four ranks or more, or why there are none."""
+    """Returns the times of the scenario's best execution with a pipeline of four ranks or more, or why not."""
     refusal = runner().refusal(scenario)
     return refusal or _found(scenario, scenario.key)
 
