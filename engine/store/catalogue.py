@@ -53,7 +53,7 @@ class Catalogued:
 
     @property
     def cost_model(self) -> str:
-        """The one that its scenario names; a scenario that names none is of the exact one."""
+        """The one that its scenario names; a scenario that names none is of `calculon`."""
         return cost_model_in(self.record.scenario)
 
 
