@@ -30,7 +30,7 @@ class ChunkTimes:
 
 
 def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
-    """The durations of an execution's schedule, from its fields and statistics.
+    """Returns the durations of an execution's schedule, from its fields and statistics.
 
     Raises ValueError for an execution without statistics, because it is infeasible.
     """
@@ -71,7 +71,7 @@ def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
 
 
 def tells_blocks_apart(execution: Mapping[Any, Any]) -> bool:
-    """Returns whether the figures tell base and edge blocks apart, of which stages differ; else all are the slowest."""
+    """Tells whether the figures tell base and edge blocks apart, of which stages differ; else all are the slowest."""
     return not math.isnan(float(execution.get("baseblock_fw_tp_time", math.nan)))
 
 

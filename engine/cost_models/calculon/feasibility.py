@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.int16]
 
 
 def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """(processors that share network `tier`, whether any parallelism uses it) for each row.
+    """Returns (processors that share network `tier`, whether any parallelism uses it) for each row.
 
     Only degrees above 1 count.
     """
@@ -40,7 +40,7 @@ def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[
 
 
 def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Sequence[Ints]) -> Numbers:
-    """Reason number of each row's network assignment (0 where it fits): tier by tier, size before fill."""
+    """Returns the reason number of each row's network assignment (0 where it fits): tier by tier, size before fill."""
     result = np.zeros(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int16)
     for tier in range(len(networks.size)):
         used, any_used = tier_use(tier, degrees, nets)

@@ -157,7 +157,7 @@ LAYER_SUMS: Final[dict[str, str]] = {
 
 
 def expression(name: str, row: Mapping[Any, Any]) -> tuple[str, str] | None:
-    """The expression of a figure for an execution and its source; None for a figure of the block itself."""
+    """Returns the expression of a figure for an execution and its source; None for a figure of the block itself."""
     found = EXPRESSIONS.get(name)
     if found is None:
         return None

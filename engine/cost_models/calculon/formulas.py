@@ -28,7 +28,7 @@ _LIKE_BYTES: Final = by_name("weight_space")
 
 
 def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> Expression | Untold:
-    """The expression of a statistic for a feasible execution, or how the block's layers give it."""
+    """Returns the expression of a statistic for a feasible execution, or how the block's layers give it."""
     found = expression(name, row)
     if found is None:
         summed = LAYER_SUMS.get(name)
@@ -47,7 +47,7 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
 
 
 def symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
-    """Everything that formulas use besides the register's figures, for one feasible execution."""
+    """Returns everything that formulas use besides the register's figures, for one feasible execution."""
     rate = rates(system, str(row["datatype"]))
     pipeline, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
     microbatches = int(row["batch_size"]) // int(row["data_par"]) // int(row["microbatch_size"])

@@ -76,7 +76,7 @@ class StepBlock:
 
 
 def step_block(b: BlockTable) -> StepBlock:
-    """What a step needs of a block."""
+    """Returns what a step needs of a block."""
     return StepBlock(
         fw_time=b.fw_time,
         agrad_time=b.agrad_time,
@@ -114,7 +114,7 @@ class StepOptimizer:
 
 
 def step_optimizer(o: OptimizerTable) -> StepOptimizer:
-    """What a step needs of the optimizer."""
+    """Returns what a step needs of the optimizer."""
     return StepOptimizer(o.time, o.mem_time, o.flops_time)
 
 
@@ -150,7 +150,7 @@ def pipeline_part(
     training: Flags,
     moved: Offload | None,
 ) -> PipelinePart:
-    """Everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
+    """Returns everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
     piped = s.pipeline_par > 1
     fw_bytes = b.pipeline_payload * piped
     # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference.
@@ -205,7 +205,7 @@ def exchange_part(
     sharded: Flags,
     requirements: bool = True,
 ) -> ExchangePart:
-    """The gradient exchange among `members` of a data-parallel group, nothing where they are not `exchanging`.
+    """Returns the gradient exchange among `members` of a data-parallel group, nothing where they are not `exchanging`.
 
     Without `requirements` the bandwidths that would hide it are left out.
     """
@@ -228,7 +228,7 @@ def exchange_part(
 
 
 def exchange_scalar(rate: Rates, data_net: Ints, sharded: Flags) -> Floats:
-    """Traffic factor of the exchange's operations on a network, offsets left out."""
+    """Returns the traffic factor of the exchange's operations on a network, offsets left out."""
     scalar = rate.networks.scalar
     both = scalar["reduce_scatter"][data_net] + scalar["all_gather"][data_net]
     return np.where(sharded, both, scalar["all_reduce"][data_net])
@@ -270,7 +270,7 @@ class BatchTimes:
 
 
 def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimizer: OptimizerTable) -> BatchTimes:
-    """All times and rates of the executions `e` [rows], from the figures of their blocks."""
+    """Returns all times and rates of the executions `e` [rows], from the figures of their blocks."""
     b, o = step_block(block), step_optimizer(optimizer)
     training = e.training
     kept = kept_activations(block, e.activation_recompute)
@@ -348,7 +348,7 @@ class Arithmetic(NamedTuple):
 
 
 def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
-    """What efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
+    """Returns what efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
 
     The compute efficiency is `perfect` over `computing`, the system efficiency `computing` over the step, and the total
     efficiency `perfect` over the step.
@@ -361,19 +361,20 @@ def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Ar
 
 
 def block_flops(block: BlockTable) -> Floats:
-    """What one microbatch needs of a block, forward and backward, without recomputation [FLOP]."""
+    """Returns what one microbatch needs of a block, forward and backward, without recomputation [FLOP]."""
     return block.fw_flops + block.agrad_flops + block.wgrad_flops
 
 
 def kept_activations(block: BlockTable, recompute: Ints) -> Floats:
-    """What one block keeps of a microbatch for its backward pass, which is what would be offloaded [bytes]."""
+    """Returns what one block keeps of a microbatch for its backward pass, which is what would be offloaded [bytes]."""
     return np.where(recompute == FULL, block.act_checkpoint, block.act_storage)
 
 
 def offload_requirements(
     b: StepBlock, kept: Floats, moved: Offload, part: PipelinePart, optimizer: OptimizerTable, training: Flags
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and together.
+    """Returns the second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and
+    together.
 
     They are required whether or not anything is offloaded. Without time to hide behind they are infinite, where the
     reference divides by zero after its run.
@@ -387,7 +388,7 @@ def offload_requirements(
 
 
 def offload_bandwidth(b: StepBlock, moved: Offload, part: PipelinePart, training: Flags) -> Floats:
-    """Second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s]."""
+    """Returns the second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s]."""
     forward = _per_second(moved.fw_bytes, _fw_window(b, part))
     backward = _per_second(moved.bw_bytes, _bw_window(b, part))
     both = np.maximum(forward, backward)

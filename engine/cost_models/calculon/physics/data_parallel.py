@@ -17,13 +17,13 @@ __all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapp
 
 
 def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:
-    """Time [s] to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is sharded, else an
-    all-reduce. The payload is the weights at the training datatype's width."""
+    """Returns the time [s] to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is
+    sharded, else an all-reduce. The payload is the weights at the training datatype's width."""
     return np.where(sharded, *block_exchanges(net, tier, weights, members))
 
 
 def block_exchanges(net: NetworkRates, tier: Ints, weights: Floats, members: Floats) -> tuple[Floats, Floats]:
-    """The same with a sharded optimizer, and with a whole one [s]."""
+    """Returns the same with a sharded optimizer, and with a whole one [s]."""
     scattered = net.seconds(tier, "reduce_scatter", weights, members)
     gathered = net.seconds(tier, "all_gather", weights, members)
     return scattered + gathered, net.seconds(tier, "all_reduce", weights, members)
@@ -69,7 +69,7 @@ def overlapped_exchange(
     busy: Floats,
     scalar: Floats | None,
 ) -> Overlap:
-    """Exposed time of the exchange [s] when it runs beside the backward pass.
+    """Returns the exposed time of the exchange [s] when it runs beside the backward pass.
 
     `exchange`: time of one block's exchange [s]; `bw_p2p`: one backward transfer between stages [s]; `busy`: share of
     compute the network takes; `scalar`: traffic factor of the operations, None to leave the required

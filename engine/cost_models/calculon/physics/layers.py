@@ -73,7 +73,7 @@ def _projection(name: str, width: str) -> LayerSpec:
 
 
 def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
-    """The layers of one block in order.
+    """Returns the layers of one block in order.
 
     `overlapped`: tensor-parallel communication is overlapped with its GEMM, which fuses communication, query, key
     and value projections into single layers and so changes tiers of efficiency and memory, not only time.
@@ -217,7 +217,7 @@ def sizes(
     fused_activation: npt.NDArray[np.bool_],
     element_bytes: int,
 ) -> Sizes:
-    """Sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys]."""
+    """Returns the sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys]."""
     h, f, s = float(model.hidden), float(model.feedforward), float(model.seq_size)
     a, d = float(model.attn_heads), float(model.attn_size)
     t = tensor_par
@@ -290,7 +290,7 @@ class _Layer:
 
 
 def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
-    """Counts and bytes of every layer of a recipe for every key; arrays [layers, keys]."""
+    """Returns the counts and bytes of every layer of a recipe for every key; arrays [layers, keys]."""
     names = list(Quantities.__dataclass_fields__)
     keys = len(z.tensor_par)
     arrays = {name: np.zeros((len(specs), keys)) for name in names}

@@ -39,8 +39,8 @@ def offload(
     optimizer_offload: Bools,
     training: Bools,
 ) -> Offload:
-    """Traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum of all three
-    backward."""
+    """Returns the traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum
+    of all three backward."""
     fw_bytes = np.maximum(weight_offload * weights, activations_offload * activations)
     bw_bytes = training * (weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer)
     seconds = rates.second_memory.seconds

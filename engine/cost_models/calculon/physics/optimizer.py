@@ -57,7 +57,8 @@ def optimizer_table(
     training: Flags,
     element_bytes: int,
 ) -> OptimizerTable:
-    """The optimizer on one block for every key [keys]; `sharding` is over how many processors its state is spread.
+    """Returns the optimizer on one block for every key [keys]; `sharding` is over how many processors its state is
+    spread.
 
     Independent of the microbatch; it depends on the overlap because that decides which weights form one layer.
     """
@@ -83,7 +84,7 @@ def optimizer_work(
     training: Flags,
     element_bytes: int,
 ) -> OptimizerWork:
-    """What the optimizer does, whatever the rates; see `optimizer_table`."""
+    """Returns what the optimizer does, whatever the rates; see `optimizer_table`."""
     keys = len(tensor_par)
     work = OptimizerWork(training, [], *(np.zeros(keys) for _ in range(3)))
     group = attention_type * 2 + overlapped
@@ -111,7 +112,7 @@ def optimizer_work(
 
 
 def optimizer_times(work: OptimizerWork, rates: Rates) -> OptimizerTable:
-    """The optimizer's figures on a system."""
+    """Returns the optimizer's figures on a system."""
     times = tuple(np.zeros(len(work.training)) for _ in range(3))
     for rows, flops, moved in work.parts:
         compute, memory = rates.vector.seconds(flops), rates.memory.seconds(moved)

@@ -31,7 +31,7 @@ def statistics(
     first_tier: Floats,
     second_tier: Floats,
 ) -> Mapping[str, Floats]:
-    """The 96 statistics by name, each an array [rows] (see `engine.columns.STATISTICS` for units)."""
+    """Returns the 96 statistics by name, each an array [rows] (see `engine.columns.STATISTICS` for units)."""
     t = batch_times(rate, e, s, block, optimizer)
     inference = ~e.training
     block_figures = {

@@ -40,19 +40,20 @@ class Shapes:
 
 
 def on_matrix(specs: tuple[LayerSpec, ...]) -> Flags:
-    """Which layers run on the matrix engine, the others on the vector engine [layers]."""
+    """Tells which layers run on the matrix engine, the others on the vector engine [layers]."""
     return np.array([spec.kind in ("linear", "batch_matmul", "overlapped") for spec in specs])
 
 
 def shape_layers(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int, overlapped: bool) -> Shapes:
-    """Layers of the recipe that all `keys` share, at the keys' shapes [keys]."""
+    """Returns the layers of the recipe that all `keys` share, at the keys' shapes [keys]."""
     return timed(*shaped(model, keys, element_bytes, overlapped), element_bytes, rates)
 
 
 def shaped(
     model: Model, keys: BlockKeys, element_bytes: int, overlapped: bool
 ) -> tuple[tuple[LayerSpec, ...], Quantities]:
-    """The recipe that all `keys` share, and what its layers do and move at the keys' shapes: no rate matters."""
+    """Returns the recipe that all `keys` share, and what its layers do and move at the keys' shapes: no rate
+    matters."""
     attention = by_name("attention_type").choices[int(keys.attention_type[0])]
     specs = recipe(attention, overlapped)
     z = sizes(
@@ -67,7 +68,7 @@ def shaped(
 
 
 def timed(specs: tuple[LayerSpec, ...], q: Quantities, element_bytes: int, rates: Rates) -> Shapes:
-    """Layers with the times that the engines and the memory of a system give them."""
+    """Returns the layers with the times that the engines and the memory of a system give them."""
     matrix = on_matrix(specs)
 
     def times(flops: Floats, moved: Floats) -> tuple[Floats, Floats, Floats]:
@@ -141,7 +142,7 @@ class Communication:
         self.zero = np.zeros(len(self.members))
 
     def layer(self, row: int) -> CommunicatingLayer:
-        """The layer at `row` of the recipe, which must be of a communicating kind."""
+        """Returns the layer at `row` of the recipe, which must be of a communicating kind."""
         spec = self.shapes.specs[row]
         return self._overlapped(row, spec) if spec.kind == "overlapped" else self._standalone(row, spec)
 

@@ -115,7 +115,7 @@ class PreparedRows:
     feasible: int
 
     def memory_requirements(self) -> MemoryRequirements:
-        """The memory that everything in the cells needs."""
+        """Returns the memory that everything in the cells needs."""
         capacities = float(self.rate.capacity), float(self.rate.second_capacity)
         few = few_blocks(self.space, self.cells)[self.points.cell]
         allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
@@ -151,7 +151,8 @@ def prepared_rows_of(
     fits: Flags,
     feasible: int | None = None,
 ) -> PreparedRows:
-    """The prepared rows of a row table at the rates of a system: from its figures, the memory needed, and what fits.
+    """Returns the prepared rows of a row table at the rates of a system: from its figures, the memory needed, and what
+    fits.
 
     `feasible` executions are counted unless they are known already.
     """

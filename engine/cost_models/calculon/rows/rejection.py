@@ -119,8 +119,8 @@ def memory_requirements(
     optimizers: OptimizerTable,
     optimizer_of: tuple[Ints, Ints],
 ) -> tuple[Floats, Floats]:
-    """Memory of both tiers that every (memory mode, schedule point) needs [bytes]; no rate and no capacity matters to
-    it."""
+    """Returns the memory of both tiers that every (memory mode, schedule point) needs [bytes]; no rate and no capacity
+    matters to it."""
     mm = modes.memory_modes
     shape = (len(mm["training"]), len(points.cell))
     first_tier, second_tier = np.empty(shape), np.empty(shape)
@@ -144,7 +144,7 @@ def memory_requirements(
 
 
 def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:
-    """Which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is."""
+    """Tells which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is."""
     mm = modes.memory_modes
     found: Flags = (mode_counts(space, modes) > 0).T[:, points.kind]
     short: Flags = offloads(mm)[:, None] & few_blocks(space, cells)[points.cell]
@@ -160,7 +160,7 @@ def reject_by_memory(
     needs: tuple[Floats, Floats],
     rejected: Rejected,
 ) -> Flags:
-    """Which (memory mode, schedule point) pairs fit in memory; counts what does not."""
+    """Tells which (memory mode, schedule point) pairs fit in memory; counts what does not."""
     count = mode_counts(space, modes)
     every = listed(space, cells, points, modes)
     fits = every.copy()
@@ -183,7 +183,7 @@ def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
 
 
 def matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
-    """The first row of a table of modes that agrees with `choice` in every field that both have."""
+    """Returns the first row of a table of modes that agrees with `choice` in every field that both have."""
     agrees = np.ones(len(next(iter(table.values()))), bool)
     for name, values in table.items():
         if name in choice:
