@@ -15,6 +15,7 @@ from engine.store.errors import (
     StoreWriteError,
     TooManyValuesError,
 )
+from engine.store.keyed import KeyedTable
 from engine.store.query import Histogram, Rows
 from engine.store.result_store import Store
 from engine.store.writer import Writer
@@ -22,6 +23,7 @@ from engine.store.writer import Writer
 __all__ = [
     "Condition",
     "Histogram",
+    "KeyedTable",
     "NotEvaluatedError",
     "Record",
     "Rows",

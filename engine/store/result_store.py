@@ -33,6 +33,7 @@ from engine.store.errors import (
     StoreAccessError,
     StoreError,
 )
+from engine.store.keyed import KeyedTable
 from engine.store.query import Rows, interrupt_all
 from engine.store.shards import Shards
 from engine.store.writer import Writer
@@ -121,6 +122,13 @@ class Store:
             if not records_of(database, key):
                 raise catalogue.no_exploration(database, key)
             catalogue.delete(database, key)
+
+    def keyed(self, name: str, schema: pa.Schema) -> KeyedTable:
+        """Return a table of single results by key, which is made when something is first put in.
+
+        Raises StoreError for names and types that it cannot have, and where the store has another table of the name.
+        """
+        return KeyedTable(self._database(), name, schema, read_only=self.read_only)
 
     @contextlib.contextmanager
     def writer(
