@@ -309,7 +309,11 @@ class CostModel(ABC):
 
 
 def told_not_measured(things: Sequence[str]) -> str:
-    """Returns what `CostModel.not_measured` found as a sentence; empty where it found nothing."""
+    """Returns what `CostModel.not_measured` found as a sentence; empty where it found nothing.
+
+    Args:
+        things: in words.
+    """
     return f"Never measured: {', '.join(things)}; the figures are modelled, not calibrated." if things else ""
 
 

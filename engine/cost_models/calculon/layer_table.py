@@ -160,7 +160,11 @@ def _exchange(prefix: str, exchange: Exchange | None, tiles: float, exposed: flo
 
 
 def layer_sheet(found: pd.DataFrame) -> Sheet:
-    """Returns the layers as a table to print."""
+    """Returns the layers as a table to print.
+
+    Args:
+        found: what `layer_table_of` returned.
+    """
     stages = ("fw", "agrad", "wgrad")
     headers = ["layer", "engine"]
     for stage in stages:

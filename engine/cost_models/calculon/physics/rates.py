@@ -126,7 +126,12 @@ _COLLECTIVES: tuple[Collective, ...] = ("p2p", "reduce_scatter", "all_gather", "
 
 
 def rates(system: System, datatype: str) -> Rates:
-    """Returns the rates of a system for one datatype that it has."""
+    """Returns the rates of a system for one datatype. Raises KeyError where the system has none for it.
+
+    Args:
+        system: where it runs.
+        datatype: such as "float16".
+    """
     return Rates(
         matrix=_processor(system.matrix[datatype]),
         vector=_processor(system.vector[datatype]),
@@ -140,7 +145,11 @@ def rates(system: System, datatype: str) -> Rates:
 
 
 def network_rates(system: System) -> NetworkRates:
-    """Returns the network tiers of a system as arrays."""
+    """Returns the network tiers of a system as arrays.
+
+    Args:
+        system: where it runs.
+    """
     networks = system.networks
     return NetworkRates(
         size=np.array([network.size for network in networks], np.int64),
