@@ -85,7 +85,7 @@ class Schedule:
 
 
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
-    """The schedule of a feasible execution.
+    """Returns the schedule of a feasible execution.
 
     Args:
         execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
