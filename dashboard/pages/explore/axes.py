@@ -19,6 +19,7 @@ from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.exploration_progress import explorations_of
+from dashboard.widgets.window import is_narrow
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, count, counted, scale_for, shortfall
 from engine import Exploration
@@ -300,7 +301,7 @@ def pair_legend(
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
-    if not numbered(cells):
+    if not numbered(cells, narrow=is_narrow()):
         parts.append(NOT_NUMBERED)
     if axes.of_datatypes:
         parts.append("a click on a map of another datatype changes to it")
