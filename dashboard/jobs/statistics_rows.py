@@ -10,7 +10,7 @@ import numpy as np
 
 from dashboard.jobs.worker import Task
 from engine import Scenario
-from engine.exploration.recomputed import evaluate_into
+from engine.exploration.unstored_statistics import evaluate_into
 from engine.store.added_columns import ColumnFiles
 
 __all__ = ["IDS", "evaluate"]

@@ -25,7 +25,7 @@ from engine import Exploration, Scenario
 from engine.columns import by_name, defined_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import TooManyValuesError
 from engine.store.added_columns import AddedWriter
 

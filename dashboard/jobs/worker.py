@@ -25,6 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from engine import ExplorationCancelled
+from engine.cost_models.registry import added
 from engine.exploration.workers import WorkerError
 
 __all__ = ["BEHIND", "FAR_BEHIND", "Task", "Worker", "Workers"]
@@ -40,6 +41,9 @@ POLL: Final = 0.1
 _START: Final = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
+from engine.cost_models.registry import register
+for cost_model in pickle.load(sys.stdin.buffer):
+    register(cost_model)
 from dashboard.jobs.worker_process import serve
 serve(pickle.load(sys.stdin.buffer))
 """
@@ -83,6 +87,7 @@ class _Process:
             [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         self.send(sys.path)
+        self.send(added())
         self.send(behind)
 
     def send(self, message: object) -> None:

@@ -19,7 +19,7 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration
 from engine.columns import by_name
-from engine.exploration.recomputed import is_stored
+from engine.exploration.unstored_statistics import is_stored
 from engine.store import NotEvaluatedError, TooManyValuesError
 
 __all__ = ["ABOUT", "names_of", "offer", "there", "whole_or_waiting"]

@@ -25,7 +25,7 @@ from engine.store.files import StoreFiles
 
 MOST_BYTES: Final = 5 << 29
 """What may lie beside the rows of one store [bytes], and what columns that are added at once may come to before they
-are compressed: all 77 of the exact cost model for 4.3 million rows. On disk those take 10 bytes per row."""
+are compressed: all 77 of `calculon` for 4.3 million rows. On disk those take 10 bytes per row."""
 MOST_IN_MEMORY: Final = 8
 """Columns that are added to rows in memory, which hold some 25 as wide."""
 SUFFIX: Final = ".added"

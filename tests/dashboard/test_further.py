@@ -25,7 +25,7 @@ from dashboard.widgets.statistics_progress import names_of
 from dashboard.words.numbers import format_value, plain
 from engine import Exploration
 from engine.columns import by_name, defined_of
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from tests.dashboard.pages import SMALL, again, figure, html, run
 
 LONG = 60.0

@@ -20,7 +20,7 @@ from dashboard.pages.pareto.queries import axes_of, density, frontier
 from dashboard.words.numbers import format_value
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import Condition, TooManyValuesError
 from tests.dashboard.pages import SMALL, TIGHT, again, exploration, figure, html, run
 

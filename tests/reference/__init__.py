@@ -20,7 +20,7 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
         "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
     }
 )  # fmt: skip
-"""Codes that the exact cost model never gives."""
+"""Codes that `calculon` never gives."""
 
 # The line of Calculon that raised an error -> the reason this project gives.
 REASON_OF_LINE = {

@@ -30,7 +30,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import degrees
 from dashboard.words.numbers import scale_for
 from engine import Exploration
-from engine.exploration.recomputed import is_stored
+from engine.exploration.unstored_statistics import is_stored
 
 __all__ = ["View", "download_part", "map_part", "panel_part", "view_of"]
 

@@ -1,0 +1,224 @@
+"""Pipeline schedules in closed form: idle time, overlapped pairs, activations in flight, copies, messages, limits.
+
+A *rank* is one place of the pipeline; it holds `chunks` pieces of the model. Times are per chunk and microbatch:
+forward f, gradient of the inputs b, gradient of the weights w, y = f + b + w all of them, and `pair` an overlapped
+forward and backward. A step takes microbatches x chunks x y, less what overlapped pairs save, plus the idle time of the
+busiest rank. All functions are elementwise: arrays [rows], or [rows, ranks], that broadcast.
+
+Stages are equal here; what unequal ones change is in `pipeline`. Every formula agrees with a replay of the schedule's
+list of actions (`engine.simulate`) to rounding, where its docstring says that it holds.
+
+Sources: 1F1B and interleaving, Narayanan et al. 2021 (arXiv:2104.04473, section 2.2); ZB-H1, Qi et al. 2024
+(arXiv:2401.10241); ZB-V, Qi et al. 2024 (arXiv:2405.15362) in the fixed order of torch.distributed.pipelining;
+DualPipe, DeepSeek-V3 (arXiv:2412.19437) and DualPipeV in the order of deepseek-ai/DualPipe; combined 1F1B, Megatron
+Core's `combined_1f1b` (`--overlap-moe-expert-parallel-comm`). The idle times of ZB-V and DualPipe are stated by us: the
+published ones hold for f = b = w, or f = b, only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.executions.arrays import Flags, Floats
+
+__all__ = [
+    "COMBINED", "COPIES", "DUALPIPE", "DUALPIPE_V", "INTERLEAVED", "ONE_F_ONE_B", "PAIRED", "SCHEDULES", "SPLIT",
+    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "copies", "fold", "hops", "idle", "makespan", "messages",
+    "overlapped_pairs", "refusals",
+]  # fmt: skip
+
+SCHEDULES: Final = ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b")
+"""Schedules by name; a schedule is a position here."""
+ONE_F_ONE_B, INTERLEAVED, ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V, COMBINED = range(len(SCHEDULES))
+
+V_SHAPED: Final = (ZB_V, DUALPIPE_V)
+"""Schedules whose rank r holds the chunks r and 2P - 1 - r of 2P: the first holds both ends of the model."""
+PAIRED: Final = (DUALPIPE, DUALPIPE_V, COMBINED)
+"""Schedules in which a forward and a backward of two microbatches run together and hide each other's communication."""
+SPLIT: Final = (ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V)
+"""Schedules that compute gradients of weights apart from those of inputs."""
+COPIES: Final = 2.0
+"""Copies of its parameters that DualPipe holds: stage r in one direction, stage P - 1 - r in the other [copies]."""
+
+Number = Floats | float
+
+
+def _among(schedule: Number, chosen: tuple[int, ...]) -> Flags:
+    """Where a schedule is one of some."""
+    found: Flags = np.isin(schedule, chosen)
+    return found
+
+
+def _larger(*values: Number) -> Floats:
+    """The largest, row by row."""
+    found = np.asarray(values[0], np.float64)
+    for value in values[1:]:
+        found = np.maximum(found, value)
+    return found
+
+
+def idle(
+    schedule: Number, stages: Number, forward: Number, inputs: Number, weights: Number, pair: Number
+) -> Floats:  # fmt: skip
+    """Seconds that the rank which ends last waits for others, with equal stages and no time for messages [s].
+
+    Args:
+        schedule: positions in `SCHEDULES`. stages: ranks P of the pipeline.
+        forward, inputs, weights: f, b and w of a chunk and microbatch [s].
+        pair: an overlapped forward and backward of a chunk [s], at least as long as either; f + b + w where nothing
+            overlaps.
+
+    Holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
+    ZB-V for M >= 2P - 1 and b >= 0.65 f (below that it is up to half a percent of the step low); DualPipe for an even P
+    of 4 at least and DualPipeV for P of 2 at least, where M >= 2P.
+    """
+    others = np.asarray(stages, np.float64) - 1.0
+    f, b, w = forward, inputs, weights
+    found = others * (f + b + w)
+    schedule = np.asarray(schedule)
+    if np.any(schedule == ZB_H1):
+        found = np.where(schedule == ZB_H1, others * _larger(f, b, f + b - w), found)
+    if np.any(schedule == ZB_V):
+        turning = _larger(
+            others * b,
+            2.0 * others * (b - w),
+            f + (others - 1.0) * w,
+            b + (others - 1.0) * w,
+            (2.0 * others - 1.0) * f - (others - 1.0) * b,
+            (2.0 * others - 1.0) * f + b - 2.0 * others * w,
+            2.0 * others * f - (2.0 * others + 1.0) * w,
+        )
+        found = np.where(schedule == ZB_V, turning, found)
+    both = _among(schedule, (DUALPIPE, DUALPIPE_V))
+    if both.any():
+        before = np.where(schedule == DUALPIPE, (others + 1.0) / 2.0, others + 1.0) - 1.0
+        waiting = before * (pair + f - w - np.minimum(b, w)) + np.maximum(before * (b - f) - f, 0.0)
+        found = np.where(both, waiting, found)
+    return np.asarray(np.where(others > 0, found, 0.0))
+
+
+def overlapped_pairs(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
+    """Forwards and backwards of a chunk that run together on the rank which ends last [pairs].
+
+    Combined 1F1B runs (v - 1) P + 1 chunks beyond those that other ranks wait for before the first pair. Each pair
+    saves what one overlaps: y - pair.
+    """
+    p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
+    found = np.select(
+        [np.asarray(schedule) == each for each in PAIRED],
+        [m - p - 1.0, 2.0 * m - 2.0 * p - 1.0, m * v - np.minimum(m * v, (v - 1.0) * p + 1.0)],
+        0.0,
+    )
+    return np.asarray(np.where(p > 1, np.maximum(found, 0.0), 0.0))
+
+
+def makespan(
+    schedule: Number,
+    stages: Number,
+    microbatches: Number,
+    chunks: Number,
+    *,
+    forward: Number,
+    inputs: Number,
+    weights: Number,
+    pair: Number | None = None,
+) -> Floats:
+    """Seconds from the first forward to the last gradient, with equal stages and no time for messages [s].
+
+    Args: as for `idle`; microbatches: M of a step; chunks: pieces of the model per rank, 1 for DualPipe, where a rank
+        works on either of its two stages for half of the microbatches.
+    """
+    whole = np.asarray(forward, np.float64) + inputs + weights
+    together = whole if pair is None else pair
+    busy = microbatches * np.asarray(chunks, np.float64) * whole
+    saved = overlapped_pairs(schedule, stages, microbatches, chunks) * (whole - together)
+    return busy - saved + idle(schedule, stages, forward, inputs, weights, together)
+
+
+def activations_in_flight(
+    schedule: Number, stages: Number, rank: Number, microbatches: Number, chunks: Number
+) -> Floats:
+    """Most chunks whose activations a rank keeps at once, each from its forward to its gradient of weights [chunks].
+
+    Args:
+        rank: position from 0. chunks: as for `makespan`; the chunks that are counted are these. Groups of interleaved
+            microbatches have as many as there are stages.
+    """
+    p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
+    after = p - 1.0 - rank
+    schedule = np.asarray(schedule)
+    found = np.where(v > 1, 2.0 * after + (v - 1.0) * p + 1.0, after + 1.0)
+    if np.any(schedule > INTERLEAVED):
+        found = np.select(
+            [schedule == each for each in (ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V, COMBINED)],
+            [p, 2.0 * p, p + 1.0, 2.0 * p + 1.0, found + 1.0],
+            found,
+        )
+    return np.asarray(np.minimum(np.where(p > 1, found, 1.0), m * v))
+
+
+def copies(schedule: Number) -> Floats:
+    """How often parameters of a stage are held [copies]."""
+    return np.asarray(np.where(np.asarray(schedule) == DUALPIPE, COPIES, 1.0))
+
+
+def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
+    """Messages between ranks in a step, of activations and of gradients, over all ranks [messages]."""
+    p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
+    turned = _among(schedule, V_SHAPED)
+    # The turn of a V stays on one rank.
+    return np.asarray(2.0 * m * np.where(turned, 2.0 * (p - 1.0), v * p - 1.0))
+
+
+def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
+    """How often the time of one message adds to a step whose messages run beside computation [messages].
+
+    Holds for equal stages and short messages: 1F1B for any; interleaved and combined up to the shorter of forward and
+    backward, where P divides M; ZB-H1 and ZB-V up to 0.3 f, where M > P or M >= 2P - 1; DualPipe and DualPipeV up to
+    about 0.1 f, where P divides M. In 1F1B a round trip holds P microbatches, so each waits for its share of it.
+    """
+    p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
+    fill = 2.0 * (p - 1.0)
+    around = fill + 2.0 * np.floor((p - 1.0) * (m - 1.0) / p)
+    found = np.select(
+        [np.asarray(schedule) == each for each in range(len(SCHEDULES))],
+        [
+            around, 2.0 * (v * p - 1.0), 2.0 * fill, 5.0 * p - 7.0, m * (p - 1.0) / p + 1.5 * (p - 2.0),
+            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0), 2.0 * (v * p - 1.0),
+        ],
+    )  # fmt: skip
+    return np.asarray(np.where(p > 1, found, 0.0))
+
+
+def fold(schedule: Number) -> Floats:
+    """Chunks per rank that a schedule has, 0 where any number above 1 will do [chunks]."""
+    return np.asarray((1.0, 0.0, 1.0, 2.0, 1.0, 2.0, 0.0))[np.asarray(schedule, np.intp)]
+
+
+def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> dict[str, Flags]:
+    """Where a schedule does not run, by the code of the reason (`engine.executions.reasons`).
+
+    ZB-H1 has fewer microbatches than ranks to start with; the fixed order of ZB-V is tight from 2P - 1 on; DualPipe
+    asks for twice as many as ranks, an even number of both, DualPipeV for twice as many as ranks; Megatron's combined
+    1F1B for whole groups of as many as there are ranks.
+    """
+    schedule = np.asarray(schedule)
+    p, m = np.asarray(stages), np.asarray(microbatches)
+    wanted = fold(schedule)
+    wrong: Flags = np.where(wanted > 0, np.asarray(chunks) != wanted, np.asarray(chunks) < 2)
+    least = np.select(
+        [schedule == ZB_H1, schedule == ZB_V, _among(schedule, (DUALPIPE, DUALPIPE_V))], [p, 2 * p - 1, 2 * p], 1
+    )
+    few: Flags = m < least
+    odd: Flags = (schedule == DUALPIPE) & ((p % 2 != 0) | (m % 2 != 0))
+    ragged: Flags = (schedule == COMBINED) & (m % np.maximum(p, 1) != 0)
+    alone: Flags = (p == 1) & (schedule != ONE_F_ONE_B)
+    return {
+        "schedule_needs_pipeline": alone,
+        "schedule_against_interleaving": wrong & ~alone,
+        "schedule_needs_microbatches": few & ~alone,
+        "schedule_needs_even": odd & ~alone,
+        "schedule_needs_whole_groups": ragged & ~alone,
+    }
