@@ -313,7 +313,8 @@ def _arranged(
 ) -> dict[str, Any]:
     """Returns the axes of the panels: in a grid, the outer ones labelled."""
     columns, rows = look.grid
-    ticks = _ticks(look.axes[0], fields[0], 28 // columns), _ticks(look.axes[1], fields[1], int(look.height / rows / 16))
+    most = 28 // columns, int(look.height / rows / 16)
+    ticks = [_ticks(*each) for each in zip(look.axes, fields, most, strict=True)]
     layout: dict[str, Any] = {}
     room: dict[str, Any] = {}
     if len(panels) == 1:
