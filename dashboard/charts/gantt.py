@@ -15,6 +15,8 @@ from engine.simulate.schedule import Schedule
 
 MOST_STAGES: Final = 16
 MOST_BARS: Final = 1500
+LEFT: Final = 84
+"""Room for the names of rows where charts below one another share their time axis [px]."""
 MOST_NUMBERED: Final = 400
 """Bars of a kind up to which their microbatches are numbered."""
 _UNIT: Final = "total_time"
@@ -34,7 +36,8 @@ _TASKS: Final = (
 
 
 CAUSES: Final = {
-    "fill": "the pipeline fills", "forward": "waits for a forward of rank {}", "gradient": "waits for a gradient of rank {}",
+    "fill": "the pipeline fills", "forward": "waits for a forward of rank {}",
+    "gradient": "waits for a gradient of rank {}",
     "latency": "a result of rank {} is on its way", "send": "sends", "drain": "the pipeline drains",
 }  # fmt: skip
 """Why a rank is idle, in words."""
@@ -84,7 +87,8 @@ def gantt(
     figure.update_layout(barmode="overlay", bargap=0, margin={"t": 20 if schedule.skipped else 6, "r": 8})
     if zoom:
         figure.update_xaxes(fixedrange=False)
-        figure.update_layout(dragmode="zoom")
+        figure.update_yaxes(automargin=False)
+        figure.update_layout(dragmode="zoom", margin={"l": LEFT})
     return Chart(figure, _finding(schedule, stages, row))
 
 
@@ -171,9 +175,7 @@ def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette) -> 
     }  # fmt: skip
 
 
-def _frames(
-    figure: go.Figure, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette
-) -> None:
+def _frames(figure: go.Figure, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
     """Frames the tasks of the critical path."""
     shown = critical[critical["stage"].isin(place)]
     figure.add_trace(
@@ -214,9 +216,7 @@ def _why(idle: pd.DataFrame) -> list[str]:
     return [f"<br>{CAUSES[cause].format(of)}" for cause, of in zip(idle["cause"], idle["of"], strict=True)]
 
 
-def _axis(
-    figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None
-) -> None:
+def _axis(figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None) -> None:
     """The time axis, from 0 to exactly the end of the step, in true time on both sides of a break."""
     end = schedule.end / scale.factor
     if not schedule.skipped:

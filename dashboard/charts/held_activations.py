@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, palette
 from dashboard.charts.elements.template import Chart, base
+from dashboard.charts.gantt import LEFT
 from dashboard.words.numbers import plain, scale_for
 
 __all__ = ["held_activations"]
@@ -57,12 +58,15 @@ def held_activations(
             )
         )  # fmt: skip
     last = max(end, until or 0.0) / scale.factor
-    figure.update_xaxes(range=[0, last], fixedrange=False, nticks=6, ticksuffix=scale.suffix, showticklabels=not skipped)
+    figure.update_xaxes(
+        range=[0, last], fixedrange=False, nticks=6, ticksuffix=scale.suffix, showticklabels=not skipped
+    )
     figure.update_yaxes(
         range=[-0.55, len(ranks) - 0.45], tickvals=list(range(len(ranks))), ticklabelstandoff=3,
         ticktext=[f"rank {rank} · {plain(float(peaks.get(rank, 0.0)))}" for rank in reversed(ranks)],
         tickfont={"color": colours.text},
     )  # fmt: skip
-    figure.update_layout(dragmode="zoom", margin={"t": 4, "r": 8})
+    figure.update_yaxes(automargin=False)
+    figure.update_layout(dragmode="zoom", margin={"t": 4, "r": 8, "l": LEFT})
     told = ", ".join(f"{plain(float(peaks.get(rank, 0.0)))} on rank {rank}" for rank in list(ranks)[:4])
     return Chart(figure, f"Most activations held, of a rank's whole share for one microbatch: {told}.")

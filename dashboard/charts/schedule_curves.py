@@ -56,7 +56,7 @@ def schedule_curves(
     if not len(curves):
         return empty(colours, HEIGHT, "No schedule runs anywhere along this parameter.")
     figure = base(colours, HEIGHT)
-    factor = 100.0 if as_percent else 1.0
+    factor, unit = (100.0, " %") if as_percent else (1.0, "")
     marks = dict(zip(chosen, SCENARIOS[colours.mode][:2], strict=True))
     first, last = float(curves["value"].min()) * factor, float(curves["value"].max()) * factor
     for name, own in curves.groupby("name", sort=False):
@@ -69,19 +69,27 @@ def schedule_curves(
                 line={"color": marks.get(str(name), colours.muted), "width": 2.4 if strong else 1,
                       "dash": "dash" if strong and name == chosen[1] and chosen[0] != chosen[1] else "solid"},
                 opacity=1.0 if strong else 0.45, name=title,
-                hovertemplate=f"<b>{letter + ': ' if letter else ''}{title}</b><br>%{{x:.4g}}{'%' if as_percent else ''}: "
-                              "%{y:.1f} % of the step is work<extra></extra>",
+                hovertemplate=f"<b>{letter + ': ' if letter else ''}{title}</b><br>%{{x:.4g}}{unit}: "
+                              "work of %{y:.1f} % of the step<extra></extra>",
             )
         )  # fmt: skip
     shapes, notes = _bands(curves, titles, factor, colours)
     shapes.append({"type": "line", "x0": here * factor, "x1": here * factor, "y0": 0, "y1": 1, "yref": "paper",
                    "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
+    for letter, name in zip("AB", chosen, strict=True):
+        own = curves[curves["name"] == name]
+        if len(own) and (letter == "A" or chosen[0] != chosen[1]):
+            end = own.sort_values("value").iloc[-1]
+            notes.append(noted(letter, colours, x=float(end["value"]) * factor, y=100 * float(end["share"]),
+                               xanchor="left", xshift=4, colour=colours.text))  # fmt: skip
     low = max(0.0, 100 * float(curves["share"].min()) - 4)
     pad = 0.02 * (last - first) or 1.0
-    figure.update_xaxes(range=[first - pad, last + pad], title_text=label, nticks=8, ticksuffix=" %" if as_percent else "")
-    figure.update_yaxes(range=[low, min(104.0, 100 * float(curves["share"].max()) + 3)], ticksuffix=" %", showgrid=True,
-                        title_text="work in a step", nticks=6)  # fmt: skip
-    figure.update_layout(margin={"t": 40}, shapes=shapes, annotations=notes)
+    figure.update_xaxes(
+        range=[first - pad, last + pad], title_text=label, nticks=8, ticksuffix=" %" if as_percent else ""
+    )
+    figure.update_yaxes(range=[low, 100 * float(curves["share"].max()) + 3], ticksuffix=" %", showgrid=True,
+                        title_text="work per time of a step", nticks=6)  # fmt: skip
+    figure.update_layout(margin={"t": 40, "r": 18}, shapes=shapes, annotations=notes)
     return Chart(figure, _finding(curves, titles, label, factor, as_percent))
 
 
@@ -108,16 +116,14 @@ def _bands(
     return shapes, notes
 
 
-def _finding(
-    curves: pd.DataFrame, titles: Mapping[str, str], label: str, factor: float, as_percent: bool
-) -> str:
+def _finding(curves: pd.DataFrame, titles: Mapping[str, str], label: str, factor: float, as_percent: bool) -> str:
     unit = " %" if as_percent else ""
     parts = [
         f"{titles[name]} from {plain(start * factor)}{unit} to {plain(end * factor)}{unit}"
         for start, end, name in best_bands(curves)
     ]
-    top = curves.loc[curves["share"].idxmax()]
+    top = curves.sort_values("share").iloc[-1]
     return (
-        f"Fastest schedule by {label.lower()}: {'; '.join(parts)}. At most {percent(float(top['share']))} of a step is "
-        f"work, with {titles[str(top['name'])]}."
+        f"Fastest schedule by {label.lower()}: {'; '.join(parts)}. The most work per time of a step is "
+        f"{percent(float(top['share']))}, with {titles[str(top['name'])]}."
     )

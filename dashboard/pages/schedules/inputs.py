@@ -33,8 +33,8 @@ def chosen(first: str) -> tuple[str, str]:
     options = titles()
     second = "zbv" if first != "zbv" else "1f1b"
     return (
-        choose("Schedule A", options, "schedules_a", default=first, width=230),
-        choose("Schedule B", options, "schedules_b", default=second, width=230),
+        choose("Schedule A", options, "schedules_a", default=first, width=190),
+        choose("Schedule B", options, "schedules_b", default=second, width=190),
     )
 
 
@@ -63,7 +63,9 @@ def question(times: ScenarioTimes | None) -> Question:
             "Activations at most", "memory", None, "Of a rank's whole share for one microbatch; empty for any number."
         )
         if times is None:
-            forward = (_decimal("Forward, ms", "forward", 1.0, "Of a rank's whole share for one microbatch.") or 1.0) / 1e3
+            forward = (
+                _decimal("Forward, ms", "forward", 1.0, "Of a rank's whole share for one microbatch.") or 1.0
+            ) / 1e3
             first = (_decimal("Input gradient, ms", "input", 1.0, "Likewise.") or 1.0) / 1e3
             second = (_decimal("Weight gradient, ms", "weight", 1.0, "Likewise.") or 1.0) / 1e3
         else:
@@ -116,7 +118,7 @@ def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
         new = given(key)
         state.set_url_value(parameter, None if new in (None, default) else str(whole(new)))
 
-    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=112)
+    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=104)
     return value
 
 

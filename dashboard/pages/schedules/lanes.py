@@ -21,10 +21,15 @@ from engine.simulate.closed_forms import published
 from engine.simulate.residence import held_over_time
 from engine.simulate.schedule import drawn
 
-__all__ = ["card", "causes", "legend", "told"]
+__all__ = ["WAITS", "card", "causes", "legend", "told"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ZOOM: Final = {"doubleClick": "reset"}
+WAITS: Final = {
+    "fill": "idle to fill", "drain": "idle to drain", "forward": "for forwards", "gradient": "for gradients",
+    "latency": "for sends", "send": "sending",
+}  # fmt: skip
+"""Why ranks are idle, in two words."""
 TIME: Final = "total_time"
 
 
@@ -102,7 +107,7 @@ def _peaks(made: Outcome) -> str:
 
 
 def _facts(found: Replay) -> list[tuple[str, str]]:
-    return [("idle: " + cause, share) for cause, share in causes(found)]
+    return [(WAITS[cause], share) for cause, share in causes(found)]
 
 
 def _formula(found: Replay) -> str:
@@ -126,6 +131,8 @@ def _formula(found: Replay) -> str:
 def _critical(found: Replay) -> pd.DataFrame:
     entries = np.array(found.critical_path.entries)
     rows: dict[str, Any] = {
-        "stage": found.order.rank[entries], "start": found.timing.start[entries], "end": found.timing.end[entries]
+        "stage": found.order.rank[entries],
+        "start": found.timing.start[entries],
+        "end": found.timing.end[entries],
     }
     return pd.DataFrame(rows)

@@ -199,7 +199,9 @@ def along(question: Question, which: str) -> pd.DataFrame:
 
 
 def _changed(question: Question, which: str, value: float) -> Question:
-    return replace(question, **{which: int(value) if which == "microbatches" else value})
+    if which == "microbatches":
+        return replace(question, microbatches=int(value))
+    return replace(question, send=value) if which == "send" else replace(question, uneven=value)
 
 
 def _one_by_one(question: Question, name: str, which: str, values: list[float]) -> pd.DataFrame:
@@ -235,4 +237,3 @@ def _together(question: Question, known: Rule, which: str, values: list[float]) 
     )  # fmt: skip
     work = np.array([_work(each) for each in several])
     return pd.DataFrame({"value": values, "makespan": made.makespan, "share": work / made.makespan})
-

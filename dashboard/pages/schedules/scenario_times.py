@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.queries.scenario_edits import altered
 from dashboard.words.executions import blocks_of, title
 from engine import LimitError, Scenario, ScenarioError, SpaceError
 from engine.cost_models.chunk_times import chunk_times, microbatches_of
-from engine.exploration.search import best_of
+from engine.exploration.proven_optimum import best_of
 
 __all__ = ["ScenarioTimes", "scenario_times"]
 
@@ -38,8 +38,8 @@ class ScenarioTimes:
 
 
 def scenario_times(scenario: Scenario) -> ScenarioTimes | str:
-    """Returns the times of the scenario's best execution with a pipeline of four ranks or more, or why there are none."""
-    refusal = runner().refusal(scenario)
+    """Returns the times of the scenario's best execution with a pipeline of four ranks or more, or why not."""
+    refusal = explorations().refusal(scenario)
     return refusal or _found(scenario, scenario.key)
 
 

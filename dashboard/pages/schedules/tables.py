@@ -50,7 +50,7 @@ def feasibility(found: Sequence[Outcome]) -> None:
         column_config={
             "schedule": st.column_config.TextColumn("Schedule", width=230),
             "runs": st.column_config.TextColumn("Runs", width=80),
-            "step": number(f"Step [{scale.unit}]", format="%.4g", width=80, help="From the first start to the last end."),
+            "step": number(f"Step [{scale.unit}]", format="%.4g", width=80, help="From first start to last end."),
             "over_best": number("Over best [%]", format="%.1f", width=90),
             "idle": number("Idle [%]", format="%.1f", width=70, help="Mean over ranks, of the step."),
             "activations": number(

@@ -10,10 +10,17 @@ from dashboard.charts.elements import markup
 from dashboard.charts.schedule_curves import schedule_curves
 from dashboard.link import state
 from dashboard.pages.schedules import inputs
-from dashboard.pages.schedules.lanes import card, causes, legend, told
+from dashboard.pages.schedules.lanes import WAITS, card, causes, legend, told
 from dashboard.pages.schedules.measured import measured
 from dashboard.pages.schedules.questions import (
-    ALONG, Outcome, Question, along, chunks_of, outcome, outcomes, titles,
+    ALONG,
+    Outcome,
+    Question,
+    along,
+    chunks_of,
+    outcome,
+    outcomes,
+    titles,
 )  # fmt: skip
 from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
 from dashboard.pages.schedules.tables import feasibility
@@ -64,7 +71,7 @@ def render(view: View) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         _curve(question, (first, second), view.mode)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        measured(first, question.ranks, question.microbatches, chunks_of(question, one.rule), view.mode)
+        measured(first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
     with st.container(border=True, gap="xsmall"):
         feasibility(found)
 
@@ -95,20 +102,16 @@ def _tiles(
     if one.found is not None and other.found is not None:
         change = relative(other.found.makespan, one.found.makespan)
         less = other.found.makespan < one.found.makespan
-        tiles.append(markup.Tile("B against A", change, f"{plain(other.peak)} against {plain(one.peak)} activations",
-                                 "better" if less else "worse"))  # fmt: skip
-        tiles.append(markup.Tile("A waits most", dict(_FIRST)[causes(one.found)[0][0]] if causes(one.found) else "never",
-                                 f"{causes(one.found)[0][1]} of all time" if causes(one.found) else "no idle time"))  # fmt: skip
+        peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
+        tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
+    if one.found is not None:
+        waits = causes(one.found)
+        most = (WAITS[waits[0][0]], f"{waits[0][1]} of all time") if waits else ("never", "no idle time")
+        tiles.append(markup.Tile("A waits most", *most))
     each = question.forward + question.input_gradient + question.weight_gradient
     of = times.name if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))
     return tiles
-
-
-_FIRST = (
-    ("fill", "to fill"), ("drain", "to drain"), ("forward", "for forwards"), ("gradient", "for gradients"),
-    ("latency", "for sends"), ("send", "sending"),
-)  # fmt: skip
 
 
 def _lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
@@ -121,11 +124,13 @@ def _lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
         with place.container(border=True, gap="xsmall", height="stretch"):
             card(letter, made, question, mode, until=until, most=most, path=path)
     st.html(legend(one.found, other.found))
-    same = f"{counted(question.ranks, 'rank')}, {counted(question.microbatches, 'microbatch')} and the same model for both"
+    same = (
+        f"{counted(question.ranks, 'rank')}, {counted(question.microbatches, 'microbatch')} and the same model for both"
+    )
     st.caption(
         f"Equal devices and tokens: {same}. Numbers are microbatches; fainter is a later chunk or the other direction; "
-        "a box split in two is a forward and a backward that overlap. Drag over a stretch of time to enlarge it, "
-        "double-click to see all."
+        "a box split in two is a forward and a backward that overlap, and where these hide work more than 100 % of a "
+        "step can be done in it. Drag over a stretch of time to enlarge it, double-click to see all."
     )
 
 

@@ -41,7 +41,8 @@ class Cluster:
     """Machines in order; devices are numbered through. Rates are [bytes/s].
 
     `inside` is one device's link within a machine, `all_reduce` and `transfer` are what a machine's network sustains of
-    either.
+    either. `switched` says that devices of a machine are joined by a switch; else, as in HPGO, an all-reduce inside a
+    machine goes over as many links as there are pairs of devices.
     """
 
     machines: tuple[Machine, ...]
@@ -49,6 +50,7 @@ class Cluster:
     all_reduce: float = 3e9
     transfer: float = 1e9
     name: str = ""
+    switched: bool = False
 
     @cached_property
     def size(self) -> int:
@@ -80,7 +82,9 @@ class Cluster:
         if count < 2:
             return 0.0
         moved = 2 * size * (count - 1) / count
-        return moved / self.all_reduce if self.spans(group) else moved / self.inside / (count // 2)
+        if self.spans(group):
+            return moved / self.all_reduce
+        return moved / self.inside / (1 if self.switched else count // 2)
 
     def move_rate(self, senders: Sequence[int], receivers: Sequence[int]) -> float:
         """Time that a byte takes from one group to another, senders splitting and receivers joining it [s/byte]."""
@@ -122,7 +126,8 @@ class Cluster:
     def document(self) -> dict[str, Any]:
         """Everything that plans depend on, as JSON."""
         machines = [{"devices": each.devices, "kind": each.kind, "memory": each.memory} for each in self.machines]
-        return {"machines": machines, "inside": self.inside, "all_reduce": self.all_reduce, "transfer": self.transfer}
+        rates = {"inside": self.inside, "all_reduce": self.all_reduce, "transfer": self.transfer}
+        return {"machines": machines, **rates, "switched": self.switched}
 
 
 def cluster_of(machines: Cluster | Sequence[int], memory: float = 16e9) -> Cluster:

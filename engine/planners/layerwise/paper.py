@@ -96,6 +96,8 @@ class PaperSearch:
         optimizer: parameters, gradients and optimizer states in multiples of the parameters.
         policy: how many microbatches stages keep, see `engine.planners.layerwise.memory`.
         recompute: whether stages that do not fit otherwise may recompute.
+        share: samples of a microbatch, which the devices of a stage share in whole ones; None where they may split
+        them.
     """
 
     def __init__(
@@ -107,9 +109,10 @@ class PaperSearch:
         optimizer: float,
         policy: str = "A",
         recompute: bool = True,
+        share: int | None = None,
     ) -> None:
         self.states, self.cluster, self.count, self.length = states, cluster, count, len(states)
-        self.optimizer, self.policy, self.recompute = optimizer, policy, recompute
+        self.optimizer, self.policy, self.recompute, self.share = optimizer, policy, recompute, share
         self._parameters, self._activation = _padded(states.parameters), _padded(states.activation)
         self._entering = np.concatenate([[0.0], states.out[:-1], [0.0]])
         kinds = {machine.kind for machine in cluster.machines}
@@ -268,6 +271,8 @@ class PaperSearch:
 
     def _numbers(self, free: int) -> list[int]:
         """How many devices a stage may have of those that are free."""
+        if self.share is not None:
+            return [size for size in range(1, min(free, self.share) + 1) if not self.share % size]
         if self.cluster.size <= ANY_NUMBER:
             return list(range(1, free + 1))
         sizes = {1 << power for power in range(free.bit_length())} | {free}
@@ -339,7 +344,9 @@ class PaperSearch:
         ]
 
     def fits(self, plan: Sequence[Planned]) -> bool:
-        """Whether every stage of a plan has the memory that it needs."""
+        """Whether every stage of a plan has the memory that it needs, and whole samples for its devices."""
+        if self.share is not None and any(self.share % len(stage.devices) for stage in plan):
+            return False
         return all(
             need <= self.cluster.memory(stage.devices) for need, stage in zip(self.memory(plan), plan, strict=True)
         )

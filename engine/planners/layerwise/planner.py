@@ -87,6 +87,7 @@ def planned(
             optimizer=problem.optimizer,
             policy=problem.policy,
             recompute=problem.recompute,
+            share=problem.microbatch if problem.whole else None,
         )
         candidates = _by_latency(problem, states, search, progress, cancel)
     if candidates[0].value is None:
@@ -149,6 +150,9 @@ def _paper_candidate(states: States, search: PaperSearch, name: str, plan: Seque
         LayerStage(each.start, each.stop, Placement(each.devices), (), each.stop, len(each.devices), each.recompute)
         for each in plan
     )
+    if search.share is not None and any(search.share % len(each.devices) for each in plan):
+        told = f"a microbatch of {search.share} does not divide into whole samples for the devices of every stage"
+        return Candidate(name, None, told, stages)
     if not search.fits(plan):
         needs = search.memory(plan)
         worst, need = max(enumerate(needs), key=lambda each: each[1] / search.cluster.memory(plan[each[0]].devices))

@@ -25,7 +25,8 @@ class LayerwiseProblem:
     gradients and optimizer states take in multiples of the parameters, `per_sample` the peak of one sample's
     activations [bytes], None for all of them, and `largest` the samples that a device with all layers holds at once,
     None for what memory says. `policy` and `recompute` are for mode `paper`: which microbatches stages keep, and
-    whether those that do not fit may recompute.
+    whether those that do not fit may recompute; `whole` allows a stage only so many devices as share a microbatch in
+    whole samples.
     """
 
     profile: LayerProfile
@@ -39,11 +40,14 @@ class LayerwiseProblem:
     largest: int | None = None
     policy: str = "A"
     recompute: bool = True
+    whole: bool = False
 
     def document(self) -> dict[str, Any]:
         """Everything that the plan depends on, as JSON."""
         return {
-            "layers": [[x.id, x.forward, x.backward, x.activation, x.parameters] for x in self.profile.layers],
+            "layers": [
+                [x.id, x.forward, x.backward, x.activation, x.parameters, x.stored] for x in self.profile.layers
+            ],
             "edges": [list(edge) for edge in self.profile.edges],
             "kinds": {kind: [[x.forward, x.backward] for x in one.layers] for kind, one in self.profile.kinds},
             "profile_batch": self.profile_batch,
@@ -56,6 +60,7 @@ class LayerwiseProblem:
             "largest": self.largest,
             "policy": self.policy,
             "recompute": self.recompute,
+            "whole": self.whole,
         }
 
 

@@ -22,7 +22,8 @@ class ProfileError(PlanError):
 class Layer:
     """One layer at the batch of its profile.
 
-    `forward` and `backward` are times [s], `activation` is what it hands on and `parameters` what it holds [bytes].
+    `forward` and `backward` are times [s], `activation` is what it hands on, `parameters` what it holds, and `kept`
+    what it keeps for the backward pass [bytes], None where that is what it hands on.
     """
 
     id: str
@@ -31,11 +32,17 @@ class Layer:
     backward: float
     activation: float
     parameters: float
+    kept: float | None = None
 
     @property
     def time(self) -> float:
         """Forward and backward pass [s]."""
         return self.forward + self.backward
+
+    @property
+    def stored(self) -> float:
+        """What it keeps for the backward pass [bytes]."""
+        return self.activation if self.kept is None else self.kept
 
 
 FIELDS = (
@@ -43,6 +50,7 @@ FIELDS = (
     ("backward time", "backward"),
     ("activation size", "activation"),
     ("parameter size", "parameters"),
+    ("size kept", "stored"),
 )
 
 

@@ -28,10 +28,10 @@ layers."""
 class States:
     """States in topological order, arrays [states]; a state has computed all that its figures count.
 
-    `time`, `forward` [s], `activation` and `out` (what crosses a cut after the state) [bytes] are for the batch at
-    hand, `parameters` [bytes] for any. `before` [states, states] says which state is in the past of which. `past` has
-    the layers of each state as the bits of a number. `linearised` says that only one order of the layers was
-    considered.
+    `time`, `forward` [s], `activation` (what is kept) and `out` (what crosses a cut after the state) [bytes] are for
+    the batch at hand, `parameters` [bytes] for any. `before` [states, states] says which state is in the past of
+    which. `past` has the layers of each state as the bits of a number. `linearised` says that only one order of the
+    layers was considered.
     """
 
     time: Floats
@@ -217,7 +217,7 @@ def _states(profile: LayerProfile, past: list[int], live: list[int], before: Fla
     return States(
         time=_summed([layer.time for layer in layers], past),
         forward=_summed([layer.forward for layer in layers], past),
-        activation=_summed(activations, past),
+        activation=_summed([layer.stored for layer in layers], past),
         parameters=_summed([layer.parameters for layer in layers], past),
         out=_summed(activations, live),
         before=before,

@@ -1,7 +1,8 @@
 """Profiles as CSV and JSON of our own, with a unit in every column's name.
 
-A table has the columns `layer`, `forward_s`, `backward_s`, `activation_bytes`, `parameter_bytes`, and may have `name`
-and `after`, which lists the layers that feed this one, separated by blanks; without `after` each layer feeds the next.
+A table has the columns `layer`, `forward_s`, `backward_s`, `activation_bytes`, `parameter_bytes`, and may have
+`kept_bytes`, `name` and `after`, which lists the layers that feed this one, separated by blanks; without `after` each
+layer feeds the next.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from engine.planners.layerwise.profile import Layer, LayerProfile, ProfileError,
 __all__ = ["COLUMNS", "csv_profile", "csv_text", "json_profile", "json_text"]
 
 COLUMNS: Final = ("layer", "forward_s", "backward_s", "activation_bytes", "parameter_bytes")
-FURTHER: Final = ("name", "after")
+FURTHER: Final = ("kept_bytes", "name", "after")
 
 
 class _Row(pydantic.BaseModel):
@@ -33,6 +34,7 @@ class _Row(pydantic.BaseModel):
     backward_s: float
     activation_bytes: float
     parameter_bytes: float
+    kept_bytes: float | None = None
     after: list[str] | None = None
 
 
@@ -63,6 +65,7 @@ def csv_profile(text: str, *, name: str = "profile", batch: float | None = None)
             raise ProfileError(f"Line {number} has more values than the header has columns.")
         values: dict[str, Any] = {str(key).strip(): (value or "").strip() for key, value in line.items()}
         values["after"] = values["after"].split() if "after" in values else None
+        values["kept_bytes"] = values.get("kept_bytes") or None
         rows.append(_checked(values, f"Line {number}"))
     return _made(rows, name, batch, "")
 
@@ -110,6 +113,7 @@ def _rows(profile: LayerProfile) -> list[dict[str, Any]]:
             "backward_s": layer.backward,
             "activation_bytes": layer.activation,
             "parameter_bytes": layer.parameters,
+            "kept_bytes": layer.kept,
             "name": layer.name,
             "after": fed,
         }
@@ -137,7 +141,13 @@ def _first(error: pydantic.ValidationError) -> str:
 def _made(rows: Sequence[_Row], name: str, batch: float | None, source: str) -> LayerProfile:
     layers = [
         Layer(
-            row.layer, row.name or row.layer, row.forward_s, row.backward_s, row.activation_bytes, row.parameter_bytes
+            row.layer,
+            row.name or row.layer,
+            row.forward_s,
+            row.backward_s,
+            row.activation_bytes,
+            row.parameter_bytes,
+            row.kept_bytes,
         )
         for row in rows
     ]
