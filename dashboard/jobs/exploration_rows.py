@@ -1,6 +1,6 @@
 """Explorations in a worker's process, whose rows only the server's may write into the store.
 
-So they come over in files: many as shards of a store, which are moved into it as they are, few as an Arrow stream.
+So they come over in files, as shards of a store, which are moved into it as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dashboard.jobs.scratch_folders import scratch_folder
 from dashboard.jobs.worker import Task
 from engine import Exploration, ExplorationCancelled, Scenario
 from engine.exploration.run import explore_into, from_store, record_of
-from engine.store import ROWS_IN_DATABASE, Store, StoreError, Writer
+from engine.store import Store, StoreError, Writer
 from engine.store.shards import write_shard
 
 __all__ = ["Run", "explore", "explore_into_store"]
@@ -73,11 +73,6 @@ class _Taker:
             self._writer = self._stack.enter_context(self._store.writer(**content))
             if self._writer.record is not None:
                 raise _Stored
-        elif what == "rows":
-            file = self._folder / content
-            with pa.memory_map(str(file)) as source:
-                self._writer.append(pa.ipc.open_stream(source).read_all())
-            file.unlink()
         elif what == "shard":
             self._writer.take(self._folder / content[0], *content[1:])
         elif what == "complete":
@@ -120,17 +115,10 @@ class _Relay:
 
     def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
         """Passes on everything else, and ends the exploration."""
-        if self._begun or sum(table.num_rows for table in self._pending) > ROWS_IN_DATABASE:
-            if self._pending:
-                self._write()
-            while self._shards:
-                self._pass_on()
-        elif self._pending:
-            table = pa.concat_tables(self._pending)
-            name = "few.arrow"
-            with pa.OSFile(str(self._folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
-                stream.write_table(table)
-            self._task.give(("rows", name))
+        if self._pending:
+            self._write()
+        while self._shards:
+            self._pass_on()
         self._task.give(("complete", {"reductions": dict(reductions), **more}))
 
     def _write(self) -> None:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, grid
+from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, grid, memory, schedule
+from engine.simulate.distir.schedule import folded, steps
 from tests.oracle import distir as oracle
 
 FOLDER = Path(__file__).parent.parent / "reference" / "distir"
@@ -156,13 +157,48 @@ def test_rows_that_cannot_run_keep_their_reason(changes: dict[str, Any], reason:
     assert "{" not in table["reason_text"][0]
 
 
-def test_too_long_too_large_and_odd() -> None:
-    long = evaluated([{"D": 1, "H": 1, "P": 2, "m": 10_000_000}], "R1", batch=10_000_000).iloc[0]
-    assert long["reason"] == "too_long"
+def test_too_large_odd_and_deep() -> None:
     large = evaluated([{"D": 1, "H": 1, "P": 1, "m": 1}], "R3", width=2**24, layers=100_000).iloc[0]
     assert large["reason"] == "too_large"
     assert evaluated([{"D": 1, "H": 2, "P": 1, "m": 1}], "R3", layers=3)["reason"][0] == "odd_layers"
     assert evaluated([{"D": 1, "H": 2, "P": 1, "m": 1}], "R3", width=3)["reason"][0] == "width_not_divisible"
+    deep = evaluated([{"D": 1, "H": 1, "P": 512, "m": 2}], "R3", layers=512)["reason"][0]
+    assert deep == "too_many_stages"
+
+
+@pytest.mark.parametrize("revision", ["R1", "R3"])
+def test_long_pipelines_are_folded_exactly(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the same schedule gone through item by item; ten million microbatches take no longer."""
+    for stages in range(2, 9):
+        for microbatches in (2 * stages + 9, 100):
+            plan = folded(stages, microbatches)
+            period = plan.steps[plan.cut : plan.cut + 2]
+            told = list(plan.steps[: plan.cut])
+            for repeated in range(plan.repeated):
+                told += [tuple((k, kind, j + repeated) for k, kind, j in step) for step in period]
+            told += [tuple((k, kind, j + plan.repeated) for k, kind, j in step) for step in plan.steps[plan.cut :]]
+            assert tuple(told) == steps(stages, microbatches)
+    cases = [(2, 1, 1, 61, 4), (3, 2, 2, 150, 6), (5, 1, 2, 19, 10), (7, 2, 1, 40, 7)]
+    rows = [{"D": d, "H": h, "P": p, "m": m, "layers": layers} for p, d, h, m, layers in cases]
+    sizes = [{"width": 96, "layers": row["layers"], "batch": 3 * row["D"] * row["m"]} for row in rows]
+
+    def all_of_them() -> list[tuple[float, float]]:
+        memory._events.cache_clear()
+        memory._moments.cache_clear()
+        tables = [evaluated([row], revision, bandwidth_gbps=1, **size) for row, size in zip(rows, sizes, strict=True)]
+        return [(table["latency"][0], table["peak_memory"][0]) for table in tables]
+
+    short = all_of_them()
+    with monkeypatch.context() as changed:
+        changed.setattr(schedule, "longest", lambda stages: 10**9)
+        whole = all_of_them()
+    all_of_them()
+    for (latency, peak), (expected, most) in zip(short, whole, strict=True):
+        assert latency == pytest.approx(expected, rel=1e-12)
+        assert peak == most
+    many = evaluated([{"D": 1, "H": 1, "P": 4, "m": 10_000_000}], revision, batch=10_000_000, width=8)
+    assert many["reason"][0] == ""
+    assert many["latency"][0] > 0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,23 +38,25 @@ from engine.store import (
 from engine.store import writer as store_writer
 from engine.store.added_columns import AddedWriter
 from tests.engine.small_spaces import draw
+from tests.engine.store_rows import rows_in_tables
 
 LIMITS = {"microbatch_size": [1, 2], "data_par_overlap": False, "tensor_par_overlap": "none"}
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": LIMITS}
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
-PLACES = ("memory", "database", "shards")
+PLACES = ("memory", "table", "shards")
 
 
 def explored(place: str, cost_model: str, folder: Path) -> Exploration:
-    """GPT-3 13B on 16 GPUs, its rows in memory, in a database file or in several groups of shards."""
+    """GPT-3 13B on 16 GPUs, its rows in memory, in a table of an earlier version or in several groups of shards."""
     if place == "memory":
         return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL)
+    store = Store(folder / f"{cost_model}.duckdb")
     with (
-        patch.object(store_writer, "ROWS_IN_DATABASE", 100 if place == "shards" else 10**6),
         patch.object(store_writer, "ROWS_PER_GROUP", 4_000),
         patch.object(shards, "ROWS_PER_GROUP", 4_000),
+        rows_in_tables() if place == "table" else nullcontext(),
     ):
-        return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, store=Store(folder / f"{cost_model}.duckdb"))
+        return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, store=store)
 
 
 @pytest.fixture(name="found", params=[(place, model) for place in PLACES for model in SYSTEMS], scope="module")
@@ -263,7 +266,7 @@ def _append_while_deleted(writer: AddedWriter, values: dict[str, Any], store: St
 
 
 def test_deleting_an_exploration_removes_what_was_added(tmp_path: Path) -> None:
-    for place in ("database", "shards"):
+    for place in ("table", "shards"):
         (tmp_path / place).mkdir()
         found = explored(place, "calculon", tmp_path / place)
         add_columns(found, ["act_space"])
@@ -289,7 +292,7 @@ add_columns(found, ["weight_space"], progress=lambda _: os.kill(os.getpid(), sig
 """
 
 
-@pytest.mark.parametrize("place", ["database", "shards"])
+@pytest.mark.parametrize("place", ["table", "shards"])
 def test_what_a_process_that_died_left_is_swept(place: str, tmp_path: Path) -> None:
     found = explored(place, "calculon", tmp_path)
     key, feasible = found.key, found.feasible
@@ -304,7 +307,7 @@ def test_what_a_process_that_died_left_is_swept(place: str, tmp_path: Path) -> N
 
 
 def test_nothing_is_left_when_the_store_is_closed(tmp_path: Path) -> None:
-    found = explored("database", "calculon", tmp_path)
+    found = explored("table", "calculon", tmp_path)
     add_columns(found, ["act_space"])
     assert (tmp_path / "calculon.rows").is_dir()
     del found

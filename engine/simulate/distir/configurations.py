@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.executions.arrays import Floats, Ints
+from engine.executions.arrays import Flags, Floats, Ints
 from engine.simulate.distir.cost_models import LARGEST_GROUP
 
 __all__ = ["DEGREES", "LARGEST", "REASONS", "ConfigurationError", "Configurations", "read", "reasons", "style"]
@@ -23,8 +23,8 @@ SIZES: Final = ("width", "layers", "batch")
 LARGEST: Final[Mapping[str, int]] = {"width": 2**24, "layers": 100_000, "batch": 2**40}
 """Largest sizes that are read."""
 LARGEST_DEGREE: Final = 2**40
-LARGEST_ITEMS: Final = 2**17
-"""Stages times microbatches that are simulated at most: a step of the pipeline has twice as many items."""
+LARGEST_PIPELINE: Final = 256
+"""Stages of a pipeline that is simulated at most."""
 
 
 class ConfigurationError(ValueError):
@@ -60,7 +60,7 @@ REASONS: Final[Mapping[str, str]] = {
     "microbatches_without_stages": "m {m} needs a pipeline: with P 1 there is one microbatch.",
     "width_not_divisible": "H {H} does not divide the width of {width}.",
     "odd_layers": "H {H} needs an even number of layers, not {layers}: columns and rows of weights are cut in turns.",
-    "too_long": f"P {{P}} x m {{m}} is more than the {LARGEST_ITEMS:,} items of a pipeline that are simulated.",
+    "too_many_stages": f"P {{P}} is more than the {LARGEST_PIPELINE} stages that are simulated.",
     "too_large": "{layers} layers of width {width} with a batch of {batch} are more bytes than 64 bits can count.",
     "memory": "needs {need} bytes, more than the limit of {limit} bytes.",
 }
@@ -97,9 +97,7 @@ def size(name: str, value: Any) -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     whole = whole or (isinstance(value, float | np.floating) and np.isfinite(value) and float(value).is_integer())
     if not whole or not 1 <= int(value) <= LARGEST[name]:
-        raise ConfigurationError(
-            f"{name} is {str(value)[:40]}; it must be a whole number from 1 to {LARGEST[name]:,}."
-        )
+        raise ConfigurationError(f"{name} is {str(value)[:40]}; it must be a whole number from 1 to {LARGEST[name]:,}.")
     return int(value)
 
 
@@ -110,8 +108,10 @@ def _bytes_at_most(c: Configurations) -> Floats:
     return most
 
 
-def _group(degree: Ints) -> Any:
-    return (degree & (degree - 1) == 0) & (degree <= LARGEST_GROUP)
+def is_group(degree: Ints) -> Flags:
+    """Returns whether collectives have a cost for groups of each size."""
+    known: Flags = (degree & (degree - 1) == 0) & (degree <= LARGEST_GROUP)
+    return known
 
 
 def reasons(c: Configurations) -> list[str]:
@@ -120,7 +120,7 @@ def reasons(c: Configurations) -> list[str]:
     D, H, P, m = (np.maximum(degree, one) for degree in (c.D, c.H, c.P, c.m))  # noqa: N806 - DistIR's letters
     broken = (
         ("not_whole", np.minimum.reduce([c.D, c.H, c.P, c.m]) < 1),
-        ("no_such_group", ~(_group(D) & _group(H))),
+        ("no_such_group", ~(is_group(D) & is_group(H))),
         ("layers_not_divisible", c.layers % P != 0),
         ("too_many_microbatches", m > c.batch // D),
         ("batch_not_divisible", (c.batch % D != 0) | (c.batch // D % m != 0)),
@@ -128,7 +128,7 @@ def reasons(c: Configurations) -> list[str]:
         ("width_not_divisible", c.width % H != 0),
         ("odd_layers", (H > 1) & (c.layers % 2 != 0)),
         ("too_large", _bytes_at_most(c) >= 2.0**62),
-        ("too_long", LARGEST_ITEMS // np.minimum(m, LARGEST_ITEMS) < P),
+        ("too_many_stages", P > LARGEST_PIPELINE),
     )
     found = np.full(len(c), "", object)
     for code, where in reversed(broken):

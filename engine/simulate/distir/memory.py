@@ -24,7 +24,7 @@ import numpy as np
 from engine.executions.arrays import Ints
 from engine.simulate.distir.configurations import Configurations
 from engine.simulate.distir.cost_models import SCALAR_BYTES, CostModel
-from engine.simulate.distir.schedule import BACKWARD, FORWARD, steps
+from engine.simulate.distir.schedule import BACKWARD, FORWARD, folded
 
 __all__ = ["Shape", "curve", "peak_bytes", "shape_of", "size_bytes"]
 
@@ -35,9 +35,6 @@ replicas; the batch size; and, within an item, a microbatch's activations times 
 NOTHING: Final = np.zeros(len(_UNITS), np.int64)
 OUTERMOST: Final = 4
 """Layers at either end of a stage whose moments are kept: two of each parity, and the first of all beside them."""
-MANY: Final = 4_096
-"""Moments of a stage from which equal ones are looked for."""
-
 F_FIRST, F_LATER, B_FIRST, B_LATER, B_LAST, ACTIVATION_IN, ACTIVATION_OUT, GRADIENT_IN, GRADIENT_OUT, LABEL_OUT, \
     WEIGHTS_OUT = range(11)  # fmt: skip
 """What happens on a device."""
@@ -214,20 +211,41 @@ def _templates(s: Shape) -> tuple[tuple[Ints, Ints], ...]:
     return tuple(result)
 
 
-@lru_cache(maxsize=32)
-def _events(stages: int, microbatches: int) -> tuple[tuple[Ints, Ints], ...]:
-    """Per stage what happens on its device in which order, and the microbatch of it."""
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What happens on a stage's device in which order.
+
+    Of a folded schedule, the events from `cut` to `next` come `repeated` times more before them. What is live then lies
+    on a line through the moments of the periods on either side, so nothing between can be the fullest.
+    """
+
+    kinds: Ints
+    numbers: Ints
+    """Microbatches, those of the whole schedule."""
+    cut: int
+    next: int
+    repeated: int
+
+
+@lru_cache(maxsize=256)
+def _events(stages: int, microbatches: int) -> tuple[Events, ...]:
+    """What happens on the device of each stage."""
     kinds: list[list[int]] = [[] for _ in range(stages)]
     numbers: list[list[int]] = [[] for _ in range(stages)]
+    plan = folded(stages, microbatches)
+    last = microbatches - plan.repeated - 1
+    cuts = []
 
     def add(stage: int, kind: int, microbatch: int) -> None:
         kinds[stage].append(kind)
         numbers[stage].append(microbatch)
 
-    for step in steps(stages, microbatches):
+    for number, step in enumerate(plan.steps):
+        if number in (plan.cut, plan.cut + 2):
+            cuts.append([len(each) for each in kinds])
         for stage, backward, j in step:
             if backward:
-                add(stage, B_LAST if j == microbatches - 1 else B_FIRST if j == 0 else B_LATER, j)
+                add(stage, B_LAST if j == last else B_FIRST if j == 0 else B_LATER, j)
                 continue
             if j == 0 and stage > 0:
                 add(0, WEIGHTS_OUT, j)
@@ -241,20 +259,29 @@ def _events(stages: int, microbatches: int) -> tuple[tuple[Ints, Ints], ...]:
             elif backward is BACKWARD and stage > 0:
                 add(stage - 1, GRADIENT_IN, j)
                 add(stage, GRADIENT_OUT, j)
-    return tuple((np.array(a, np.int64), np.array(b, np.int64)) for a, b in zip(kinds, numbers, strict=True))
+    result = []
+    for stage in range(stages):
+        cut, after = (each[stage] for each in cuts) if plan.repeated else (0, 0)
+        shifted = np.array(numbers[stage], np.int64)
+        shifted[cut:] += plan.repeated
+        result.append(Events(np.array(kinds[stage], np.int64), shifted, cut, after, plan.repeated))
+    return tuple(result)
 
 
 def _live(s: Shape, microbatches: int, start: Ints) -> Ints:
     """What is live when each event of a stage begins, and after the last [events + 1, counts]."""
-    kinds, _ = _events(s.stages, microbatches)[s.stage]
-    net = np.stack([after for _, after in _templates(s)])
-    return np.concatenate([start[None, :], start + np.cumsum(net[kinds], axis=0)])
+    events = _events(s.stages, microbatches)[s.stage]
+    net = np.stack([after for _, after in _templates(s)])[events.kinds]
+    live = np.concatenate([start[None, :], start + np.cumsum(net, axis=0)])
+    if events.repeated:
+        live[events.cut :] += events.repeated * net[events.cut : events.next].sum(axis=0)
+    return live
 
 
 @lru_cache(maxsize=4096)
 def _moments(s: Shape, microbatches: int) -> Ints:
     """The moments of a stage's device that can be its fullest [moments, counts]."""
-    kinds, numbers = _events(s.stages, microbatches)[s.stage]
+    events = _events(s.stages, microbatches)[s.stage]
     begun = _beginning(s, microbatches)
     live = _live(s, microbatches, begun.live)
     end = Tape()
@@ -262,14 +289,13 @@ def _moments(s: Shape, microbatches: int) -> Ints:
     _ending(s, microbatches, end)
     found = [np.array([NOTHING, *begun.seen, *end.seen])]
     for kind, (seen, _) in enumerate(_templates(s)):
-        at = kinds == kind
+        at = events.kinds == kind
         if len(seen) and at.any():
             moments = live[:-1][at][:, None, :] + seen[None, :, :]
-            moments[:, :, :1] += moments[:, :, -1:] * numbers[at][:, None, None]
+            moments[:, :, :1] += moments[:, :, -1:] * events.numbers[at][:, None, None]
             moments[:, :, -1] = 0
             found.append(moments.reshape(-1, len(_UNITS)))
-    moments = np.concatenate(found)
-    return np.unique(moments, axis=0) if len(moments) > MANY else moments
+    return np.concatenate(found)
 
 
 def _undominated(moments: Ints) -> Ints:
@@ -320,8 +346,11 @@ def peak_bytes(c: Configurations, model: CostModel, *, filtered: bool, single: b
     return result
 
 
-def curve(c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool) -> tuple[Ints, Ints, Ints]:
-    """Returns what is live on a stage's device after each event of a step: its kind, its microbatch, and bytes.
+def curve(
+    c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Returns what happens on a stage's device: kinds of events and their microbatches, [events] each, and in bytes
+    what is live before the first and after each event [events + 1], and at the fullest moment of each [events].
 
     Args:
         c: configurations.
@@ -332,6 +361,15 @@ def curve(c: Configurations, row: int, stage: int, model: CostModel, *, filtered
     """
     s = shape_of(c, row, stage, model, filtered=filtered, single=False)
     microbatches = int(c.m[row])
-    kinds, numbers = _events(s.stages, microbatches)[stage]
-    live = _live(s, microbatches, _beginning(s, microbatches).live)
-    return kinds, numbers, (live @ size_bytes(c, model))[:, row]
+    events = _events(s.stages, microbatches)[stage]
+    kinds, numbers = events.kinds, events.numbers
+    sizes = size_bytes(c, model)[:, row]
+    live = _live(s, microbatches, _beginning(s, microbatches).live) @ sizes
+    fullest = live[:-1].copy()
+    for kind, (seen, _) in enumerate(_templates(s)):
+        at = kinds == kind
+        if len(seen):
+            # What the last coordinate counts grows with the microbatch.
+            inside = seen @ sizes + numbers[at][:, None] * (seen[:, -1] * sizes[0])
+            fullest[at] += inside.max(axis=1)
+    return kinds, numbers, live, np.maximum(fullest, live[1:])

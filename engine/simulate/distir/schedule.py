@@ -9,10 +9,11 @@ Source: `dist_ir/transforms/pipedream_scheduler.py` and `pipeline_parallel_sched
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["BACKWARD", "FORWARD", "Item", "steps"]
+__all__ = ["BACKWARD", "FORWARD", "Folded", "Item", "folded", "longest", "steps"]
 
 FORWARD: Final = False
 BACKWARD: Final = True
@@ -56,3 +57,32 @@ def steps(stages: int, microbatches: int) -> tuple[tuple[Item, ...], ...]:
         result.append(tuple(step))
         left -= len(step)
     return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A schedule of many microbatches: that of fewer, of which two steps from `cut` on come `repeated` times more.
+
+    From then on every stage does one forward and one backward in each period of two steps, with the next microbatch,
+    until the first stage runs out of forwards.
+    """
+
+    steps: tuple[tuple[Item, ...], ...]
+    cut: int
+    repeated: int
+
+
+def longest(stages: int) -> int:
+    """Returns the microbatches of the longest schedule that is not folded."""
+    return 2 * stages + 8
+
+
+def folded(stages: int, microbatches: int) -> Folded:
+    """Returns the schedule of `steps`, folded where it is longer than `longest`.
+
+    Args:
+        stages: P.
+        microbatches: m.
+    """
+    fewer = min(microbatches, longest(stages))
+    return Folded(steps(stages, fewer), 2 * stages + 3, microbatches - fewer)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.executions.arrays import Flags, Floats, Ints
+from engine.executions.arrays import Floats, Ints
 from engine.simulate.distir.configurations import Configurations
 from engine.simulate.distir.cost_models import CostModel
 
@@ -28,9 +28,12 @@ class Durations:
     """
 
     forward: Floats
+    forward_reductions: Floats
+    """The all-reduces over shards in `forward`."""
     last_layer: Floats
     """The last layer's part of `forward`."""
     backward: Floats
+    backward_reductions: Floats
     accumulation: Floats
     boundary: Floats
     loss: Floats
@@ -45,6 +48,8 @@ class Durations:
     """What the first stage does before its first item: receiving, and cutting microbatches."""
     end: Floats
     """What a stage does after its last item: gradients over replicas, outputs, optimizer."""
+    end_transfers: Floats
+    """The part of `end` that is no optimizer."""
 
 
 def even_layers(first: Ints, count: Ints) -> Ints:
@@ -54,7 +59,7 @@ def even_layers(first: Ints, count: Ints) -> Ints:
 
 
 def durations(
-    c: Configurations, stages: int, model: CostModel, bandwidth_gbps: float, *, filtered: bool, single: Flags
+    c: Configurations, stages: int, model: CostModel, bandwidth_gbps: float, *, filtered: bool, single: bool
 ) -> Durations:
     """Returns the parts of a step for configurations that all have as many stages.
 
@@ -64,7 +69,7 @@ def durations(
         model: constants and cost per op.
         bandwidth_gbps: what every pair of devices is told to have [Gbps].
         filtered: whether weights are taken as placed before the step.
-        single: where the program is that of one device before any transform, so that nothing is placed [rows].
+        single: where the program is that of one device before any transform, so that nothing is placed.
     """
     D, H, P, m, width, layers, batch = (  # noqa: N806 - DistIR's letters
         np.asarray(getattr(c, name), np.float64) for name in ("D", "H", "P", "m", "width", "layers", "batch")
@@ -90,6 +95,7 @@ def durations(
     if model.outputs_gathered:
         gathered = model.all_gather(batch / D * width, D, bandwidth_gbps)
         end = end + gathered * (is_first.astype(np.float64) + is_last)
+    transfers = end
     if model.optimizer:
         end = end + model.optimizer_step(weight)
 
@@ -98,13 +104,15 @@ def durations(
     if model.placement_in_step:
         given = 2.0 * batch * width + (0.0 if filtered else 1.0) * layers * width**2
         placed = np.where(D == 1, model.send(given, bandwidth_gbps), 0.0)
-        start = np.where(single, 0.0, placed + np.where(P > 1, 2.0 * model.split_time, 0.0))
+        start = nothing if single else placed + np.where(P > 1, 2.0 * model.split_time, 0.0)
         label = model.send(whole, bandwidth_gbps)
         of_weight = nothing if filtered else model.send(weight, bandwidth_gbps)
     return Durations(
         forward=even * forward_even + odd * forward_odd,
+        forward_reductions=odd * reduced,
         last_layer=np.where((first + each) % 2 == 1, forward_even, forward_odd),
         backward=even * backward_even + odd * backward_odd,
+        backward_reductions=even * reduced,
         accumulation=each * elementwise(weight, 2) + np.where(is_first, model.concatenation(), 0.0),
         boundary=np.where(is_first, 0.0, model.send(np.where(first % 2 == 0, whole, cut), bandwidth_gbps)),
         loss=2.0 * elementwise(whole, 1),
@@ -115,4 +123,5 @@ def durations(
         weight=of_weight,
         start=start,
         end=end,
+        end_transfers=transfers,
     )

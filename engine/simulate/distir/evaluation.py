@@ -16,7 +16,7 @@ from engine.simulate.distir.memory import peak_bytes
 from engine.simulate.distir.recurrence import clocks
 from engine.simulate.distir.stages import durations
 
-__all__ = ["RESULTS", "cost_model", "evaluate", "grid", "single_device"]
+__all__ = ["RESULTS", "cost_model", "evaluate", "grid", "positive"]
 
 RESULTS: Final = ("latency", "throughput", "peak_memory", "status", "reason", "reason_text")
 """Columns that `grid` adds."""
@@ -109,7 +109,7 @@ def cost_model(
 
 
 def positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Returns a rate or a time as a number. Raises ConfigurationError where it is none, or below 0, or 0 unless `zero`."""
+    """Returns a rate or a time as a number. Raises ConfigurationError where it is none, below 0, or 0 unless `zero`."""
     number = float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
     if not (np.isfinite(number) and (number > 0 or (zero and number == 0))):
         least = "at least 0" if zero else "above 0"
@@ -119,16 +119,23 @@ def positive(name: str, value: Any, *, zero: bool = False) -> float:
 
 def evaluate(
     table: pd.DataFrame, c: Configurations, model: CostModel, bandwidth_gbps: float, *, filtered: bool = False,
-    memory_limit: float | None = None,
+    memory_limit: float | None = None, untransformed: bool = False,
 ) -> pd.DataFrame:  # fmt: skip
-    """Returns `table` with the columns of `RESULTS`; its rows are those of `c`, which may differ in sizes too."""
+    """Returns `table` with the columns of `RESULTS`; its rows are those of `c`, which may differ in sizes too.
+
+    `untransformed` takes one device as the program before any transform, as the notebook does: (1, 1, 1, 1) of R1 and
+    R2 otherwise sends inputs and labels to the device.
+    """
     found = reasons(c)
     latency, peak = np.full(len(c), np.nan), np.full(len(c), np.nan)
     feasible = np.flatnonzero([not code for code in found])
-    pairs = np.stack([c.P[feasible], c.m[feasible]])
-    for pair in sorted({(int(p), int(m)) for p, m in pairs.T}):
-        rows = feasible[(pairs[0] == pair[0]) & (pairs[1] == pair[1])]
-        latency[rows], peak[rows] = _group(c.at(rows), model, bandwidth_gbps, filtered)
+    single = untransformed & (c.D * c.H * c.P == 1)
+    groups: dict[tuple[int, int, bool], list[int]] = {}
+    for row in feasible.tolist():
+        groups.setdefault((int(c.P[row]), int(c.m[row]), bool(single[row])), []).append(row)
+    for (_, _, alone), members in groups.items():
+        rows = np.array(members, np.int64)
+        latency[rows], peak[rows] = _group(c.at(rows), model, bandwidth_gbps, filtered, alone)
     if memory_limit is not None:
         for row in feasible.tolist():
             found[row] = "memory" if peak[row] > memory_limit else ""
@@ -147,21 +154,11 @@ def evaluate(
     return result
 
 
-def _group(c: Configurations, model: CostModel, bandwidth_gbps: float, filtered: bool) -> tuple[Floats, Ints]:
+def _group(
+    c: Configurations, model: CostModel, bandwidth_gbps: float, filtered: bool, single: bool
+) -> tuple[Floats, Ints]:
     """Latency [s] and peak memory [bytes] of configurations that have P and m in common."""
     stages, microbatches = int(c.P[0]), int(c.m[0])
-    parts = durations(c, stages, model, bandwidth_gbps, filtered=filtered, single=np.zeros(len(c), bool))
-    peaks = peak_bytes(c, model, filtered=filtered)
+    parts = durations(c, stages, model, bandwidth_gbps, filtered=filtered, single=single)
+    peaks = peak_bytes(c, model, filtered=filtered, single=single)
     return clocks(parts, stages, microbatches).max(axis=0), peaks.max(axis=0)
-
-
-def single_device(*, model: CostModel, width: int, layers: int, batch: int) -> tuple[float, int]:
-    """Returns latency [s] and peak memory [bytes] of the program on one device, before any transform.
-
-    The notebook's speedups are against it: (1, 1, 1, 1) of R1 and R2 also sends inputs and labels to the device.
-    """
-    one = np.ones(1, np.int64)
-    c = Configurations(one, one, one, one, width * one, layers * one, batch * one)
-    parts = durations(c, 1, model, 1.0, filtered=True, single=np.ones(1, bool))
-    peak = peak_bytes(c, model, filtered=True, single=True)
-    return float(clocks(parts, 1, 1).max()), int(peak.max())
