@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -26,6 +27,10 @@ def run(link: Mapping[str, str]) -> AppTest:
     app = page_alone("layerwise")
     app.session_state["_url"] = dict(link)
     app.run()
+    until = time.monotonic() + 60
+    while "Planning" in html(app) and time.monotonic() < until:
+        time.sleep(0.2)
+        app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
 

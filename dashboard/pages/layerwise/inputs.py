@@ -18,6 +18,7 @@ from engine.planners.contract import PlanError
 from engine.planners.layerwise import LayerwiseProblem
 from engine.planners.layerwise.cluster import PRESETS, Cluster, hierarchical
 from engine.planners.layerwise.examples import Example, example, examples
+from engine.planners.layerwise.problem import checked
 from engine.planners.layerwise.profile import LayerProfile
 from engine.planners.layerwise.reading import profile_text
 from models import names as model_names
@@ -66,7 +67,7 @@ def question() -> Question | None:
         microbatch = _whole("Microbatch", "microbatch", 1, 10**6, "Samples of a microbatch of one pipeline.")
         cluster, optimizer = _cluster()
         mode = segments("Search", MODES, "layerwise_mode")
-    problem = LayerwiseProblem(profile, taken, global_batch, cluster, microbatch, mode, optimizer)
+    problem = checked(LayerwiseProblem(profile, taken, global_batch, cluster, microbatch, mode, optimizer))
     key = hashlib.sha256(repr(problem.document()).encode()).hexdigest()
     return Question(problem, key, f"{profile.name} on {cluster.size} devices, batch {global_batch:,}", note)
 
