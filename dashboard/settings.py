@@ -25,8 +25,7 @@ class Settings:
     kept: int = 12
     """Explorations that stay open."""
     process: bool = False
-    """Whether explorations that are stored, and What-if's searches, run in processes of their own, which keeps pages
-    quick (see `interpreters`)."""
+    """Whether what takes long runs in processes of its own, which keeps pages quick (see `dashboard.jobs.worker`)."""
     problems: tuple[str, ...] = ()
     """A sentence per variable that could not be used."""
 
@@ -37,7 +36,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
-    see `Settings`. SHARDSCAPE_PROCESS: `off` to explore and search within the server's own process.
+    see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process.
     """
     problems: list[str] = []
 

@@ -4,9 +4,9 @@ from engine.cost_models.contract import CostModelError, LayerError
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import LimitError
 from engine.executions.table import ExecutionTableError
+from engine.exploration.proven_optimum import Optimum, best, best_of
 from engine.exploration.result import Exploration
 from engine.exploration.run import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
-from engine.exploration.search import Optimum, best, best_of
 from engine.scenarios.dispatch import evaluate, operations
 from engine.scenarios.scenario import Scenario, ScenarioError
 from engine.space.space import Space, SpaceError

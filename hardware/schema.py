@@ -219,9 +219,9 @@ class System(_Entity):
     """From the innermost tier outwards."""
     accelerator: Accelerator | None = None
     """Further facts of the processor; `None` where none are recorded."""
-    cost_model: Literal["calibrated", "calculon"] = "calibrated"
-    """The cost model used where none is asked for. Calculon's own descriptions are `calculon`: their efficiencies are
-    part of that model."""
+    cost_model: Annotated[str, Text(60, shortest=1)] = "calibrated"
+    """The cost model that the figures are meant for, which is used where none is asked for. Calculon's own descriptions
+    are `calculon`: their efficiencies are part of that model. Which names there are is not known here."""
     assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
     """Every value that is assumed rather than read, marked."""
     unverified_fields: Lines = ()

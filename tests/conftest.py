@@ -21,17 +21,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `-n`, every file goes to one process, which explores once for all its tests.
-
-    A process that gets files of the browser's has a server and a browser of its own for them.
-    """
+    """With `-n`, every file goes to one process, which explores once for all its tests."""
     if config.option.dist != "load":
         return None  # --dist asks for something else
-    from xdist.scheduler import LoadFileScheduling
+    from tests.scheduling import BrowserBesideTheRest
 
     # In the order of the folders: files with few tests, which would be last, are among the longest here.
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return BrowserBesideTheRest(config, log)
 
 
 @pytest.fixture

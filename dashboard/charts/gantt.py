@@ -8,29 +8,58 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
+from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
 from dashboard.charts.elements.template import Chart, base, nice_steps, note
 from dashboard.words.numbers import Scale, format_value, percent, scale_for
 from engine.simulate.schedule import Schedule
 
 MOST_STAGES: Final = 16
 MOST_BARS: Final = 1500
+LEFT: Final = 84
+"""Room for the names of rows where charts below one another share their time axis [px]."""
+MOST_NUMBERED: Final = 400
+"""Bars of a kind up to which their microbatches are numbered."""
 _UNIT: Final = "total_time"
 _ROW: Final = 21
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
+_SLATE: Final = next(kind for kind in MEMORY_KINDS if kind.key == "weights")
+WEIGHTS: Final = Kind("weight gradient", "Weight gradient", (), _SLATE.light, _SLATE.dark)
+"""Gradients of weights where a schedule does them apart, in the colour of weights."""
 _TASKS: Final = (
     ("forward", "Forward", _KINDS["forward"]),
     ("backward", "Backward", _KINDS["backward"]),
+    ("input gradient", "Input gradient", _KINDS["backward"]),
+    ("weight gradient", "Weight gradient", WEIGHTS),
     ("exchange", "Gradient exchange", _KINDS["data"]),
     ("optimizer", "Optimizer step", _KINDS["optimizer"]),
 )
 
 
-def gantt(schedule: Schedule, mode: str = "light") -> Chart:
+CAUSES: Final = {
+    "fill": "the pipeline fills", "forward": "waits for a forward of rank {}",
+    "gradient": "waits for a gradient of rank {}",
+    "latency": "a result of rank {} is on its way", "send": "sends", "drain": "the pipeline drains",
+}  # fmt: skip
+"""Why a rank is idle, in words."""
+
+
+def gantt(
+    schedule: Schedule, mode: str = "light", *, until: float | None = None, critical: pd.DataFrame | None = None,
+    row: str = "stage", zoom: bool = False,
+) -> Chart:  # fmt: skip
     """Draw a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
 
     Later chunks of an interleaved pipeline are fainter. Where there would be more than `MOST_BARS` bars, neighbours of
     the same kind are joined. A schedule that leaves out repetitions has a break mark there, and ticks in true time.
+    Overlapped pairs are boxes split in two, the forward above the backward.
+
+    Args:
+        schedule: what is drawn.
+        mode: the theme.
+        until: end of the time axis where that is later, to compare with another [s].
+        critical: tasks that are framed, with `stage`, `start`, `end` [s].
+        row: what a row is called.
+        zoom: whether a stretch of time can be drawn larger by dragging.
     """
     colours = palette(mode)
     stages = shown_stages(schedule.stages)
@@ -39,7 +68,7 @@ def gantt(schedule: Schedule, mode: str = "light") -> Chart:
     joined_up = len(tasks) > MOST_BARS
     if joined_up:
         tasks = joined(tasks)
-    idle = schedule.idle()
+    idle = schedule.idle() if schedule.causes is None else schedule.causes.rename(columns={"rank": "stage"})
     idle = idle[idle["stage"].isin(place)]
     scale = scale_for(_UNIT, [schedule.step_time])
     figure = base(colours, 60 + _ROW * len(stages))
@@ -47,14 +76,20 @@ def gantt(schedule: Schedule, mode: str = "light") -> Chart:
     for kind, name, look in _TASKS:
         chosen = tasks[tasks["kind"] == kind]
         if len(chosen):
-            _bars(figure, schedule, chosen, place, scale, name, look.colour(colours) or colours.muted, colours)
-    _axis(figure, schedule, scale, colours)
+            _bars(figure, schedule, chosen, place, scale, name, look, colours, row)
+    if critical is not None:
+        _frames(figure, critical, place, scale, colours)
+    _axis(figure, schedule, scale, colours, until)
     figure.update_yaxes(
-        range=[-0.55, len(stages) - 0.45], tickvals=list(place.values()), ticktext=[f"stage {s}" for s in stages],
+        range=[-0.55, len(stages) - 0.45], tickvals=list(place.values()), ticktext=[f"{row} {s}" for s in stages],
         tickfont={"color": colours.text},
     )  # fmt: skip
     figure.update_layout(barmode="overlay", bargap=0, margin={"t": 20 if schedule.skipped else 6, "r": 8})
-    return Chart(figure, _finding(schedule, stages))
+    if zoom:
+        figure.update_xaxes(fixedrange=False)
+        figure.update_yaxes(automargin=False)
+        figure.update_layout(dragmode="zoom", margin={"l": LEFT})
+    return Chart(figure, _finding(schedule, stages, row))
 
 
 def shown_stages(stages: int) -> list[int]:
@@ -70,10 +105,13 @@ def joined(tasks: pd.DataFrame) -> pd.DataFrame:
     before = tasks.shift()
     apart = (tasks["start"] - before["end"]).abs() > 1e-9 * tasks["end"].max()
     new = apart | (tasks[["stage", "kind", "chunk"]] != before[["stage", "kind", "chunk"]]).any(axis=1)
+    if "pair" in tasks:
+        new |= tasks["pair"] >= 0
     grouped = tasks.groupby(new.cumsum())
     result: pd.DataFrame = grouped.agg(
         stage=("stage", "first"), kind=("kind", "first"), chunk=("chunk", "first"), microbatch=("microbatch", "first"),
         start=("start", "first"), end=("end", "last"), count=("stage", "size"),
+        **({"pair": ("pair", "first")} if "pair" in tasks else {}),
     ).reset_index(drop=True)  # fmt: skip
     return result
 
@@ -85,15 +123,18 @@ def true_time(schedule: Schedule, value: float) -> float:
 
 def _bars(
     figure: go.Figure, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
-    colour: str, colours: Palette,
+    look: Kind, colours: Palette, word: str,
 ) -> None:  # fmt: skip
+    colour = look.colour(colours) or colours.muted
+    paired = (tasks["pair"] >= 0).to_numpy() if "pair" in tasks else np.zeros(len(tasks), bool)
+    half = np.where(paired, 0.2 if name == "Forward" else -0.2, 0.0)
     start, end = tasks["start"].to_numpy(), tasks["end"].to_numpy()
     chunk = tasks["chunk"].to_numpy()
     step = min(0.16, 0.64 / max(1, schedule.chunks - 1))
     counts = tasks["count"].to_numpy() if "count" in tasks else np.ones(len(tasks), int)
     hovers = []
     for row, times in zip(tasks.to_dict("records"), counts, strict=True):
-        head = f"<b>stage {row['stage']} · {name.lower()}</b>"
+        head = f"<b>{word} {row['stage']} · {name.lower()}</b>"
         first = int(row["microbatch"])
         late = schedule.skipped and row["start"] > schedule.cut
         first += schedule.skipped_microbatches if late else 0
@@ -108,10 +149,11 @@ def _bars(
         go.Bar(
             x=(end - start) / scale.factor,
             base=start / scale.factor,
-            y=[place[int(stage)] for stage in tasks["stage"]],
+            y=[place[int(stage)] + shift for stage, shift in zip(tasks["stage"], half, strict=True)],
             orientation="h",
-            width=0.8,
+            width=np.where(paired, 0.4, 0.8).tolist(),
             name=name,
+            **_numbers(tasks, counts, look, colours),
             marker={
                 "color": colour,
                 "opacity": np.round(np.clip(1.0 - step * np.maximum(chunk, 0), 0.3, 1.0), 3).tolist(),
@@ -121,6 +163,28 @@ def _bars(
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
+
+
+def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette) -> dict[str, Any]:
+    """Numbers of microbatches in bars that have room for them, where there are few enough."""
+    if len(tasks) > MOST_NUMBERED or (counts > 1).any() or (tasks["microbatch"] < 0).any():
+        return {}
+    return {
+        "text": [str(int(each) + 1) for each in tasks["microbatch"]], "textposition": "inside", "textangle": 0,
+        "insidetextanchor": "middle", "textfont": {"color": look.label(colours), "size": 11}, "constraintext": "both",
+    }  # fmt: skip
+
+
+def _frames(figure: go.Figure, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
+    """Frames the tasks of the critical path."""
+    shown = critical[critical["stage"].isin(place)]
+    figure.add_trace(
+        go.Bar(
+            x=(shown["end"] - shown["start"]).to_numpy() / scale.factor, base=shown["start"].to_numpy() / scale.factor,
+            y=[place[int(stage)] for stage in shown["stage"]], orientation="h", width=0.84, name="Critical path",
+            marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}}, hoverinfo="skip",
+        )
+    )  # fmt: skip
 
 
 def _idle(figure: go.Figure, idle: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
@@ -137,19 +201,27 @@ def _idle(figure: go.Figure, idle: pd.DataFrame, place: dict[int, int], scale: S
             name="Idle",
             marker={"color": colours.muted, "line": {"width": 0}, "pattern": colours.hatch_some([True] * len(idle), 5)},
             hovertext=[
-                f"<b>stage {stage} · idle</b><br>{format_value(_UNIT, gap)}"
-                for stage, gap in zip(idle["stage"], length, strict=True)
+                f"<b>stage {stage} · idle</b><br>{format_value(_UNIT, gap)}{why}"
+                for stage, gap, why in zip(idle["stage"], length, _why(idle), strict=True)
             ],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
 
 
-def _axis(figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette) -> None:
+def _why(idle: pd.DataFrame) -> list[str]:
+    """Causes of gaps, as a line of the hover box; nothing where they are not known."""
+    if "cause" not in idle:
+        return [""] * len(idle)
+    return [f"<br>{CAUSES[cause].format(of)}" for cause, of in zip(idle["cause"], idle["of"], strict=True)]
+
+
+def _axis(figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None) -> None:
     """The time axis, from 0 to exactly the end of the step, in true time on both sides of a break."""
     end = schedule.end / scale.factor
     if not schedule.skipped:
-        figure.update_xaxes(range=[0, end], nticks=8, ticksuffix=scale.suffix)
+        last = max(end, (until or 0.0) / scale.factor)
+        figure.update_xaxes(range=[0, last], nticks=8, ticksuffix=scale.suffix)
         return
     cut, skipped = schedule.cut / scale.factor, schedule.skipped / scale.factor
     before = [value for value in nice_steps(0, cut, 3) if value < 0.93 * cut]
@@ -166,15 +238,16 @@ def _axis(figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette)
     )  # fmt: skip
 
 
-def _finding(schedule: Schedule, stages: list[int]) -> str:
+def _finding(schedule: Schedule, stages: list[int], row: str = "stage") -> str:
     idle = schedule.idle()
     first = idle[idle["stage"] == 0]
     waiting = float((first["end"] - first["start"]).sum())
-    name = "interleaved one-forward-one-backward" if schedule.chunks > 1 else "one-forward-one-backward"
+    spelt = {"1F1B": "one-forward-one-backward", "interleaved 1F1B": "interleaved one-forward-one-backward"}
+    name = spelt.get(schedule.title, schedule.title)
     some = f", {len(stages)} of them shown" if len(stages) < schedule.stages else ""
     return (
         f"A step of {format_value(_UNIT, schedule.step_time)}: {schedule.microbatches:,} microbatches through "
-        f"{schedule.stages} stages{some}, {name}. The first stage idles {format_value(_UNIT, waiting)}, "
+        f"{schedule.stages} {row}s{some}, {name}. The first {row} idles {format_value(_UNIT, waiting)}, "
         f"{percent(waiting / schedule.step_time)} of the step."
     )
 

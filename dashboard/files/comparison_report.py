@@ -8,7 +8,7 @@ from html import escape
 
 import pandas as pd
 
-from dashboard.charts.cell_map import cell_map
+from dashboard.charts.degree_map import degree_map
 from dashboard.charts.difference import aligned_steps
 from dashboard.charts.elements.markup import figure_strip, legend, map_legend
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
@@ -95,7 +95,7 @@ def _how_far(side: Side) -> str:
 def _map(
     cells: pd.DataFrame, column: Column, axes: tuple[list[int], list[int]], among: list[float], mode: str
 ) -> Chart:
-    return cell_map(cells, column, mode, axes=axes, among=among)
+    return degree_map(cells, column, mode, axes=axes, among=among)
 
 
 def _table(frame: pd.DataFrame) -> str:

@@ -140,7 +140,7 @@ def archive(account: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> b
 
 
 def _calibration(scenario: Scenario) -> dict[str, Any] | None:
-    """Whose values the figures rest on; None for the exact cost model, which has none."""
+    """Whose values the figures rest on; None for cost models that take none."""
     if scenario.calibration_name is None:
         return None
     used = scenario.used_calibration

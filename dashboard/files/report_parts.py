@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from dashboard.charts.cell_map import cell_map
 from dashboard.charts.choices import choices as choices_chart
+from dashboard.charts.degree_map import degree_map
 from dashboard.charts.efficiency_curve import efficiency_curve
 from dashboard.charts.elements.markup import Tile, legend, map_legend
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
@@ -91,7 +91,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     unit = scale_for(metric.column, cells["value"]).unit
     found = [
         Figure("map", "The whole space", "best throughput of every pair of degrees",
-               lambda mode: cell_map(cells, metric.column, mode),
+               lambda mode: degree_map(cells, metric.column, mode),
                map_legend(scenario.num_procs, unit, runs=best is not None))
     ]  # fmt: skip
     if best is not None:

@@ -1,1 +1,33 @@
-"""All work off the page, shared by all sessions of a server."""
+"""All work off the page, shared by all sessions of a server: one board, and workers beside the server's process.
+
+A page asks the `board` for a job by a key that says everything about it; equal jobs are one, whoever asks. The board
+has it wait its turn, stops it, pauses what nobody looks at, and remembers how it ended, within the bounds of its
+`job.Kind`. What takes long, a job runs in a `worker`: a process in which functions of modules run, and from which come
+progress, parts of what is found, and the engine's own refusals. `widgets.job_card` draws any job: how far it is, with
+rate and time left, and a button to stop it; or how it ended, and a button to have it done after all.
+
+A new kind of job is a function, a job and a line:
+
+    def plan(task: Task, problem: Problem) -> Plan:         # in a module that imports no page: a worker imports it
+        return layerwise.plan(problem, progress=task.tell, cancel=task.stops)
+
+    PLANS = Kind(name="plan", doing="Planning", workers={"": server().workers.large})
+
+    class PlanJob(Job):
+        def __init__(self, problem: Problem) -> None:
+            super().__init__(PLANS, problem.key, "Planning", problem.title)
+            self.problem, self.plan = problem, None
+
+        def work(self) -> bool:
+            self.plan = self.run(plan, self.problem)
+            return False                                    # True where there is another part: a sweep's next point
+
+    job = server().board.post(PlanJob(problem), watcher)    # on the page
+    if not job.wait(1.0): watch(job, watcher); st.stop()
+
+Work in parts (`Kind.in_parts`) puts each into `Job.found`, is stopped and resumed between two of them, and takes turns
+with the others of its lane. `Job.run(give=...)` takes parts while a function runs. `Kind` has every bound: how many may
+wait, in all and for one session, how many run at once, what is remembered, and for how long. Progress is whatever has
+`done`, `total`, `rate` and `seconds_left`, such as `engine.Progress`; `task.stops()` is asked between two steps, and
+`engine.ExplorationCancelled` raised when it is true.
+"""

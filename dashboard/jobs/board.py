@@ -1,10 +1,10 @@
 """One board for all work off the page's thread, shared by all sessions of a server.
 
 A job is asked for by a key that says everything about it, and equal ones are one, whoever asks. The jobs of a lane are
-worked on in a thread, one at a time: whole ones to their end, those that come in parts a part of each in turn. So that
-nobody waits for all that another asks for, the next is the one that was given the least time; among those that were
-given none, what a session asked for last comes before all that any session asked for earlier. Processes of its own
-are a kind's affair (see `dashboard.jobs.interpreters`); the board ends them. It keeps nothing beyond the server.
+worked on in threads, mostly one at a time: whole ones to their end, those that come in parts a part of each in turn. So
+that nobody waits for all that another asks for, the next is the one that was given the least time; among those that
+were given none, what a session asked for last comes before all that any session asked for earlier. Threads do little:
+what takes long runs in processes (see `dashboard.jobs.worker`). The board keeps nothing beyond the server.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import math
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 from dashboard.jobs.job import Job, Kind, State
@@ -26,7 +25,7 @@ __all__ = ["Board", "BoardFull"]
 
 LOG: Final = logging.getLogger("shardscape.jobs")
 PATIENCE: Final = 0.4
-"""Longest wait of a lane for somebody's single question [s]."""
+"""Longest wait of a lane for a kind that it gives way to [s]."""
 
 
 class BoardFull(Exception):  # noqa: N818 - reads as a sentence where it is raised
@@ -34,17 +33,22 @@ class BoardFull(Exception):  # noqa: N818 - reads as a sentence where it is rais
 
 
 class _Lane:
-    """Jobs that one thread works on."""
+    """Jobs that the same threads work on."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
         """Those that are under way."""
-        self.current: Job | None = None
+        self.current: set[Job] = set()
+        """Those that a thread works on."""
         self.turns: dict[str, float] = {}
         """When those sessions that have more waiting had their latest turn."""
-        self.asking = 0
         self.closed = False
-        self.thread: threading.Thread | None = None
+        self.threads: list[threading.Thread] = []
+
+    @property
+    def waiting(self) -> list[Job]:
+        """Those that no thread works on."""
+        return [job for job in self.jobs if job not in self.current]
 
 
 class Board:
@@ -131,7 +135,7 @@ class Board:
             if job.kind.in_parts or job.state != "queued":
                 return 0
             lane = self._lane(job)
-            return self._in_order(lane).index(job) + (lane.current is not None)
+            return self._in_order(lane).index(job) + len(lane.current)
 
     def time_left(self, job: Job) -> float:
         """Time until a job is done [s], with those that take turns with it; infinite as long as too little is known.
@@ -146,21 +150,8 @@ class Board:
             others = [_seconds_left(each) for each in self._lane(job).jobs if each is not job]
         return mine + sum(min(mine, other) for other in others)
 
-    @contextmanager
-    def asking(self, kind: Kind) -> Iterator[None]:
-        """Makes a kind wait for what is done within: one question of somebody who waits for the answer."""
-        with self._changed:
-            lane = self._lanes.setdefault((kind, ""), _Lane())
-            lane.asking += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                lane.asking -= 1
-                self._changed.notify_all()
-
     def close(self, kind: Kind | None = None) -> None:
-        """Stops all jobs, or those of a kind, forgets them and ends their threads and processes."""
+        """Stops all jobs, or those of a kind, forgets them and ends their threads."""
         with self._changed:
             self._closed = self._closed or kind is None
             lanes = {where: lane for where, lane in self._lanes.items() if kind in (None, where[0])}
@@ -170,11 +161,8 @@ class Board:
                     self._leave(job, "cancelled")
             self._changed.notify_all()
         kinds = {where[0] for where in lanes} | ({kind} if kind else set())
-        for process in [process for each in kinds for process in each.processes]:
-            process.close()
-        for lane in lanes.values():
-            if lane.thread is not None:
-                lane.thread.join(timeout=30)
+        for thread in [thread for lane in lanes.values() for thread in lane.threads]:
+            thread.join(timeout=30)
         with self._changed:
             for where in lanes:
                 self._lanes.pop(where, None)
@@ -201,10 +189,11 @@ class Board:
         job.behind = min((each.spent + each.behind for each in lane.jobs), default=job.spent) - job.spent
         job.begin()
         lane.jobs.append(job)
-        if lane.thread is None and not self._closed:
+        if len(lane.threads) < min(job.kind.at_once, len(lane.jobs)) and not self._closed:
             name = "-".join(filter(None, ("shardscape", job.kind.name, job.lane)))
-            lane.thread = threading.Thread(target=self._work, args=(lane,), name=name, daemon=True)
-            lane.thread.start()
+            thread = threading.Thread(target=self._work, args=(lane, job.kind.gives_way_to), name=name, daemon=True)
+            lane.threads.append(thread)
+            thread.start()
         self._changed.notify_all()
 
     def _make_room(self, job: Job) -> None:
@@ -231,9 +220,10 @@ class Board:
         """Ends the turns of a job."""
         lane = self._lane(job)
         lane.jobs.remove(job)
-        if lane.current is not job:
+        if job not in lane.current:
             job.release()
         job.end(state)
+        self._changed.notify_all()
 
     def _give_up(self, job: Job) -> None:
         """Has a job wait until somebody looks at it again; should a page come back to a whole one, it asks again."""
@@ -254,7 +244,7 @@ class Board:
     def _in_order(self, lane: _Lane) -> list[Job]:
         """Those that wait, in the order of their turns. Where none was given time, for each session the latest, then
         for each the one before, and so on; those first whose session has had no turn, or not for long."""
-        waiting = [job for job in lane.jobs if job is not lane.current]
+        waiting = lane.waiting
         newer: Counter[str] = Counter()
         rounds = {}
         for job in reversed(waiting):
@@ -266,21 +256,22 @@ class Board:
 
         return sorted(waiting, key=turn)
 
-    def _next(self, lane: _Lane) -> Job | None:
-        """The job whose turn it is; waits for one. None when closed."""
+    def _next(self, lane: _Lane, first: Kind | None) -> Job | None:
+        """The job whose turn it is; waits for one. None when closed. first: the kind that it gives way to."""
         waited = False
         with self._changed:
             while not lane.closed:
-                for job in [one for one in lane.jobs if one.unwatched]:
+                for job in [one for one in lane.waiting if one.unwatched]:
                     self._give_up(job)
-                if not lane.jobs:
+                if not lane.waiting:
                     self._changed.wait()
-                elif lane.asking and not waited:
-                    # A question first; but many who ask must not keep a job from ever going on.
-                    self._changed.wait_for(lambda: lane.closed or not lane.asking, PATIENCE)
+                elif first is not None and self._under_way(first) and not waited:
+                    # But many who ask must not keep a job from ever going on.
+                    self._changed.wait_for(lambda: lane.closed or not self._under_way(first), PATIENCE)
                     waited = True
                 else:
-                    job = lane.current = self._in_order(lane)[0]
+                    job = self._in_order(lane)[0]
+                    lane.current.add(job)
                     job.state = "running"
                     left = {other.asker for other in lane.jobs if other is not job}
                     lane.turns = {asker: when for asker, when in lane.turns.items() if asker in left}
@@ -288,14 +279,17 @@ class Board:
                     return job
             return None
 
-    def _work(self, lane: _Lane) -> None:
-        while self._take_turn(lane):
+    def _under_way(self, kind: Kind) -> bool:
+        return any(lane.jobs for (which, _), lane in self._lanes.items() if which is kind)
+
+    def _work(self, lane: _Lane, first: Kind | None) -> None:
+        while self._take_turn(lane, first):
             pass
 
-    def _take_turn(self, lane: _Lane) -> bool:
+    def _take_turn(self, lane: _Lane, first: Kind | None) -> bool:
         """Works on one job, or on a part of it; returns whether to go on. A method of its own, so that nothing
-        outlives it."""
-        job = self._next(lane)
+        outlives it. first: see `_next`."""
+        job = self._next(lane, first)
         if job is None:
             return False
         state: State = "done"
@@ -310,7 +304,8 @@ class Board:
             LOG.exception("%s %s failed", job.kind.name, job.key)
             state, problem = "failed", f"{job.kind.doing} failed for a reason of our own; the server's log has it."
         with self._changed:
-            lane.current = None
+            lane.current.remove(job)
+            self._changed.notify_all()
             job.spent += time.monotonic() - start
             if job in lane.jobs:
                 lane.jobs.remove(job)

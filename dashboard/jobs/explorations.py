@@ -8,25 +8,24 @@ one, so that nobody waits minutes for what takes a second.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from dashboard.jobs.board import Board
-from dashboard.jobs.interpreters import FAR_BEHIND
+from dashboard.jobs.exploration_rows import explore_into_store
 from dashboard.jobs.job import Job, Kind
-from dashboard.jobs.worker_process import Worker
+from dashboard.jobs.worker import Workers
 from dashboard.settings import Settings
 from dashboard.words.numbers import counted
 from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Scenario, explore_scenario
 from engine.exploration.run import from_store
-from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreError, StoreInterruptedError, StoreWriteError
 
-__all__ = ["ExplorationJob", "Runner"]
+__all__ = ["ExplorationJob", "Explorations"]
 
-LOG: Final = logging.getLogger("shardscape.runner")
+LOG: Final = logging.getLogger("shardscape.explorations")
 _UNSTORED: Final = "The result could not be stored and is kept in memory."
 LARGE: Final = 20_000_000
 """Executions from which on a space is a large one; some seconds of work."""
@@ -39,7 +38,7 @@ ROWS_IN_MEMORY: Final = 12_000_000
 class ExplorationJob(Job):
     """One exploration on its way."""
 
-    def __init__(self, server: Runner, scenario: Scenario) -> None:
+    def __init__(self, server: Explorations, scenario: Scenario) -> None:
         total = scenario.space.total
         size = f"{counted(scenario.num_procs, 'GPU')} · {counted(total, 'execution')}"
         about = f"{scenario.model.title or scenario.model.name} · {size}"
@@ -51,6 +50,7 @@ class ExplorationJob(Job):
         self.shown = False
         """Whether a page has shown what was found, or found it stored."""
         self._server = server
+        self._latest = math.inf
 
     @property
     def weight(self) -> float:
@@ -70,11 +70,11 @@ class ExplorationJob(Job):
     def work(self) -> bool:
         """Explores."""
         limit = self._server.settings.longest_seconds
-        latest = time.monotonic() + limit
+        self._latest = time.monotonic() + limit
         try:
-            self.exploration = self._explored(lambda: self.stops() or time.monotonic() > latest)
+            self.exploration = self._explored()
         except ExplorationCancelled:
-            if self.stops():
+            if super().stops() or time.monotonic() < self._latest:
                 raise
             raise ValueError(
                 f"Exploring was stopped after {limit:,.0f} s, the limit of this server. "
@@ -84,16 +84,19 @@ class ExplorationJob(Job):
             raise MemoryError("The server has not enough memory for this space. Fix some choices.") from None
         return False
 
-    def _explored(self, stop: Callable[[], bool]) -> Exploration:
+    def stops(self) -> bool:
+        """Returns whether to end before it is done: somebody stopped it, or it takes longer than the server allows."""
+        return super().stops() or time.monotonic() > self._latest
+
+    def _explored(self) -> Exploration:
         """The exploration, in the store where that takes it."""
         server, store = self._server, self._server.store
         self.in_memory = store is None
         try:
-            if server.workers and store is not None:
-                worker = server.workers[self.lane == "large"]
-                found = worker.explore(self.scenario, store, self.tell, stop)
+            if store is not None and self.kind.workers[self.lane].apart:
+                found = explore_into_store(self.scenario, store, self.run)
             else:
-                found = explore_scenario(self.scenario, store=store, progress=self.tell, cancel=stop, workers=1)
+                found = explore_scenario(self.scenario, store=store, progress=self.tell, cancel=self.stops, workers=1)
             server.say_unstored()
             return found
         except StoreInterruptedError:
@@ -104,24 +107,27 @@ class ExplorationJob(Job):
             LOG.warning("exploration %s is not stored: %s", self.key, problem)
             server.say_unstored(_for_visitors(problem))
             self.in_memory = True
-            return explore_scenario(self.scenario, progress=self.tell, cancel=stop, workers=1)
+            return explore_scenario(self.scenario, progress=self.tell, cancel=self.stops, workers=1)
 
 
-class Runner:
+class Explorations:
     """Explores one small and one large scenario at a time and keeps what it found."""
 
-    def __init__(self, settings: Settings, board: Board | None = None) -> None:
-        """board: where its jobs are; one of its own without."""
+    def __init__(self, settings: Settings, board: Board | None = None, workers: Workers | None = None) -> None:
+        """board, workers: where its jobs are and are done; without, a board of its own, and this process.
+
+        What is not stored is explored in this process in any case, where its rows stay.
+        """
         self.settings = settings
         self.warnings: list[str] = list(settings.problems)
         """Sentences about what is not as it should be, for every page to show."""
         self.store: Store | None = self._open(settings.store)
-        self.workers = self._other_processes() if settings.process and self.store is not None else ()
-        """Processes to explore in: small spaces, large ones."""
+        workers = workers or Workers(apart=False)
         self.board = board or Board()
         self.kind = Kind(
             name="exploration", doing="Exploring", most_waiting=settings.queue, most_of_one=PER_SESSION,
-            most_kept=settings.kept, most_weight=ROWS_IN_MEMORY, processes=self.workers,
+            most_kept=settings.kept, most_weight=ROWS_IN_MEMORY,
+            workers={"": workers.small, "large": workers.large},
         )  # fmt: skip
 
     def request(self, scenario: Scenario, watcher: str = "") -> ExplorationJob:
@@ -180,17 +186,6 @@ class Runner:
             self.warnings.append(f"Results are kept in memory only and are lost when the server stops. {reason}")
             LOG.warning("no store: %s", reason)
             return None
-
-    def _other_processes(self) -> tuple[Worker, ...]:
-        """Processes to explore in, of which that for large spaces starts when there is one; none where none can be
-        started."""
-        workers = Worker(), Worker(FAR_BEHIND)
-        try:
-            workers[0].start()
-        except (OSError, WorkerError) as problem:
-            LOG.warning("explorations run beside the pages, because no process can be started: %s", problem)
-            return ()
-        return workers
 
     def _new(self, scenario: Scenario) -> ExplorationJob:
         """A job to be done, or one that was found in the store or refused."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.jobs.explorations import ExplorationJob, Runner
+from dashboard.jobs.explorations import ExplorationJob, Explorations
 from dashboard.link.document_validation import Refused, scenario_of
 from dashboard.link.user_files import Saved, UserFiles
 from dashboard.words.numbers import plain
@@ -70,10 +70,10 @@ class Best:
     id: int = -1
 
 
-def entries(files: UserFiles, runner: Runner) -> list[Entry]:
+def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
     """Everything there is to list: saved scenarios first, each newest first."""
-    records = {record.key: record for record in _records(runner.store)}
-    jobs = {job.key: job for job in runner.jobs() if not (job.ended and job.exploration is None)}
+    records = {record.key: record for record in _records(explorations.store)}
+    jobs = {job.key: job for job in explorations.jobs() if not (job.ended and job.exploration is None)}
     found, shown = [], set()
     for saved in files.saved():
         key = saved.scenario.key
@@ -123,14 +123,14 @@ def searched(found: Iterable[Entry], text: str) -> list[Entry]:
     return [entry for entry in found if all(word in content(entry) for word in words)]
 
 
-def best_of(entry: Entry, runner: Runner) -> Best | None:
+def best_of(entry: Entry, explorations: Explorations) -> Best | None:
     """The best of an entry's exploration; None where it was not explored, or its results cannot be read."""
     job = entry.job
     if job is not None and job.exploration is not None:
         return _best(job.exploration)
-    if entry.record is None or entry.scenario is None or entry.problem or runner.store is None:
+    if entry.record is None or entry.scenario is None or entry.problem or explorations.store is None:
         return None
-    found = _stored_best(runner.store, entry.scenario, entry.key)
+    found = _stored_best(explorations.store, entry.scenario, entry.key)
     return None if found is None else Best(**found)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from dashboard.jobs.worker import Task, Worker
 
 if TYPE_CHECKING:
     from dashboard.jobs.board import Board
 
-__all__ = ["Job", "Kind", "Process", "Progress", "State"]
+__all__ = ["Job", "Kind", "Progress", "State"]
+
+R = TypeVar("R")
 
 State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 
@@ -36,13 +41,6 @@ class Progress(Protocol):
         """Time that the rest takes [s]; infinite as long as that is not known."""
 
 
-class Process(Protocol):
-    """What works for a kind outside the server's process."""
-
-    def close(self) -> None:
-        """Ends it at once, whatever it is doing."""
-
-
 @dataclass(eq=False, slots=True, kw_only=True)
 class Kind:
     """What the jobs of a kind have in common, above all their bounds."""
@@ -55,6 +53,10 @@ class Kind:
     """What is counted, where that is not executions: "point"."""
     in_parts: bool = False
     """Whether the work comes in parts. A job that is stopped keeps those it has, and can go on with the rest."""
+    at_once: int = 1
+    """Jobs of a lane that are worked on beside each other."""
+    gives_way_to: Kind | None = None
+    """A kind whose jobs come first: somebody waits for each of them."""
     most_waiting: int = 64
     """Jobs that may wait. One more is refused; with work in parts, the one looked at longest ago is paused for it."""
     most_of_one: int = 8
@@ -69,8 +71,8 @@ class Kind:
     """Time after which a job at which nobody looks is paused, or given up where it cannot go on later [s]."""
     recent: float = math.inf
     """Time for which somebody who looked counts as still looking [s]."""
-    processes: tuple[Process, ...] = ()
-    """What works for it outside this process, to be ended with the board."""
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    """What the jobs of each lane run functions in; where there is none, they run in this process."""
 
 
 class Job:
@@ -110,6 +112,16 @@ class Job:
         `engine.exploration.workers.WorkerError` with the sentence to be told.
         """
         raise NotImplementedError
+
+    def run(self, function: Callable[..., R], *arguments: Any, give: Callable[[Any], None] | None = None) -> R:
+        """Runs a function of a module in the worker of the job's lane, and returns what that returns.
+
+        It tells how far the job is, and ends when the job is stopped. give: what takes the parts that it gives. Raises
+        what `dashboard.jobs.worker.Worker.run` raises.
+        """
+        task = Task(tell=self.tell, stops=self.stops) if give is None else Task(self.tell, give, self.stops)
+        worker = self.kind.workers.get(self.lane) or Worker(apart=False)
+        return worker.run(function, *arguments, doing=self.kind.doing.lower(), task=task)
 
     def release(self) -> None:
         """Lets go of what is needed only while it is worked on."""
@@ -160,8 +172,8 @@ class Job:
         """Whether to end before it is done: somebody stopped it, or nobody looks any more."""
         return self._stop.is_set() or self.unwatched
 
-    def wait(self, seconds: float) -> bool:
-        """Waits until the job has ended, at most so long; returns whether it has."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until the job has ended, at most so long [s]; returns whether it has."""
         return self._ended.wait(seconds)
 
     def begin(self) -> None:

@@ -1,9 +1,8 @@
-"""What all sessions of a server share."""
+"""What all sessions of a server share: the board, the workers, and what is asked of them."""
 
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 from typing import Final
@@ -11,43 +10,64 @@ from typing import Final
 import streamlit as st
 
 from dashboard.jobs.board import Board
-from dashboard.jobs.explorations import Runner
-from dashboard.jobs.searches import Apart, Here
-from dashboard.settings import settings_from
-from engine.exploration.workers import WorkerError
+from dashboard.jobs.explorations import Explorations
+from dashboard.jobs.questions import Questions
+from dashboard.jobs.studies import Studies
+from dashboard.jobs.unstored_statistics import UnstoredStatistics
+from dashboard.jobs.worker import Workers
+from dashboard.settings import Settings, settings_from
 
-__all__ = ["board", "runner", "searches"]
-
-LOG: Final = logging.getLogger("shardscape.server")
+__all__ = ["Server", "explorations", "questions", "server", "studies", "unstored_statistics"]
 
 TURN: Final = 0.001
 """How long a thread computes while others wait [s]."""
 
 
-@st.cache_resource(show_spinner=False, on_release=Board.close, max_entries=1)
-def board() -> Board:
-    """The one board of the server."""
-    return Board()
+class Server:
+    """One of each."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Starts the workers, so that who comes first does not wait for it, unless the settings are against it."""
+        self.workers = Workers(apart=settings.process)
+        self.workers.start()
+        self.board = Board()
+        self.explorations = Explorations(settings, self.board, self.workers)
+        self.unstored_statistics = UnstoredStatistics(self.board, self.workers.answers)
+        self.questions = Questions(self.board, self.workers.answers)
+        self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
+
+    def close(self) -> None:
+        """Stops everything and gives the store back."""
+        self.workers.close()
+        self.board.close()
+        self.explorations.close()
 
 
-@st.cache_resource(show_spinner=False, on_release=Runner.close, max_entries=1)
-def runner() -> Runner:
-    """The one runner of the server."""
+@st.cache_resource(show_spinner=False, on_release=Server.close, max_entries=1)
+def server() -> Server:
+    """Returns what the server's sessions share."""
     # Threads take turns of 5 ms by default: one that is needed for an instant waits as long for every page at work.
     sys.setswitchinterval(TURN)
-    made = Runner(settings_from(os.environ), board())
+    made = Server(settings_from(os.environ))
     atexit.register(made.close)  # a server that is stopped does not release its caches
     return made
 
 
-@st.cache_resource(show_spinner=False, on_release=lambda made: made.close(), max_entries=1)
-def searches() -> Here:
-    """What answers What-if's questions: a process of its own, unless explorations have none either."""
-    made = Here()
-    if runner().settings.process:
-        try:
-            made = Apart()
-        except (OSError, WorkerError) as problem:
-            LOG.warning("What-if searches beside the pages, because no process can be started: %s", problem)
-    atexit.register(made.close)  # a server that is stopped does not release its caches
-    return made
+def explorations() -> Explorations:
+    """Returns the explorations of the server."""
+    return server().explorations
+
+
+def questions() -> Questions:
+    """Returns what answers What-if's questions."""
+    return server().questions
+
+
+def studies() -> Studies:
+    """Returns What-if's studies."""
+    return server().studies
+
+
+def unstored_statistics() -> UnstoredStatistics:
+    """Returns what evaluates statistics that are not stored."""
+    return server().unstored_statistics

@@ -7,24 +7,22 @@ nobody looked, goes on with the points that it lacks.
 
 from __future__ import annotations
 
-import atexit
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import streamlit as st
-
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
-from dashboard.jobs.server import board
+from dashboard.jobs.searches import StudyName, study_in
+from dashboard.jobs.worker import Worker
 from dashboard.words.numbers import counted
 from engine.whatif import Study
 
-__all__ = ["Run", "Studies", "studies"]
+__all__ = ["Studies", "StudyJob"]
 
 UNWATCHED: Final = 20.0
 """Time after which a study at which nobody looks waits until somebody does [s]."""
@@ -50,7 +48,7 @@ class _Points:
     seconds_left: float
 
 
-class Run(Job):
+class StudyJob(Job):
     """One study on its way, whose parts are its points."""
 
     def __init__(self, kind: Kind, key: str, make: Callable[[], Study[Any]]) -> None:
@@ -115,32 +113,28 @@ class Studies:
     The next point is of the study on which least time was spent: one whose points take long does not hold up the rest.
     """
 
-    def __init__(self, board: Board | None = None) -> None:
-        """board: where its jobs are; one of its own without."""
+    def __init__(
+        self, board: Board | None = None, worker: Worker | None = None, gives_way_to: Kind | None = None
+    ) -> None:
+        """board, worker: where its jobs are and points are found; without, a board of its own, and this process.
+        gives_way_to: a kind of the board whose jobs come first."""
         self.board = board or Board()
+        self._worker = worker or Worker(apart=False)
         self.kind = Kind(
             name="study", doing="Searching", unit="point", in_parts=True, most_waiting=MOST_RUNNING,
-            most_kept=MOST_KEPT, unwatched=UNWATCHED,
+            most_kept=MOST_KEPT, unwatched=UNWATCHED, gives_way_to=gives_way_to,
         )  # fmt: skip
 
-    def request(self, key: str, make: Callable[[], Study[Any]]) -> Run:
-        """The study of a key: the one there is, which goes on where nobody looked at it for a while, or a new one."""
-        job = self.board.seen(self.kind, key) or self.board.post(Run(self.kind, key, make))
-        assert isinstance(job, Run)
-        return job
+    def made(self, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
+        """Returns a study of `engine.whatif`, to be asked for. See `dashboard.jobs.searches.study_in`."""
+        return study_in(self._worker, name, *arguments, largest=largest)
 
-    def asking(self) -> AbstractContextManager[None]:
-        """Makes the studies wait for what is done within: one question of somebody who waits for the answer."""
-        return self.board.asking(self.kind)
+    def request(self, key: str, make: Callable[[], Study[Any]]) -> StudyJob:
+        """The study of a key: the one there is, which goes on where nobody looked at it for a while, or a new one."""
+        job = self.board.seen(self.kind, key) or self.board.post(StudyJob(self.kind, key, make))
+        assert isinstance(job, StudyJob)
+        return job
 
     def close(self) -> None:
         """Stops everything."""
         self.board.close(self.kind)
-
-
-@st.cache_resource(show_spinner=False, on_release=Studies.close, max_entries=1)
-def studies() -> Studies:
-    """The studies of the server."""
-    made = Studies(board())
-    atexit.register(made.close)  # a server that is stopped does not release its caches
-    return made

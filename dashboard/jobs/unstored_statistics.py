@@ -7,25 +7,29 @@ they give way to those of other explorations.
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Sequence
 from typing import Final
 
-import streamlit as st
+import numpy as np
 
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
-from dashboard.jobs.server import board
+from dashboard.jobs.scratch_folders import scratch_folder
+from dashboard.jobs.searches import light
+from dashboard.jobs.statistics_rows import IDS, evaluate
 from dashboard.jobs.turns import turns
+from dashboard.jobs.worker import Worker
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted
-from engine import Exploration
+from engine import Exploration, Scenario
 from engine.columns import by_name, defined_of
 from engine.cost_models.registry import cost_model_of
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.executions.arrays import Ints
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import TooManyValuesError
+from engine.store.added_columns import AddedWriter
 
-__all__ = ["Evaluation", "UnstoredStatistics", "seconds_for", "unstored_statistics"]
+__all__ = ["EvaluationJob", "UnstoredStatistics"]
 
 PATIENCE: Final = 1.0
 """How long a page waits before it shows progress [s]."""
@@ -37,7 +41,7 @@ RECENT: Final = 5.0
 """Time for which somebody who looked counts as still looking [s]."""
 
 
-class Evaluation(Job):
+class EvaluationJob(Job):
     """One evaluation on its way, or how it ended."""
 
     def __init__(
@@ -76,10 +80,17 @@ class Evaluation(Job):
     def work(self) -> bool:
         """Evaluates."""
         assert self._exploration is not None
-        add_columns(self._exploration, self.every, progress=self.tell, cancel=self.stops)
+        add_columns(self._exploration, self.every, evaluate=self._evaluate)
         if self.progress is not None and self.progress.rate > 0:
             self._server.rates[self._cost_model] = self.progress.rate
         return False
+
+    def _evaluate(self, scenario: Scenario, ids: Ints, writer: AddedWriter) -> None:
+        """Has a worker evaluate executions, and takes the files that it writes."""
+        with scratch_folder() as folder:
+            np.save(folder / IDS, ids)
+            self.run(evaluate, light(scenario), writer.names, folder)
+            writer.take(folder)
 
     def release(self) -> None:
         """Lets go of the exploration."""
@@ -87,7 +98,7 @@ class Evaluation(Job):
 
     def answers(self, other: Job) -> bool:
         """Whether it evaluates all that another one was asked for."""
-        return isinstance(other, Evaluation) and self.concerns(other._key, other.names)
+        return isinstance(other, EvaluationJob) and self.concerns(other._key, other.names)
 
     def concerns(self, key: str, names: Sequence[str]) -> bool:
         """Whether it is about figures of an exploration: all that it evaluates on its way, but once stopped only what
@@ -99,16 +110,17 @@ class Evaluation(Job):
 class UnstoredStatistics:
     """Evaluates statistics that are not stored, one question after the other."""
 
-    def __init__(self, board: Board | None = None) -> None:
-        """board: where its jobs are; one of its own without."""
+    def __init__(self, board: Board | None = None, worker: Worker | None = None) -> None:
+        """board, worker: where its jobs are and are done; without, a board of its own, and this process."""
         self.rates: dict[str, float] = {}
         """Executions that the latest evaluation by each cost model did per second."""
         self.board = board or Board()
         self.kind = Kind(
-            name="evaluation", doing="Evaluating", remembered=REMEMBERED, unwatched=UNWATCHED, recent=RECENT
+            name="evaluation", doing="Evaluating", remembered=REMEMBERED, unwatched=UNWATCHED, recent=RECENT,
+            workers={"": worker or Worker(apart=False)},
         )
 
-    def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> Evaluation | None:
+    def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> EvaluationJob | None:
         """None once the rows of an exploration answer all of the statistics; where that takes longer than `PATIENCE`,
         what is on its way, or was stopped or failed.
 
@@ -121,7 +133,7 @@ class UnstoredStatistics:
             job.wait(PATIENCE)
         return None if job.state == "done" and not exploration.rows.missing(names) else job
 
-    def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> Evaluation | None:
+    def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> EvaluationJob | None:
         """The evaluation of those statistics that are not there yet, None where all are.
 
         Raises `engine.store.TooManyValuesError` and `dashboard.jobs.board.BoardFull`.
@@ -132,25 +144,22 @@ class UnstoredStatistics:
         if not missing:
             return None
         exploration.rows.check_room(names, exploration.feasible)
-        job = self.board.post(Evaluation(self, exploration, missing, _every(exploration) or missing), watcher)
-        assert isinstance(job, Evaluation)
+        job = self.board.post(EvaluationJob(self, exploration, missing, _every(exploration) or missing), watcher)
+        assert isinstance(job, EvaluationJob)
         return job
 
-    def find(self, exploration: Exploration, name: str) -> Evaluation | None:
+    def find(self, exploration: Exploration, name: str) -> EvaluationJob | None:
         """The evaluation of one statistic, on its way or stopped or failed."""
         return next((job for job in self.board.jobs(self.kind) if job.concerns(exploration.key, [name])), None)
+
+    def seconds_for(self, exploration: Exploration) -> float:
+        """Returns about how long evaluating statistics of an exploration takes [s], however many of them at once."""
+        cost_model = cost_model_of(exploration.scenario)
+        return exploration.feasible / self.rates.get(cost_model.name, cost_model.rows_per_second)
 
     def close(self) -> None:
         """Stops everything."""
         self.board.close(self.kind)
-
-
-@st.cache_resource(show_spinner=False, on_release=UnstoredStatistics.close, max_entries=1)
-def unstored_statistics() -> UnstoredStatistics:
-    """What the server evaluates further."""
-    made = UnstoredStatistics(board())
-    atexit.register(made.close)  # a server that is stopped does not release its caches
-    return made
 
 
 def _every(exploration: Exploration) -> list[str]:
@@ -161,9 +170,3 @@ def _every(exploration: Exploration) -> list[str]:
     except TooManyValuesError:
         return []
     return exploration.rows.missing(every)
-
-
-def seconds_for(exploration: Exploration) -> float:
-    """About how long evaluating further statistics of an exploration takes [s], however many of them at once."""
-    cost_model = cost_model_of(exploration.scenario)
-    return exploration.feasible / unstored_statistics().rates.get(cost_model.name, cost_model.rows_per_second)

@@ -14,6 +14,7 @@ import models
 from dashboard.link.comparison import FORMAT as COMPARISON_FORMAT
 from dashboard.link.comparison import LETTERS, Comparison
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
+from engine.cost_models.registry import chosen_cost_model
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
 
@@ -189,6 +190,10 @@ def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario
     if kind == "comparison":
         return comparison_of(document, where)
     try:
-        return models.load_document(document, where) if kind == "model" else hardware.load_document(document, where)
+        if kind == "model":
+            return models.load_document(document, where)
+        system = hardware.load_document(document, where)
+        chosen_cost_model(None, system)
+        return system
     except PROBLEMS as problem:
         raise Refused(sentence(problem)) from None

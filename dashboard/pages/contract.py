@@ -18,6 +18,7 @@ class Group(StrEnum):
 
     EXPLORE = "Explore"
     DECIDE = "Decide"
+    PLAN = "Plan"
     SERVE = "Serve"
     TRUST = "Trust"
 

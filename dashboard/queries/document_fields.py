@@ -149,7 +149,7 @@ def _network(tier: int) -> Iterator[Field]:
 def _facts(system: System) -> Iterator[Field]:
     if system.accelerator is None:
         return
-    section = "Facts that the exact cost model does not read"
+    section = "Facts that the calculon cost model does not read"
     for name, label, unit, kind in (
         ("name", "Accelerator", "", "text"), ("generation", "Generation", "", "text"),
         ("tdp_w", "Design power", "W", "number"), ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),
@@ -232,7 +232,7 @@ _PARTS: Final = {
 
 def model_fields(model: Model) -> Iterator[Field]:
     """The fields of a model."""
-    section = "Training sample" if model.block is None else "What the exact cost model reads"
+    section = "Training sample" if model.block is None else "What the calculon cost model reads"
     yield Field("seq_size", "Sequence", section, "tokens", "Length of one training sample.", "whole")
     if model.block is not None:
         for name, label, unit, text in _BLOCK:

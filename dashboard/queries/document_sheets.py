@@ -11,7 +11,6 @@ from dashboard.link.catalogue import called
 from dashboard.queries.document_fields import Field, Mark, fields_of, marks_of, value_at
 from dashboard.words.numbers import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
 from engine.columns import choice_label
-from engine.cost_models.contract import CostModel
 from engine.cost_models.registry import COST_MODELS, named
 from hardware import System
 from models import Model
@@ -91,14 +90,10 @@ def representation(thing: Model | System) -> list[tuple[str, str, list[str]]]:
     """Title, scope and sentences on what each cost model that takes it leaves out or changes; notes only once."""
     title = "What is not represented"
     able = [each for each in reversed(COST_MODELS.values()) if isinstance(thing, System) or not each.unsupported(thing)]
-    parts = [(title, f"in the {_called(each)} cost model", list(each.left_out(thing))) for each in able]
+    parts = [(title, f"in the {each.name} cost model", list(each.left_out(thing))) for each in able]
     if isinstance(thing, System):
         return [("Notes", "on the description", list(thing.notes)), *parts] if thing.notes else parts
     return [(*parts[0][:2], [*parts[0][2], *thing.notes]), *parts[1:]]
-
-
-def _called(cost_model: CostModel) -> str:
-    return "exact" if cost_model.reference else cost_model.name
 
 
 def changes_in_words(thing: Model | System) -> list[str]:

@@ -17,7 +17,7 @@ from engine import Scenario, economics
 from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
 from engine.cost_models.registry import cost_model_of
 from engine.economics import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
-from engine.exploration.recomputed import is_stored
+from engine.exploration.unstored_statistics import is_stored
 from models.token_flops import Convention
 
 __all__ = [

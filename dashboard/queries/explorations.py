@@ -242,7 +242,7 @@ def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> 
 
 
 def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
-    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.cell_map` reads it."""
+    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.degree_map` reads it."""
     cells = exploration.by_pair(metric.ranked_by)
     return cells.assign(value=values_of(exploration, metric, cells))
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from engine import Scenario
 from engine.columns import fields_of
-from engine.cost_models.registry import able, cost_model_of, named
+from engine.cost_models.registry import able, chosen_cost_model, cost_model_of, named
 from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
@@ -41,8 +41,8 @@ def altered(
     model, system = model or scenario.model, system or scenario.system
     if cost_model is None:
         plain = scenario.cost_model == scenario.system.cost_model
-        cost_model = system.cost_model if plain else scenario.cost_model
-        cost_model = able(model, cost_model).name
+        preferred = chosen_cost_model(None if plain else scenario.cost_model, system)
+        cost_model = able(model, preferred.name).name
     found = scenario.calibration if isinstance(calibration, str) else calibration
     moved = found is not None and found.system != "" and not on_same_accelerator(scenario.system, system)
     if moved or not named(cost_model).takes_calibration:

@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard.charts.elements.markup import page_head, stylesheet
 from dashboard.compat.front_end import marked_in_navigation
 from dashboard.compat.types import Place
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
@@ -70,7 +70,7 @@ def open_page(static: Path, page: Any) -> Above:
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()
     told = _tell(remarks, ())
-    warned = tuple(runner().warnings)
+    warned = tuple(explorations().warnings)
     for warning in warned:
         st.warning(literal(warning), icon=":material/cloud_off:")
     return Above(place, remarks, told, warned)
@@ -81,7 +81,7 @@ def close_page(above: Above) -> None:
     if above.size is not None:
         sentence.tell_size(above.size)
     _tell(above.remarks, above.told)
-    for warning in runner().warnings:
+    for warning in explorations().warnings:
         if warning not in above.warned:  # it came with this run, such as of a result that could not be stored
             st.toast(literal(warning), icon=":material/cloud_off:")
 

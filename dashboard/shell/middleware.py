@@ -39,7 +39,10 @@ class Framed:
 
 @asynccontextmanager
 async def greeting(_: object) -> AsyncIterator[None]:
-    """Around the life of the server: says where it is once it is there, and opens a browser if it is to."""
+    """Around the life of the server: says where it is once it is there, and opens a browser if it is to.
+
+    Meanwhile the store is opened and workers start, so that who comes first does not wait for them.
+    """
     where = str(st.get_option("server.address") or "")
     scheme = "https" if st.get_option("server.sslCertFile") else "http"
     base = str(st.get_option("server.baseUrlPath")).strip("/")
@@ -49,4 +52,12 @@ async def greeting(_: object) -> AsyncIterator[None]:
     print(f"\n  Shardscape: {address}{more}\n", flush=True)
     if not st.get_option("server.headless"):
         Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    Thread(target=_prepare, daemon=True).start()
     yield
+
+
+def _prepare() -> None:
+    # Imported here: what pages remember needs a server that runs.
+    from dashboard.jobs.server import server
+
+    server()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard.jobs.board import BoardFull
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.jobs.turns import turns
 from dashboard.link.state import current_scenario, watcher
 from dashboard.widgets.job_card import job_card, watch
@@ -25,7 +25,7 @@ PATIENCE = 1.0
 
 def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
     """The exploration of a scenario; stops the page with an account of why when there is none (yet)."""
-    server = runner()
+    server = explorations()
     try:
         job = server.request(scenario, watcher)
     except BoardFull as problem:
@@ -53,7 +53,7 @@ def explorations_of(scenarios: Sequence[Scenario], watcher: str) -> list[Explora
     """The explorations of several scenarios; asks for all at once, and waits for one after the other."""
     for scenario in scenarios:
         try:
-            runner().request(scenario, watcher)
+            explorations().request(scenario, watcher)
         except BoardFull:
             break
     return [exploration_of(scenario, watcher) for scenario in scenarios]

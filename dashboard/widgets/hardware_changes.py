@@ -8,7 +8,7 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.words.changes import text_of
 from dashboard.words.markdown import literal
@@ -57,7 +57,7 @@ def put(scenario: Scenario, name: str, value: float) -> None:
 def _possible(scenario: Scenario, changes: Mapping[str, float], name: str) -> None:
     """Raises ValueError where changes, of which one is of that parameter, give nothing that this server searches."""
     after, which = whatif.changed(scenario, changes), whatif.parameter(scenario, name)
-    if (which.layout or which.can_be_off) and (refusal := runner().refusal(after)):
+    if (which.layout or which.can_be_off) and (refusal := explorations().refusal(after)):
         raise whatif.ChangeError(refusal)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.jobs.explored_scenarios import entries
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.link.user_files import user_files
 from dashboard.queries.nearest_fit import fits, remedies, runs
@@ -168,7 +168,7 @@ def _kept(first: Scenario, slots: Slots) -> None:
     """Saved and explored scenarios."""
     found = {
         entry.ident: entry
-        for entry in entries(user_files(), runner())[:_MOST]
+        for entry in entries(user_files(), explorations())[:_MOST]
         if entry.scenario is not None and entry.key != first.key and not entry.problem
     }
     if not found:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import streamlit as st
 
 from dashboard.files import comparison_report, report
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import Refused
@@ -161,18 +161,18 @@ def comparison_file(found: Comparison, key: str) -> None:
 
 def _report(scenario: Scenario, found: Comparison | None) -> None:
     """The button for the report of the scenario, or of all that is compared."""
-    explorations = []
+    explored = []
     for each in (scenario,) if found is None else found.scenarios:
-        job = runner().find(each.key)
+        job = explorations().find(each.key)
         if job is None or job.exploration is None:
             return
-        explorations.append(seen_with(job.exploration, each))
+        explored.append(seen_with(job.exploration, each))
     address = link()
 
     def build() -> bytes:
         if found is None:
-            return report.build(explorations[0], address)
-        return comparison_report.build(found, explorations, address)
+            return report.build(explored[0], address)
+        return comparison_report.build(found, explored, address)
 
     what = "the scenario" if found is None else f"all {len(found.scenarios)} scenarios"
     st.download_button(

@@ -9,8 +9,8 @@ from typing import Concatenate, Final, ParamSpec
 import streamlit as st
 
 from dashboard.jobs.board import BoardFull
+from dashboard.jobs.server import unstored_statistics
 from dashboard.jobs.turns import turns
-from dashboard.jobs.unstored_statistics import seconds_for, unstored_statistics
 from dashboard.link import state
 from dashboard.queries.economics import Metric
 from dashboard.widgets.job_card import watch
@@ -19,7 +19,7 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value
 from engine import Exploration
 from engine.columns import by_name
-from engine.exploration.recomputed import is_stored
+from engine.exploration.unstored_statistics import is_stored
 from engine.store import NotEvaluatedError, TooManyValuesError
 
 __all__ = ["ABOUT", "names_of", "offer", "there", "whole_or_waiting"]
@@ -113,7 +113,7 @@ def names_of(exploration: Exploration, known: Mapping[str, Metric]) -> dict[str,
 
 def cost_words(exploration: Exploration) -> str:
     """About how long asking for a figure takes that is not stored: "about 12 s"."""
-    seconds = seconds_for(exploration)
+    seconds = unstored_statistics().seconds_for(exploration)
     words = format_value("total_time", max(1.0, seconds), digits=1 if seconds <= 1 else 2)
     return f"{'under' if seconds < 1 else 'about'} {words}"
 

@@ -59,7 +59,7 @@ def title(execution: Mapping[Any, Any]) -> str:
 
 
 def _degree(execution: Mapping[Any, Any], name: str) -> int:
-    """Return a degree that executions of the exact cost model do not have."""
+    """Return a degree that executions of the calculon cost model do not have."""
     value = execution.get(name)
     return 1 if value is None else int(value)
 

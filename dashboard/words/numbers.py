@@ -242,6 +242,19 @@ def gibibytes(number: Any) -> str:
     return "unlimited" if known is not None and known >= UNLIMITED else format_value("proc_mem_tier1_cap_req", number)
 
 
+def shortfall(missing: Any) -> str:
+    """Return missing memory [bytes] as a cell of a map prints it, in GiB, from 1,024 of them on in TiB: "+95", "+0.4",
+    "+1.5T"; "–" where memory is not the reason."""
+    known = _as_float(missing)
+    if known is None or not math.isfinite(known) or known <= 0:
+        return ABSENT
+    large = scale_for("proc_mem_tier1_cap_req", [known]).factor > GIB
+    number = known / (GIB * (1024 if large else 1))
+    # As sentences say it; never "+0", which would say that nothing is missing.
+    said = f"+{number:,.0f}" if number >= 9.95 else f"+{max(number, 0.05 + 1e-9):.1f}"
+    return f"{said}T" if large else said
+
+
 def capacity_words(gib: float) -> str:
     """Return a capacity given in GiB: "79.6 GiB", "1.5 TiB", "unlimited"."""
     return gibibytes(gib * GIB)

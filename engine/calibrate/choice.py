@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated import Case, Parameters, step_times
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Floats
-from engine.cost_models.calibrated.systems import generation_of
+from engine.cost_models.calibrated import GENERATIONS, Case, Parameters, generation_of, step_times
+from engine.executions.arrays import Floats
 from hardware import System
 from models.documents import DocumentError, shown
 

@@ -20,7 +20,7 @@ from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, chec
 from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
 from engine.calibrate.rows import Checked
 from engine.cost_models.calibrated import Parameters, library_calibration, parameters_of, step_times
-from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.executions.arrays import Floats
 from engine.validation.errors import error_statistics
 from engine.validation.fitting import fit_parameters
 from engine.validation.ranking import layout_groups

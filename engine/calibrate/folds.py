@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.calibrate.rows import Checked
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.executions.arrays import Ints
+from engine.executions.arrays import Floats, Ints
 
 __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
 

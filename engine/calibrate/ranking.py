@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.calibrate.choice import CalibrateError
-from engine.cost_models.calibrated.cost_model import CALIBRATED
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.exploration.search import best_of
+from engine.cost_models.calibrated import CALIBRATED
+from engine.executions.arrays import Floats
+from engine.exploration.proven_optimum import best_of
 from engine.scenarios.scenario import Scenario
 from engine.validation.ranking import kendall_tau
 from hardware import Calibration

@@ -17,9 +17,8 @@ import pandas as pd
 
 from engine.calibrate.reading import Measured
 from engine.calibrate.template import EXAMPLE
-from engine.cost_models.calibrated import Case, Parameters, step_times
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.systems import system_named
+from engine.cost_models.calibrated import Case, Parameters, step_times, system_named
+from engine.executions.arrays import Floats
 from engine.validation.mapping import NEEDED, Mapped, map_runs
 from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs

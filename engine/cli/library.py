@@ -21,7 +21,7 @@ systems_app = typer.Typer(help="Systems: list the library, show one, check files
 
 @models_app.command("list")
 def list_models(json: JsonOption = False) -> None:
-    """Models of the library, with their size and whether the exact cost model can represent them."""
+    """Models of the library, with their size and whether the calculon cost model can represent them."""
     import models
 
     found = [models.load(name) for name in models.names()]
@@ -43,7 +43,7 @@ def list_models(json: JsonOption = False) -> None:
     headers = ("name", "title", "parameters", "sequence", "blocks", "hidden")
     write(text_table(headers, [[_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
     if not all(row["explorable"] for row in rows):
-        write("\nModels without a number of blocks (experts, latent attention) have no exact cost model.")
+        write("\nModels without a number of blocks (experts, latent attention) are not for the calculon cost model.")
 
 
 @systems_app.command("list")
@@ -80,7 +80,7 @@ def list_systems(json: JsonOption = False) -> None:
 
 @models_app.command("show")
 def show_model(name: Name, json: JsonOption = False) -> None:
-    """One model: its numbers, their source, and what the exact cost model leaves out of it."""
+    """One model: its numbers, their source, and what the calculon cost model leaves out of it."""
     import models
 
     model = models.load(name)
@@ -136,18 +136,25 @@ def check_models(files: Names) -> None:
 def check_systems(files: Names) -> None:
     """Check system files; exit code 2 when one of them cannot be used."""
     import hardware
+    from engine.cost_models.registry import chosen_cost_model
 
-    _check(files, hardware.load, "system")
+    def usable(file: str) -> hardware.System:
+        system = hardware.load(file)
+        chosen_cost_model(None, system)
+        return system
+
+    _check(files, usable, "system")
 
 
 def _check(files: list[str], load: Callable[[str], Any], noun: str) -> None:
+    from engine import CostModelError
     from models.documents import DocumentError
 
     failed = False
     for file in files:
         try:
             found = load(file)
-        except DocumentError as error:
+        except (CostModelError, DocumentError) as error:
             failed = True
             write(f"{file}: {error}" if file not in str(error) else str(error))
         else:

@@ -28,6 +28,7 @@ from engine.cli.library import models_app, systems_app
 from engine.cli.measure import measure
 from engine.cli.output import ExitCode, write
 from engine.cli.serve import serve
+from engine.cli.simulate import simulate_app
 from engine.cli.store import store_app
 from engine.cli.validate import validate
 
@@ -53,6 +54,7 @@ Examples:
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
+  shardscape simulate schedule interleaved --stages 4 --microbatches 8 --chunks 2
   shardscape validate --runs measured.csv
   shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
   shardscape measure --quick
@@ -139,6 +141,7 @@ for command in (serve, explore, best, evaluate, layers, inference, cost, validat
     app.command()(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")
+app.add_typer(simulate_app, name="simulate")
 app.add_typer(store_app, name="store")
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.executions.rules import most_blocks
+
 __all__ = ["ChunkTimes", "chunk_times", "microbatches_of", "tells_blocks_apart"]
 
 
@@ -39,7 +41,7 @@ def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
     edges = float(microbatches * chunks)
     if not tells_blocks_apart(execution):
         return _slowest_stage(execution, edges)
-    blocks = -(-num_blocks // pipeline)
+    blocks: int = most_blocks(num_blocks, pipeline)
     base = blocks // chunks - 1
     passes = 2.0 if bool(execution["training"]) else 1.0
     # A transfer takes as long forward as backward: both move one activation tensor.

@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from engine.columns import declare, undeclare
-from engine.cost_models.calculon.cost_model import CALCULON
-from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.contract import CostModel, CostModelError
 from hardware import Calibration, System
 from models import Model
 from models.documents import shown
 
-__all__ = ["COST_MODELS", "able", "chosen_cost_model", "cost_model_of", "named", "register", "unregister"]
+__all__ = [
+    "COST_MODELS",
+    "able",
+    "added",
+    "chosen_cost_model",
+    "cost_model_of",
+    "named",
+    "register",
+    "unregister",
+]
+
+OFFERED: Final = (
+    "engine.cost_models.calibrated.cost_model:CALIBRATED",
+    "engine.cost_models.calculon.cost_model:CALCULON",
+)
+"""Where the cost models are that come with Shardscape, in the order in which they are offered: module and object. Text
+rather than imports, so that adding one is one line."""
 
 COST_MODELS: Final[dict[str, CostModel]] = {}
 """The cost models by name, in the order in which they are offered."""
 
 
 def register(cost_model: CostModel) -> None:
-    """Makes a cost model known."""
+    """Makes a cost model known, behind those that are.
+
+    Args:
+        cost_model: an object of a class that other processes can import, for they are told about it (`added`).
+    """
     COST_MODELS[cost_model.name] = cost_model
     declare(cost_model.name, cost_model.columns)
 
 
+def unregister(name: str) -> None:
+    """Forgets a cost model, for tests that made one known. Raises KeyError where there is none of that name."""
+    del COST_MODELS[name]
+    undeclare(name)
+
+
+def added() -> tuple[CostModel, ...]:
+    """Returns the cost models that were made known after this module was imported.
+
+    A process that is started does not know them and has to `register` them; each is pickled as its class.
+
+    Raises `CostModelError` for one whose class is in the main script or within a function, where no other process can
+    import it.
+    """
+    found = tuple(each for each in COST_MODELS.values() if each not in _SHIPPED)
+    for each in found:
+        kind = type(each)
+        if kind.__module__ == "__main__" or kind.__qualname__ != kind.__name__:
+            raise CostModelError(
+                f"The class of the cost model {each.name} is defined where other processes cannot import it; "
+                "put it on the top level of a module other than the main script, or use one process (workers=1)."
+            )
+    return found
+
+
 def named(name: str) -> CostModel:
-    """The cost model of a name. Raises `CostModelError`."""
+    """Returns the cost model of a name. Raises `CostModelError` where there is none."""
     found = COST_MODELS.get(name) if isinstance(name, str) else None
     if found is None:
         raise CostModelError(f"cost_model is {shown(name)}; it must be one of {', '.join(COST_MODELS)}.")
@@ -33,18 +77,13 @@ def named(name: str) -> CostModel:
 
 
 def cost_model_of(thing: Any) -> CostModel:
-    """The cost model of a scenario or of a space."""
-    return COST_MODELS[thing.cost_model]
-
-
-def unregister(name: str) -> None:
-    """Forgets a cost model, for tests that made one known."""
-    del COST_MODELS[name]
-    undeclare(name)
+    """Returns the cost model of a scenario or of a space. Raises `CostModelError` where this process has none of that
+    name."""
+    return named(thing.cost_model)
 
 
 def able(model: Model, preferred: str) -> CostModel:
-    """The cost model of a name if it can compute a model, else the first that can.
+    """Returns the cost model of a name if it can compute a model, else the first that can.
 
     Raises `CostModelError` where none can, or where there is none of that name.
     """
@@ -56,12 +95,24 @@ def able(model: Model, preferred: str) -> CostModel:
 
 
 def chosen_cost_model(cost_model: str | None, system: System, calibration: Calibration | None = None) -> CostModel:
-    """The cost model to use: the one asked for, else what the system's figures are meant for.
+    """Returns the cost model to use: the one asked for, else one that takes the calibration, else the one that the
+    system's figures are meant for.
 
-    That is `calibrated` for all systems but Calculon's own descriptions. Raises `CostModelError`.
+    Args:
+        cost_model: its name; None where none is asked for.
+        system: its description names the cost model that it is meant for, which may be any name.
+        calibration: values that the cost model has to take; None where there are none.
+
+    Raises `CostModelError` for a name that no cost model has, whether asked for or in the system's description, and
+    for a cost model that takes no calibration where one is given.
     """
     if cost_model is None and calibration is not None:
         return next(each for each in COST_MODELS.values() if each.takes_calibration)
+    if cost_model is None and system.cost_model not in COST_MODELS:
+        raise CostModelError(
+            f"The system {shown(system.name)} is meant for the cost model {shown(system.cost_model)}, which there is "
+            f"not; its cost_model must be one of {', '.join(COST_MODELS)}, or one of them has to be asked for."
+        )
     found = named(system.cost_model if cost_model is None else cost_model)
     if calibration is not None and not found.takes_calibration:
         others = " or ".join(each.name for each in COST_MODELS.values() if each.takes_calibration)
@@ -69,5 +120,6 @@ def chosen_cost_model(cost_model: str | None, system: System, calibration: Calib
     return found
 
 
-register(CALIBRATED)
-register(CALCULON)
+for _place in OFFERED:
+    register(resolve_name(_place))
+_SHIPPED: Final = tuple(COST_MODELS.values())

@@ -13,7 +13,15 @@ from typing import Any
 from engine.executions.arrays import Flags
 from engine.executions.codes import FULL, NO_OVERLAP, NONE, RS_AG
 
-__all__ = ["mode_rules", "tokens_undivided", "undivided"]
+__all__ = [
+    "fewest_blocks",
+    "mode_rules",
+    "most_blocks",
+    "offloads",
+    "tokens_undivided",
+    "too_few_to_offload",
+    "undivided",
+]
 
 
 def mode_rules(mode: Mapping[str, Any], *, single_tensor: Flags, single_data: Flags) -> dict[str, Flags]:
@@ -73,6 +81,40 @@ def undivided(
             tensor_par % max(key_value_heads, 1) != 0
         )
     return broken
+
+
+def most_blocks(num_blocks: Any, pipeline_par: Any) -> Any:
+    """Returns the blocks of the stage that has most of them [count]: with a remainder, some stages have one more.
+
+    Args:
+        num_blocks: blocks of the model [count].
+        pipeline_par: stages, at least 1 [count].
+    """
+    return -(-num_blocks // pipeline_par)
+
+
+def fewest_blocks(num_blocks: Any, pipeline_par: Any) -> Any:
+    """Returns the blocks of the stage that has fewest of them [count], for arguments as those of `most_blocks`."""
+    return num_blocks // pipeline_par
+
+
+def offloads(mode: Mapping[str, Any]) -> Any:
+    """Tells which modes offload anything; `mode` has fields by name."""
+    return mode["weight_offload"] | mode["activations_offload"] | mode["optimizer_offload"]
+
+
+def too_few_to_offload(blocks: Any) -> Any:
+    """Tells where a stage has too few blocks for offloading: two of whatever is offloaded stay beside the processor,
+    the one at work and the one in transit, so there have to be three.
+
+    Source: Calculon 0.1.0, `llm.py` line 1061, which asks it of every processor as if it were the fullest
+    (`most_blocks`). The cost model `calculon` asks the same; `calibrated`, which knows what each stage holds, asks it
+    of the stage that has fewest blocks (`fewest_blocks`), since every stage has to do without what it offloads.
+
+    Args:
+        blocks: blocks of the stage [count].
+    """
+    return blocks < 3
 
 
 def tokens_undivided(microbatch_size: Any, seq_size: int, tensor_par: Any, context_par: Any = 1) -> Any:

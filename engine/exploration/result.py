@@ -102,7 +102,7 @@ class Exploration:
         Returns `id` and the metrics, sorted along `x` from best to worst; of executions that agree in all of them the
         first enumerated.
         Raises ValueError for a metric that is neither a statistic nor a share, and `engine.store.NotEvaluatedError` for
-        one that is not stored before `engine.exploration.recomputed.add_columns` has added it.
+        one that is not stored before `engine.exploration.unstored_statistics.add_columns` has added it.
         """
         names = [name for name in (x, y, z) if name is not None]
         known = {column.name for column in (*SHARES, *statistics_of(self.scenario.cost_model))}

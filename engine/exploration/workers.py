@@ -23,7 +23,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 
-from engine.cost_models.registry import cost_model_of
+from engine.cost_models.registry import added, cost_model_of, register
 from engine.exploration.reductions import Reductions
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import chunks_of
@@ -60,7 +60,8 @@ def _cores() -> int:
 def reduce_slabs(scenario: Scenario, slabs: list[range], workers: int) -> Iterator[Reductions]:
     """The reductions of each run of cells, in the order of the runs.
 
-    Leaving the iterator ends the processes at once. Raises `WorkerError` when one of them dies.
+    Leaving the iterator ends the processes at once. Raises `WorkerError` when one of them dies, and `CostModelError`
+    for a cost model that they cannot import.
     """
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(workers))
@@ -101,12 +102,12 @@ class _Worker:
     """A process that reduces runs of cells of one scenario, one after the other."""
 
     def __init__(self, scenario: Scenario) -> None:
+        # Made anew, without the space that it may remember: making one is quicker than sending it.
+        self._first: tuple[object, ...] = (sys.path, added(), replace(scenario))
         # In a session of its own, an interrupt from the keyboard reaches the caller only.
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
-        # Made anew, without the space that it may remember: making one is quicker than sending it.
-        self._first: tuple[object, ...] = (sys.path, replace(scenario))
 
     def __enter__(self) -> _Worker:
         return self
@@ -140,11 +141,14 @@ class _Worker:
 
 
 def serve() -> None:
-    """In a worker: reads a scenario, then runs of cells, and writes the reductions of each, until nothing comes."""
+    """In a worker: reads the cost models that the caller has added and a scenario, then runs of cells, and writes the
+    reductions of each, until nothing comes."""
     source = sys.stdin.buffer
     # A caller that was killed takes no result; that is nothing to tell anyone.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as sink:
         os.dup2(2, 1)  # whatever a library prints must not get among the results
+        for cost_model in pickle.load(source):
+            register(cost_model)
         scenario: Scenario = pickle.load(source)
         while True:
             try:

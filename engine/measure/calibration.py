@@ -12,10 +12,16 @@ from typing import Final
 import numpy as np
 from pydantic import ValidationError
 
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats
-from engine.cost_models.calibrated.physics.parameters import Parameters, library_calibration, parameters_of
-from engine.cost_models.calibrated.physics.rates import power_factor
-from engine.cost_models.calibrated.systems import accelerator_of
+from engine.cost_models.calibrated import (
+    GENERATIONS,
+    Accelerators,
+    Parameters,
+    accelerator_of,
+    library_calibration,
+    parameters_of,
+    power_factor,
+)
+from engine.executions.arrays import Floats
 from engine.measure.fits import (
     ProductFit,
     attention_seconds,

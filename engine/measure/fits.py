@@ -15,21 +15,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.attention import attention_core
-from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
-from engine.cost_models.calibrated.physics.gemm import MatrixUnit, gemm
-from engine.cost_models.calibrated.physics.inputs import (
+from engine.cost_models.calibrated import (
     ATTENTION_KERNELS,
     Accelerators,
     Case,
-    Floats,
     Layout,
+    MatrixUnit,
     ModelShapes,
+    Parameters,
     Software,
+    attention_core,
+    block_launches,
+    collective,
+    gemm,
+    network_tiers,
+    sustained_rates,
 )
-from engine.cost_models.calibrated.physics.launch import block_launches
-from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.executions.arrays import Floats
 from engine.measure.samples import Attention, Exchange, Product
 
 __all__ = [

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import hardware
-from engine.cost_models.calibrated.physics.inputs import Accelerators
-from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
-from engine.cost_models.calibrated.systems import accelerator_of
+from engine.cost_models.calibrated import Accelerators, accelerator_of, library_calibration, parameters_of
 from engine.measure.fits import ExchangeFit, exchange_seconds, fit_exchanges
 from engine.measure.provenance import of_device, rate_text
 from engine.measure.samples import Exchange, MeasureError, Product, Samples, Transfer

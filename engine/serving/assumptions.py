@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated import Parameters
 from hardware import GIB
 
 __all__ = ["Assumptions"]

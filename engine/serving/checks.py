@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated import farthest
+from engine.executions.arrays import Floats
 from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS
-from engine.serving.deployments import Deployments
+from engine.serving.deployments import Deployments, expert_layout
 from engine.serving.figures import Subject
 from engine.serving.reasons import FITS, code_of, number_of, sentence
 from hardware import GIB
@@ -39,9 +39,6 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
     )
     positive = np.min([getattr(d, column.name) for column in FIELDS if column.dtype == "int64"], axis=0) >= 1
     context = None if subject.model.architecture is None else subject.model.architecture.max_seq
-    tensor_replicas = t * np.maximum(d.replicas, 1.0)
-    inside = np.mod(t, e) == 0
-    across = (np.mod(e, t) == 0) & (np.mod(tensor_replicas, e) == 0)
     slices = np.maximum(t / e, 1.0)
     broken = (
         ("not_positive", ~positive),
@@ -53,7 +50,7 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
         ("pipeline_exceeds_blocks", d.pipeline_par > blocks),
         ("no_experts", (not routed) & (e != 1)),
         ("experts_not_divisible", routed & (np.mod(max(experts, 1.0), e) != 0)),
-        ("expert_layout", routed & ~(inside | across)),
+        ("expert_layout", routed & ~expert_layout(t, e, np.maximum(d.replicas, 1.0))),
         ("expert_width_not_divisible", routed & (np.mod(float(model.expert_feedforward), slices) != 0)),
         ("context_too_long", d.prompt + d.output > (np.inf if context is None else context)),
         ("network_too_small", d.reach > farthest(subject.system)),

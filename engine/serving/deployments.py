@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.executions.arrays import Floats
 from engine.executions.field_values import column_names, convert, to_whole, to_word
 from engine.serving.columns import FIELDS
 
-__all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of", "frame_of"]
+__all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of", "expert_layout", "frame_of"]
 
 LAUNCHES = ("eager", "compiled", "graphs")
 LARGEST = 2**40
@@ -62,6 +62,22 @@ class Deployments:
     def expert_replicas(self) -> Floats:
         """Replicas whose tokens meet at the same experts."""
         return np.maximum(self.expert_par / self.tensor_par, 1.0)
+
+
+def expert_layout(tensor_par: Any, expert_par: Any, replicas: Any) -> Any:
+    """Tells where the ranks can share the experts: an expert-parallel degree either divides the tensor-parallel group,
+    whose other ranks then slice each expert, or is a multiple of it that divides the ranks of all replicas.
+
+    Unlike in training there is no expert-tensor-parallel degree of its own: an expert gets all ranks of the group that
+    are left. Source: documentation of TensorRT-LLM 0.21, Expert Parallelism, whose `moe_tp_size` x `moe_ep_size` is
+    the tensor-parallel group; across replicas as in vLLM, whose experts are spread over tensor x data parallel ranks.
+
+    Args:
+        tensor_par, expert_par, replicas: degrees, at least 1; plain numbers, or arrays that broadcast.
+    """
+    inside = tensor_par % expert_par == 0
+    across = (expert_par % tensor_par == 0) & (tensor_par * replicas % expert_par == 0)
+    return inside | across
 
 
 def frame_of(table: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated import library_calibration, parameters_of
 from engine.executions.field_values import quoted
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, reason_text, shape_reasons

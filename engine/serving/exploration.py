@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.executions.arrays import Floats
 from engine.exploration.frontier import frontier
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, shape_reasons

@@ -19,11 +19,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated import Accelerators, Case, ModelShapes, accelerator_of, case_of, model_shapes
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import message_time
-from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated import (
+    Accelerators,
+    Case,
+    ModelShapes,
+    Parameters,
+    accelerator_of,
+    case_of,
+    message_time,
+    model_shapes,
+    sustained_rates,
+)
+from engine.executions.arrays import Floats
 from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIGURES
 from engine.serving.deployments import LAUNCHES, Deployments

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats, ModelShapes
+from engine.cost_models.calibrated import Accelerators, ModelShapes
+from engine.executions.arrays import Floats
 from engine.serving.assumptions import Assumptions
 from engine.serving.deployments import LAUNCHES, Deployments
 from engine.serving.shapes import Stage, cached_elements, held_weights, key_value_heads

@@ -19,17 +19,34 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.attention import attention_core, kernel_rate
-from engine.cost_models.calibrated.physics.block import attention_layers, feedforward_layers, tensor_exchange
-from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
-from engine.cost_models.calibrated.physics.elementwise import activation, casts, norms
-from engine.cost_models.calibrated.physics.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
-from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit
-from engine.cost_models.calibrated.physics.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.launch import block_launches, expert_launches, launch_time
-from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated import (
+    EMBEDDING_FORWARD,
+    LOGIT_FORWARD,
+    PERMUTE_BYTES,
+    Case,
+    Layer,
+    MatrixUnit,
+    Parameters,
+    Rates,
+    activation,
+    active_width,
+    attention_core,
+    attention_layers,
+    block_launches,
+    casts,
+    collective,
+    exchange,
+    expert_launches,
+    expert_layers,
+    feedforward_layers,
+    head_layer,
+    kernel_rate,
+    launch_time,
+    network_tiers,
+    norms,
+    tensor_exchange,
+)
+from engine.executions.arrays import Floats
 from engine.serving.deployments import Deployments
 from engine.serving.products import product, products
 from engine.serving.shapes import cached_elements, key_value_heads

@@ -13,8 +13,8 @@ from functools import reduce
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.gemm import TILE, Layer, MatrixUnit, computing
-from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated import TILE, Layer, MatrixUnit, computing
+from engine.executions.arrays import Floats
 
 __all__ = ["product", "products"]
 

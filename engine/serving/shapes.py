@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
-from engine.cost_models.calibrated.physics.weights import (
+from engine.cost_models.calibrated import (
+    ModelShapes,
     attention_weights,
     dense_weights,
     embedding_weights,
@@ -16,6 +16,7 @@ from engine.cost_models.calibrated.physics.weights import (
     router_weights,
     shared_weights,
 )
+from engine.executions.arrays import Floats
 from models import Model
 
 __all__ = [

@@ -19,7 +19,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.serving.deployments import LAUNCHES, Deployments
+from engine.executions.limits import permits
+from engine.serving.deployments import LAUNCHES, Deployments, expert_layout
+from engine.space.space import divisors
 from models.documents import did_you_mean, shown
 
 __all__ = ["BATCHES", "LIMITED", "MOST", "DeploymentSpace", "ServingLimitError", "SpaceTooLarge"]
@@ -80,15 +82,15 @@ class DeploymentSpace:
     @cached_property
     def layouts(self) -> npt.NDArray[np.int64]:
         """(tensor_par, pipeline_par, expert_par, replicas) of every layout [layouts, 4]."""
-        permits = {name: _permits(self.limits.get(name)) for name in LIMITED[:4]}
+        allow = {name: permits(self.limits, name) for name in LIMITED[:4]}
         found = []
-        for t in _divisors(self.num_procs):
-            for p in _divisors(self.num_procs // t):
+        for t in divisors(self.num_procs):
+            for p in divisors(self.num_procs // t):
                 replicas = self.num_procs // t // p
-                if not (permits["tensor_par"](t) and permits["pipeline_par"](p) and permits["replicas"](replicas)):
+                if not (allow["tensor_par"](t) and allow["pipeline_par"](p) and allow["replicas"](replicas)):
                     continue
-                degrees = [e for e in _divisors(t * replicas) if t % e == 0 or e % t == 0] if self.mixture else [1]
-                found += [(t, p, e, replicas) for e in degrees if permits["expert_par"](e)]
+                degrees = [e for e in divisors(t * replicas) if expert_layout(t, e, replicas)] if self.mixture else [1]
+                found += [(t, p, e, replicas) for e in degrees if allow["expert_par"](e)]
         return np.array(found, np.int64).reshape(-1, 4)
 
     @cached_property
@@ -97,7 +99,7 @@ class DeploymentSpace:
         limit = self.limits.get("batch")
         if isinstance(limit, list):
             return np.array(limit, np.int64)
-        permitted = _permits(limit)
+        permitted = permits(self.limits, "batch")
         return np.array([batch for batch in BATCHES if permitted(batch)], np.int64)
 
     def choices(self, name: str) -> tuple[Any, ...]:
@@ -105,7 +107,7 @@ class DeploymentSpace:
         limit = self.limits.get(name)
         if limit is None:
             return DEFAULTS[name]
-        permitted = _permits(limit)
+        permitted = permits(self.limits, name)
         return tuple(value for value in CHOICES[name] if permitted(value))
 
     @property
@@ -128,11 +130,6 @@ class DeploymentSpace:
         columns = (t, p, e, replicas, self.batches[batch], options[0][weight], options[1][cache], launches[launch],
                    np.full(len(ids), self.prompt), np.full(len(ids), self.output))  # fmt: skip
         return Deployments(*(np.asarray(column, np.float64) for column in columns))
-
-
-def _divisors(number: int) -> list[int]:
-    small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
-    return sorted({*small, *(number // each for each in small)})
 
 
 def _normalised(limits: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -179,12 +176,3 @@ def _value(name: str, value: Any, *, choice: bool = False) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= LARGEST:
         raise ServingLimitError(f"{name} cannot be {shown(value)}; it is a whole number from {low} to {LARGEST:,}.")
     return value
-
-
-def _permits(limit: Any) -> Any:
-    if limit is None:
-        return lambda value: True
-    if isinstance(limit, dict):
-        return lambda value: bool(limit["min"] <= value <= limit["max"])
-    allowed = frozenset(limit)
-    return lambda value: value in allowed

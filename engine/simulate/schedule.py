@@ -1,13 +1,10 @@
-"""The pipeline schedule of one execution as data: what every stage does when, from the start of a step to its end.
+"""The pipeline schedule of one execution: what every stage does when, from the start of a step to its end.
 
-One forward, one backward (1F1B): a stage takes in microbatches until the pipeline behind it is full, then alternates a
-forward with a backward chunk, then drains. With interleaving a stage holds several chunks of the model and passes
-through groups of as many microbatches as there are stages, chunk by chunk. A last group that is not full leaves slots
-of an otherwise full group idle; that reproduces exactly the waiting that the cost model charges.
-
-Durations are those of the cost model: a chunk with all its communication, offload and recomputation that is exposed.
-Where pipeline stages are equal, a stage's idle time is the execution's `bubble_time` and the last stage to finish does
-so at its `total_time`.
+It is the event replay of the schedule that the execution runs, with the cost model's durations: a chunk with all its
+communication, offload and recomputation that is exposed. Executions of Calculon, which names no schedule, run its own:
+1F1B, interleaved in groups of as many microbatches as stages, and slots of a last group that is not full stay idle,
+which reproduces exactly the waiting that it charges. There, where pipeline stages are equal, a stage's idle time is the
+execution's `bubble_time` and the last stage to finish does so at its `total_time`.
 
 Sources: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (SC21,
 arXiv:2104.04473), section 2.2, for the order of work; Calculon 0.1.0, `llm.py` `_compute_batch_stats`, for durations.
@@ -17,16 +14,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from engine.cost_models.chunk_times import ChunkTimes, chunk_times, microbatches_of, tells_blocks_apart
+from engine.executions.arrays import Floats
+from engine.simulate.events import Durations, Sends, replayed
+from engine.simulate.folding import kept_microbatches
+from engine.simulate.order import Order, order, order_of
+from engine.simulate.replay import Replay, shape_of
+from engine.simulate.schedules.contract import FORWARD, Rule, Shape
+from engine.simulate.schedules.registry import rule
 
-__all__ = ["Schedule", "schedule"]
+__all__ = ["Schedule", "drawn", "schedule"]
 
-FORWARD, BACKWARD, EXCHANGE, OPTIMIZER = "forward", "backward", "exchange", "optimizer"
+FORWARD_WORK, BACKWARD_WORK, EXCHANGE, OPTIMIZER = "forward", "backward", "exchange", "optimizer"
+INPUT_WORK, WEIGHT_WORK = "input gradient", "weight gradient"
+
+WORK: Final = {"F": FORWARD_WORK, "BW": BACKWARD_WORK, "B": INPUT_WORK, "W": WEIGHT_WORK}
 
 LARGEST: Final = 40_000
 """Chunks of work simulated at most; of longer schedules the repeating middle is left out."""
@@ -36,8 +44,9 @@ LARGEST: Final = 40_000
 class Schedule:
     """Who does what when.
 
-    `tasks`: one row per task: `stage`, `kind` (forward, backward, exchange, optimizer), `chunk`, `microbatch` (both -1
-    for the last two), `start`, `end` [s]. `step_time` [s] is the cost model's.
+    `tasks`: one row per task: `stage` (the rank), `kind` (forward, backward, input gradient, weight gradient, exchange,
+    optimizer), `chunk`, `microbatch` (both -1 for the last two), `start`, `end` [s], and `pair`, the number of the
+    overlapped pair that it is of, or -1. `step_time` [s] is the cost model's.
 
     Long schedules leave out repetitions: the times of `tasks` then are shorter by `skipped` [s] after `cut` [s], and
     `skipped_microbatches` did not get tasks. `end` is the step's end on that shortened axis.
@@ -48,9 +57,12 @@ class Schedule:
     microbatches: int
     tasks: pd.DataFrame
     step_time: float
-    cut: float
-    skipped: float
-    skipped_microbatches: int
+    cut: float = math.inf
+    skipped: float = 0.0
+    skipped_microbatches: int = 0
+    title: str = "1F1B"
+    causes: pd.DataFrame | None = field(default=None, repr=False)
+    """Gaps with their causes, where the replay tells them: `rank`, `start`, `end`, `cause`, `of`."""
 
     @property
     def end(self) -> float:
@@ -66,7 +78,7 @@ class Schedule:
             for start, end in zip(tasks["start"], tasks["end"], strict=True):
                 if start - reached > least:
                     gaps.append((int(str(stage)), reached, float(start)))
-                reached = float(end)
+                reached = max(reached, float(end))
             if self.end - reached > least:
                 gaps.append((int(str(stage)), reached, self.end))
         return pd.DataFrame(gaps, columns=["stage", "start", "end"])
@@ -76,7 +88,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     """The schedule of a feasible execution.
 
     Args:
-        execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`.
+        execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
+            names the one that it runs, Calculon's where there is none.
         num_blocks: of the model.
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
@@ -89,20 +102,23 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     times = chunk_times(execution, num_blocks)
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     microbatches = microbatches_of(execution)
-    kept = _kept(stages, chunks, microbatches, most_tasks)
-    tasks = _simulate(stages, chunks, kept, times)
+    known = rule(str(execution.get("schedule") or "calculon"))
+    shape = shape_of(known, stages, microbatches, chunks)
+    kept = kept_microbatches(known, shape, most_tasks)
+    built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
+    found = Replay(known, built, durations := _durations(times, shape), Sends(), replayed(built, durations))
+    tasks = _tasks(found)
     omitted = microbatches - kept
     skipped = omitted * chunks * (times.forward + times.backward)
-    reached = max((task[5] for task in tasks), default=0.0)
+    reached = float(tasks["end"].max()) if len(tasks) else 0.0
     room = float(execution["total_time"]) - skipped - times.exchange - times.optimizer
     uneven = times.short_stages > 0
     if not tells_blocks_apart(execution):
         uneven, room = True, room - float(execution.get("overhead_time", 0.0))
     if uneven and reached > room:
-        tasks = [(*task[:4], task[4] * room / reached, task[5] * room / reached) for task in tasks]
+        tasks[["start", "end"]] *= room / reached
         reached = room
-    tasks += _endings(tasks, times)
-    frame = pd.DataFrame(tasks, columns=["stage", "kind", "chunk", "microbatch", "start", "end"])
+    frame = pd.concat([tasks, _endings(tasks, times)], ignore_index=True)
     frame = frame.sort_values(["stage", "start"], kind="stable").reset_index(drop=True)
     return Schedule(
         stages=stages,
@@ -113,102 +129,70 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         cut=reached / 2.0 if omitted else math.inf,
         skipped=skipped,
         skipped_microbatches=omitted,
+        title=_title(known, chunks),
     )
 
 
-def _kept(stages: int, chunks: int, microbatches: int, most_tasks: int) -> int:
-    """How many microbatches to simulate: all, or the fewest that show filling, a steady stretch and draining."""
-    if microbatches * chunks * stages * 2 <= most_tasks:
-        return microbatches
-    group = stages if chunks > 1 else 1
-    least = 3 * stages if chunks > 1 else stages + 6
-    surplus = max(0, microbatches - least) // group * group
-    return microbatches - surplus
+def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: int = 0) -> Schedule:
+    """Returns a replay as a schedule to draw.
+
+    Args:
+        found: the replay, of fewer microbatches where repetitions are left out.
+        whole: the makespan with all microbatches [s]; the replay's own where nothing is left out.
+        skipped_microbatches: that were left out.
+    """
+    step = found.makespan if whole is None else whole
+    return Schedule(
+        stages=found.order.ranks, chunks=found.order.chunks,
+        microbatches=found.order.empty_from + skipped_microbatches,
+        tasks=_tasks(found), step_time=step, cut=found.makespan / 2.0 if skipped_microbatches else math.inf,
+        skipped=step - found.makespan, skipped_microbatches=skipped_microbatches,
+        title=found.rule.title if found.rule else "Own order", causes=found.idle,
+    )  # fmt: skip
 
 
-Task = tuple[int, str, int, int, float, float]
+def _title(known: Rule, chunks: int) -> str:
+    if known.name == "calculon":
+        return "interleaved 1F1B" if chunks > 1 else "1F1B"
+    return known.title
 
 
-def _order(stages: int, chunks: int, slots: int, stage: int) -> list[tuple[str, int, int]]:
-    """What a stage does in which order: (kind, chunk, microbatch slot)."""
-    forward, backward = [], []
-    group = stages if chunks > 1 else slots
-    for first in range(0, slots, group):
-        members = range(first, min(first + group, slots))
-        forward += [(FORWARD, chunk, slot) for chunk in range(chunks) for slot in members]
-        backward += [(BACKWARD, chunk, slot) for chunk in reversed(range(chunks)) for slot in members]
-    ahead = stages - stage - 1
-    warm = min(len(forward), 2 * ahead + (chunks - 1) * stages if chunks > 1 else ahead)
-    steady = [task for pair in zip(forward[warm:], backward, strict=False) for task in pair]
-    return [*forward[:warm], *steady, *backward[len(forward) - warm :]]
+def _built(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
+    """Returns the order, without its backwards where there are none."""
+    if not forward_only:
+        return order_of(known, shape)
+    slots = known.slots(shape) if known.slots else shape.microbatches
+    entries = [[entry for entry in each if entry[0][0] == FORWARD] for each in known.order(shape)]
+    entries = [[(entry[0],) for entry in each] for each in entries]
+    built = order(entries, known.stages(shape), slots, known.placement, chunks=shape.chunks, forward_only=True)
+    return replace(built, empty_from=shape.microbatches)
 
 
-def _simulate(stages: int, chunks: int, microbatches: int, times: ChunkTimes) -> list[Task]:
-    """Every chunk at the earliest time that its stage is free and its input is there."""
-    slots = -(-microbatches // stages) * stages if chunks > 1 else microbatches
-    orders = [_order(stages, chunks, slots, stage) for stage in range(stages)]
-    if times.backward == 0.0:
-        orders = [[task for task in order if task[0] == FORWARD] for order in orders]
-    position, free = [0] * stages, [0.0] * stages
-    finished: dict[tuple[str, int, int, int], float] = {}
-    tasks: list[Task] = []
-    waiting = True
-    while waiting:
-        waiting = False
-        for stage in range(stages):
-            order = orders[stage]
-            while position[stage] < len(order):
-                kind, chunk, slot = order[position[stage]]
-                ready = _ready(finished, kind, chunk, slot, stage, stages, chunks)
-                if ready is None:
-                    break
-                start = max(ready, free[stage])
-                empty = slot >= microbatches
-                end = start + _duration(times, kind, chunk, stage, stages, chunks, empty)
-                finished[kind, chunk, slot, stage] = free[stage] = end
-                position[stage] += 1
-                waiting = True
-                if not empty:
-                    tasks.append((stage, kind, chunk, slot, start, end))
-    assert all(done == len(order) for done, order in zip(position, orders, strict=True)), "no stage waits for ever"
-    return tasks
+def _durations(times: ChunkTimes, shape: Shape) -> Durations:
+    """Returns durations by stage of the model; a backward splits in two halves where the schedule does."""
+    stage = np.arange(shape.ranks * shape.chunks)
+    short = (stage % shape.ranks >= shape.ranks - times.short_stages) & (stage // shape.ranks == shape.chunks - 1)
+    share: Floats = np.where(short, 1.0 - times.missing, 1.0)
+    backward = times.backward * share
+    return Durations(times.forward * share, backward / 2.0, backward / 2.0, backward)
 
 
-def _ready(
-    finished: dict[tuple[str, int, int, int], float], kind: str, chunk: int, slot: int, stage: int, stages: int,
-    chunks: int,
-) -> float | None:  # fmt: skip
-    """When a task's input is there, None while that is not known."""
-    if kind == FORWARD:
-        if stage > 0:
-            return finished.get((FORWARD, chunk, slot, stage - 1))
-        return finished.get((FORWARD, chunk - 1, slot, stages - 1)) if chunk > 0 else 0.0
-    if stage < stages - 1:
-        return finished.get((BACKWARD, chunk, slot, stage + 1))
-    if chunk < chunks - 1:
-        return finished.get((BACKWARD, chunk + 1, slot, 0))
-    return finished.get((FORWARD, chunk, slot, stage))
+def _tasks(found: Replay) -> pd.DataFrame:
+    """Returns the tasks of a replay in the words of pictures."""
+    tasks = found.tasks
+    return pd.DataFrame({
+        "stage": tasks["rank"], "kind": tasks["kind"].map(WORK), "chunk": tasks["chunk"],
+        "microbatch": tasks["microbatch"], "start": tasks["start"], "end": tasks["end"], "pair": tasks["pair"],
+    })  # fmt: skip
 
 
-def _duration(times: ChunkTimes, kind: str, chunk: int, stage: int, stages: int, chunks: int, empty: bool) -> float:
-    """How long a task takes. The slots of a group that is not full take time in all chunks but the last to pass."""
-    if empty and ((kind == FORWARD and chunk == chunks - 1) or (kind == BACKWARD and chunk == 0)):
-        return 0.0
-    whole = times.forward if kind == FORWARD else times.backward
-    short = stage >= stages - times.short_stages and chunk == chunks - 1
-    return whole * (1.0 - times.missing) if short else whole
-
-
-def _endings(tasks: list[Task], times: ChunkTimes) -> list[Task]:
+def _endings(tasks: pd.DataFrame, times: ChunkTimes) -> pd.DataFrame:
     """Gradient exchange and optimizer, on each stage after its last chunk."""
-    last: dict[int, float] = {}
-    for stage, _, _, _, _, end in tasks:
-        last[stage] = max(last.get(stage, 0.0), end)
-    found: list[Task] = []
-    for stage, end in last.items():
-        after = end + times.exchange
+    found: list[tuple[int, str, int, int, float, float, int]] = []
+    for stage, end in tasks.groupby("stage")["end"].max().items():
+        after = float(end) + times.exchange
         if times.exchange > 0:
-            found.append((stage, EXCHANGE, -1, -1, end, after))
+            found.append((int(str(stage)), EXCHANGE, -1, -1, float(end), after, -1))
         if times.optimizer > 0:
-            found.append((stage, OPTIMIZER, -1, -1, after, after + times.optimizer))
-    return found
+            found.append((int(str(stage)), OPTIMIZER, -1, -1, after, after + times.optimizer, -1))
+    return pd.DataFrame(found, columns=tasks.columns).astype(tasks.dtypes.to_dict())

@@ -20,7 +20,7 @@ from engine.space.space import Modes, Space
 
 __all__ = [
     "CellColumns", "Grains", "SchedulePoints", "StepModes", "cell_columns", "executions_of",
-    "few_blocks", "mode_counts", "offloads", "points_of", "step_modes",
+    "mode_counts", "points_of", "step_modes",
 ]  # fmt: skip
 
 
@@ -200,15 +200,3 @@ def executions_of(count: Ints, chosen: Flags) -> Ints:
         flags = chosen[count == number].view(np.uint8)
         result += number * np.add.reduce(flags, axis=0, dtype=small).astype(np.int64)
     return result
-
-
-def offloads(fields: Mapping[str, npt.NDArray[Any]]) -> Flags:
-    """Tells which modes of a table offload anything [modes]."""
-    result: Flags = fields["weight_offload"] | fields["activations_offload"] | fields["optimizer_offload"]
-    return result
-
-
-def few_blocks(space: Space, cells: CellColumns) -> Flags:
-    """Cells whose stages have too few blocks to offload [cells]."""
-    few: Flags = -(-space.num_blocks // cells.pipeline_par) < 3
-    return few

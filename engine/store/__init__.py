@@ -15,14 +15,15 @@ from engine.store.errors import (
     StoreWriteError,
     TooManyValuesError,
 )
+from engine.store.keyed import KeyedTable
 from engine.store.query import Histogram, Rows
 from engine.store.result_store import Store
-from engine.store.writer import ROWS_IN_DATABASE, Writer
+from engine.store.writer import Writer
 
 __all__ = [
-    "ROWS_IN_DATABASE",
     "Condition",
     "Histogram",
+    "KeyedTable",
     "NotEvaluatedError",
     "Record",
     "Rows",

@@ -6,12 +6,13 @@ and neither shards nor catalogue know of them.
 """
 
 import contextlib
+import shutil
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from engine.store.files import StoreFiles
 
 MOST_BYTES: Final = 5 << 29
 """What may lie beside the rows of one store [bytes], and what columns that are added at once may come to before they
-are compressed: all 77 of the exact cost model for 4.3 million rows. On disk those take 10 bytes per row."""
+are compressed: all 77 of `calculon` for 4.3 million rows. On disk those take 10 bytes per row."""
 MOST_IN_MEMORY: Final = 8
 """Columns that are added to rows in memory, which hold some 25 as wide."""
 SUFFIX: Final = ".added"
@@ -52,8 +53,29 @@ class AddedWriter(ABC):
         self._put(values)
         self.done += number
 
+    def take(self, folder: Path) -> None:
+        """Add the values of all rows from the files that `ColumnFiles` has written into a folder, and take them away.
+
+        Raises StoreError when they do not have as many values, or cannot be read.
+        """
+        try:
+            if self.done or any(pq.read_metadata(folder / file_of(name)).num_rows != self.rows for name in self.names):
+                raise StoreError(f"Columns are added to {self.rows} rows: as many values of each are accepted.")
+            self._take(folder)
+        except (OSError, pa.ArrowException) as error:
+            raise explain(error, folder) from error
+        self.done = self.rows
+
     @abstractmethod
     def _put(self, values: Mapping[str, Floats]) -> None: ...
+
+    @abstractmethod
+    def _take(self, folder: Path) -> None: ...
+
+
+def file_of(name: str) -> str:
+    """Return the name of the file of a column."""
+    return f"{name}.parquet"
 
 
 class Added(ABC):
@@ -189,14 +211,14 @@ class AddedFiles(Added):
         self._kept.clear()
 
     @contextlib.contextmanager
-    def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["_FileWriter"]:
+    def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["ColumnFiles"]:
         folder = self._files.folder
         if self._read_only:
             raise StoreAccessError(
                 f"The store of {folder} is open for reading only: open it for writing to evaluate more columns."
             )
         mine = self._files.make_folder(f"{key}{SUFFIX}")
-        writer = _FileWriter(folder / mine, names, rows)
+        writer = ColumnFiles(folder / mine, names, rows)
         try:
             self._files.claim([f"{mine}/{writer.path(name).name}" for name in writer.names])
             yield writer
@@ -209,7 +231,7 @@ class AddedFiles(Added):
                 self._files.remove([file for file in files if file not in published])
 
     def _finish(self, writer: AddedWriter) -> Mapping[str, int]:
-        assert isinstance(writer, _FileWriter)
+        assert isinstance(writer, ColumnFiles)
         try:
             writer.finish()
             return {name: writer.path(name).stat().st_size for name in writer.names}
@@ -217,7 +239,7 @@ class AddedFiles(Added):
             raise explain(error, self._files.folder) from error
 
     def _publish(self, key: str, writer: AddedWriter) -> None:
-        assert isinstance(writer, _FileWriter)
+        assert isinstance(writer, ColumnFiles)
         for name in writer.names:
             if (key, name) in self._names:
                 self._replaced.append(self._names[key, name])
@@ -238,17 +260,29 @@ class AddedFiles(Added):
         return True
 
 
-class _FileWriter(AddedWriter):
-    """Writes a Parquet file per column."""
+class ColumnFiles(AddedWriter):
+    """Writes a Parquet file per column into a folder; they are complete when its `with` block has ended well."""
 
     def __init__(self, folder: Path, names: Sequence[str], rows: int) -> None:
         super().__init__(names, rows)
         self._folder = folder
         self._files: dict[str, pq.ParquetWriter] = {}
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, problem: object, *_: object) -> None:
+        try:
+            if problem is None:
+                self.finish()
+        except (OSError, pa.ArrowException) as error:
+            raise explain(error, self._folder) from error
+        finally:
+            self.close()
+
     def path(self, name: str) -> Path:
         """Where the file of a column is until it is published."""
-        return self._folder / f"{name}.parquet"
+        return self._folder / file_of(name)
 
     def finish(self) -> None:
         """Write what a file ends with; raises what pyarrow raises."""
@@ -272,6 +306,10 @@ class _FileWriter(AddedWriter):
                 self._files[name].write_table(pa.table([pa.array(values[name], pa.float64())], schema=schema))
         except (OSError, pa.ArrowException) as error:
             raise explain(error, self._folder) from error
+
+    def _take(self, folder: Path) -> None:
+        for name in self.names:
+            shutil.move(folder / file_of(name), self.path(name))
 
 
 class AddedArrays(Added):
@@ -316,3 +354,7 @@ class _ArrayWriter(AddedWriter):
     def _put(self, values: Mapping[str, Floats]) -> None:
         for name, array in self.arrays.items():
             array[self.done : self.done + len(values[name])] = values[name]
+
+    def _take(self, folder: Path) -> None:
+        for name in self.names:
+            self.arrays[name][:] = pq.read_table(folder / file_of(name))[name].to_numpy()

@@ -36,8 +36,8 @@ class Record:
     created_at: datetime.datetime
     """When it was completed, UTC."""
     bytes: int
-    """Room taken by rows and reductions [bytes]; for rows inside the database file, the blocks they occupy by now, and
-    what is in its log only."""
+    """Room taken by rows and reductions [bytes]; for rows in a table of the database file, the blocks they occupy by
+    now, and what is in its log only."""
     damage: str | None = None
     """What is wrong with what is stored, in a sentence; None when it looks whole. What cannot be read is empty."""
 
@@ -49,11 +49,11 @@ class Catalogued:
     record: Record
     """Without the room that it takes; `damage` is about the catalogue alone."""
     shards: list[Shard] | None
-    """None when the rows are in the database."""
+    """None when the rows are in a table of the database, where earlier versions kept those of small explorations."""
 
     @property
     def cost_model(self) -> str:
-        """The one that its scenario names; a scenario that names none is of the exact one."""
+        """The one that its scenario names; a scenario that names none is of `calculon`."""
         return cost_model_in(self.record.scenario)
 
 

@@ -66,7 +66,7 @@ this process made without these keeps ours from being made, too."""
 
 
 def rows_table(key: str) -> str:
-    """Return the quoted name of the table that holds an exploration's rows in the database file."""
+    """Return the quoted name of the table in which earlier versions kept the rows of a small exploration."""
     return f'"rows_{key}"'
 
 

@@ -61,7 +61,7 @@ class NotEvaluatedError(StoreError):
         super().__init__(
             f"The {'columns' if len(names) > 1 else 'column'} {', '.join(names)} "
             f"{'are' if len(names) > 1 else 'is'} not stored for every execution: "
-            "`engine.exploration.recomputed.add_columns` evaluates statistics that are not."
+            "`engine.exploration.unstored_statistics.add_columns` evaluates statistics that are not."
         )
         self.names = tuple(names)
 

@@ -5,7 +5,7 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,16 +14,9 @@ from engine import columns
 from engine.columns import cost_model_in
 from engine.store import shards as store_shards
 from engine.store.catalogue import Record, records_of
-from engine.store.database import Database, rows_table
+from engine.store.database import Database
 from engine.store.errors import StoreCorruptError, StoreError
 from engine.store.shards import ROWS_PER_GROUP, ShardWriter
-
-ROWS_IN_DATABASE: Final = 2 * ROWS_PER_GROUP
-"""Most rows an exploration may have to be kept inside the database file.
-
-Measured on one core: a table in the file takes 1.6 us and 72 bytes per row to write, shards 0.35 us and 38 bytes, and
-queries on the table take half as long. Here, at 131,072 rows, a table still costs only 0.2 s.
-"""
 
 
 class Writer:
@@ -43,8 +36,7 @@ class Writer:
         """The complete exploration: set from the start when another writer was first, or by `complete`."""
         self._database = database
         self._key = key
-        self._cost_model = cost_model_in(scenario)
-        self._schema = columns.headline_schema(self._cost_model)
+        self._schema = columns.headline_schema(cost_model_in(scenario))
         self._scenario = _json("scenario", scenario)
         self._total = int(total)
         self._engine_version = engine_version
@@ -73,10 +65,8 @@ class Writer:
             self._pending.append(table)
             self._pending_rows += table.num_rows
             self._rows += table.num_rows
-            if self._shards is None and self._rows > ROWS_IN_DATABASE:
-                self._shards = ShardWriter(self._database.files, self._key)
-            if self._shards is not None:
-                self._write_groups(self._shards)
+            if self._pending_rows >= ROWS_PER_GROUP:
+                self._write_groups()
 
     def take(self, shard: Path, rows: int, checksum: int) -> None:
         """Add feasible executions that `store_shards.write_shard` has written to a file, which is taken away.
@@ -87,10 +77,8 @@ class Writer:
         with self._giving_up_on_failure():
             if not pq.read_schema(shard).equals(self._schema):
                 raise StoreError(f"The shard {shard} to store does not have the columns of the register.")
-            if self._shards is None:
-                self._shards = ShardWriter(self._database.files, self._key)
-            self._write_groups(self._shards, all_rows=True)
-            self._shards.take(shard, rows, checksum)
+            self._write_groups(all_rows=True)
+            self._shard_writer().take(shard, rows, checksum)
             self._rows += rows
 
     def complete(
@@ -120,7 +108,6 @@ class Writer:
             "infeasible_by_reason": _json("counts", {reason: int(n) for reason, n in infeasible_by_reason.items()}),
             "timings": _json("timings", {phase: float(seconds) for phase, seconds in timings.items()}),
             "created_at": datetime.datetime.now(datetime.UTC).replace(tzinfo=None),
-            "shards": None,
         }
         streams = {name: _arrow_stream(name, table) for name, table in reductions.items()}
         with self._giving_up_on_failure():
@@ -135,19 +122,14 @@ class Writer:
     def _store_all(
         self, record: dict[str, Any], reductions: Mapping[str, pa.Table], streams: Mapping[str, bytes]
     ) -> None:
-        """Publish the shards, if any, then insert everything else in one transaction, the record last."""
-        if self._shards is not None:
-            self._write_groups(self._shards, all_rows=True)
-            record["shards"] = store_shards.to_json(self._shards.publish())
+        """Publish the shards, then insert everything else in one transaction, the record last."""
+        self._write_groups(all_rows=True)
+        shards = self._shard_writer()
+        if not self._rows:  # columns can be asked for, though there are no rows
+            shards.write(self._schema.empty_table())
+        record["shards"] = store_shards.to_json(shards.publish())
         with self._database.transaction() as cursor:
-            if self._shards is not None:
-                self._database.files.strike(cursor, self._shards.names())  # from now on the record has them
-            else:
-                cursor.execute(columns.ddl(f"rows_{self._key}", self._cost_model))
-                if self._pending:
-                    cursor.register("appended", pa.concat_tables(self._pending))
-                    cursor.execute(f"INSERT INTO {rows_table(self._key)} SELECT * FROM appended").fetchall()
-                    cursor.unregister("appended")
+            self._database.files.strike(cursor, shards.names())  # from now on the record has them
             for name, stream in streams.items():
                 content = {"key": self._key, "name": name, "rows": reductions[name].num_rows, "content": stream}
                 cursor.execute("INSERT INTO reduction VALUES ($key, $name, $rows, $content)", content)
@@ -164,14 +146,20 @@ class Writer:
             self._failed = True
             raise
 
-    def _write_groups(self, shards: ShardWriter, *, all_rows: bool = False) -> None:
+    def _shard_writer(self) -> ShardWriter:
+        """Return what writes the shards, whose folder it makes first."""
+        if self._shards is None:
+            self._shards = ShardWriter(self._database.files, self._key)
+        return self._shards
+
+    def _write_groups(self, *, all_rows: bool = False) -> None:
         """Pass pending rows on in full row groups, and the remainder too if `all_rows`."""
         if self._pending_rows < (1 if all_rows else ROWS_PER_GROUP):
             return
         table = pa.concat_tables(self._pending)
         offset = 0
         while table.num_rows - offset >= ROWS_PER_GROUP or (all_rows and offset < table.num_rows):
-            shards.write(table.slice(offset, ROWS_PER_GROUP))
+            self._shard_writer().write(table.slice(offset, ROWS_PER_GROUP))
             offset += ROWS_PER_GROUP
         rest = table.slice(offset)
         self._pending = [rest] if rest.num_rows else []

@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 import hardware
-from engine.cost_models.calibrated.physics.parameters import FITTED
+from engine.cost_models.calibrated import FITTED
 from engine.validation.errors import error_table, memory_table
 from engine.validation.gate import accept
 from engine.validation.predict import validate

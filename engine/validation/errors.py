@@ -97,15 +97,15 @@ def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside(
-    exact: npt.NDArray[np.float64],
+    calculon: npt.NDArray[np.float64],
     predicted: npt.NDArray[np.float64],
     measured: npt.NDArray[np.float64],
     groups: npt.NDArray[np.int64],
     batch: npt.NDArray[np.float64],
     mask: npt.NDArray[np.bool_],
 ) -> dict[str, float]:
-    both = mask & np.isfinite(exact)
-    theirs = error_statistics(exact[both], measured[both], groups[both], batch[both])
+    both = mask & np.isfinite(calculon)
+    theirs = error_statistics(calculon[both], measured[both], groups[both], batch[both])
     ours = error_statistics(predicted[both], measured[both], groups[both], batch[both])
     names = ("rows", "mean", "median", "bias", "tau", "regret")
     return {f"calculon_{name}": theirs[name] for name in names} | {

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.parameters import FITTED, Parameters
-from engine.cost_models.calibrated.physics.step import step_times
+from engine.cost_models.calibrated import FITTED, Case, Parameters, step_times
+from engine.executions.arrays import Floats
 
 __all__ = ["Fit", "fit_parameters"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.measured import MEASURED, OFFLOADS, generation_words, kind_words, things
+from engine.cost_models.calibrated import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
 from engine.validation.errors import error_table, memory_table
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import validate
@@ -114,12 +114,12 @@ def _accept_measured(mapped: Mapped) -> None:
     """Store what occurs among the runs, for `engine.cost_models.calibrated.measured`."""
     rows = np.flatnonzero(_scored(mapped))
     # Runs with an offload that a field names are not predicted.
-    words = things(mapped.case.take(rows), dict.fromkeys(OFFLOADS, False), len(rows))
+    words = aspects(mapped.case.take(rows), dict.fromkeys(OFFLOADS, False), len(rows))
     source = sources_of(mapped.table)[rows]
     told = pd.concat(pd.DataFrame({"aspect": name, "thing": each, "source": source}) for name, each in words.items())
     counted = told[told["thing"] != ""].groupby(["aspect", "thing"], sort=False)["source"].agg(["size", "nunique"])
     counted.columns = pd.Index(["runs", "sources"])
-    counted.reset_index().to_csv(MEASURED, index=False)
+    counted.reset_index().to_csv(MEASURED_FILE, index=False)
 
 
 def _accept_intervals(mapped: Mapped, runs: Runs) -> None:

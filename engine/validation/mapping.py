@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 import hardware
-from engine.cost_models.calibrated.physics.inputs import RECOMPUTES, Accelerators, Case
-from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
+from engine.cost_models.calibrated import RECOMPUTES, Accelerators, Case, accelerator_of, calibrated, generation_of
 from engine.validation.checks import Findings, refuse_impossible
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites

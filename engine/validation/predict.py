@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.memory import memory_use
-from engine.cost_models.calibrated.physics.parameters import Parameters, parameters
-from engine.cost_models.calibrated.physics.step import StepTimes, step_times
+from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, parameters, step_times
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 from hardware import GIB
@@ -36,7 +34,7 @@ def validate(
     Args:
         runs: path of a CSV file, a table in the same schema, or runs already read; the package's own where None.
         p: parameters; those of the shipped calibration where None.
-        calculon: whether to add the exact model's column (about 2 s for the package's runs).
+        calculon: whether to add the column of `calculon` (about 2 s for the package's runs).
 
     Returns:
         `OUT_COLUMNS`: `status` is `predicted` or `unsupported`, `reason` then a code of `REASONS`; step time [s],
@@ -50,8 +48,8 @@ def validate(
     mapped = map_runs(_runs(runs))
     table = predict(mapped, p or parameters())
     if calculon:
-        # The exact engine is imported only where it is asked for.
-        from engine.validation.exact import calculon_step_times
+        # Evaluating by `calculon` is imported only where it is asked for.
+        from engine.validation.calculon import calculon_step_times
 
         table["calculon_step_time_s"] = calculon_step_times(mapped)
         table["calculon_error"] = table["calculon_step_time_s"] / table["measured_step_time_s"] - 1.0

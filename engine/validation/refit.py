@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 import hardware
-from engine.cost_models.calibrated.physics.parameters import FITTED, Parameters, library_calibration, parameters
-from engine.cost_models.calibrated.physics.step import step_times
+from engine.cost_models.calibrated import FITTED, Parameters, library_calibration, parameters, step_times
 from engine.validation.fitting import Fit, fit_parameters
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import measured_seconds

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.systems import system_named
+from engine.cost_models.calibrated import system_named
 
 __all__ = [
     "accelerator_sets", "defective", "fit_weights", "fold_groups", "headline", "one_machine", "reported", "sets_of",

@@ -11,8 +11,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.physics.networks import LARGEST_HOST
+from engine.cost_models.calibrated import LARGEST_HOST
+from engine.executions.arrays import Floats
 
 __all__ = ["describe_sites", "rate_per_processor"]
 

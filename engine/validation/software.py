@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES
+from engine.cost_models.calibrated import ATTENTION_KERNELS, LAUNCHES, SOFTWARE_DEFAULTS
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
 

@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated import calibrated, model_shapes
-from engine.cost_models.calibrated.measured import OFFLOADS, generation_words, kind_words
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS
-from engine.cost_models.calibrated.systems import generation_of
+from engine.cost_models.calibrated import (
+    GENERATIONS,
+    OFFLOADS,
+    calibrated,
+    generation_of,
+    generation_words,
+    kind_words,
+    model_shapes,
+)
 from engine.cost_models.registry import cost_model_of
 from engine.validation.mapping import Mapped
 from engine.validation.selection import reported, sources_of
@@ -126,7 +131,7 @@ def is_modelled(scenario: Scenario) -> bool:
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Interval for the step time of one execution; None where no measured run is comparable.
 
-    That is under the exact cost model, which predicts no measurement, where the execution rests on anything that was
+    That is under `calculon`, which predicts no measurement, where the execution rests on anything that was
     never measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were. Raises
     ValueError for a share that `interval` does not take.
     """

@@ -9,8 +9,7 @@ import re
 from functools import cache
 
 import hardware
-from engine.cost_models.calibrated.physics.inputs import RECOMPUTES
-from engine.cost_models.calibrated.systems import system_named
+from engine.cost_models.calibrated import RECOMPUTES, system_named
 from hardware import System
 
 __all__ = ["PRECISIONS", "accelerator_named", "bits_of", "recompute_of"]

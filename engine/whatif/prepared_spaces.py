@@ -17,8 +17,8 @@ import numpy as np
 from engine.cost_models.contract import BoundSearch, Candidates, Prepared
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
+from engine.exploration.proven_optimum import POINTS_OF_A_SEARCH, Search
 from engine.exploration.run import slabs
-from engine.exploration.search import POINTS_OF_A_SEARCH, Search
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
 from engine.whatif.kept import Kept

@@ -12,8 +12,8 @@ import pandas as pd
 from engine.columns import fields_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
+from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import first_row
-from engine.exploration.search import best_of
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError
 from engine.whatif.kept import Kept

@@ -24,8 +24,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import pandas as pd
 
 from engine.columns import fields_of
+from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import first_row
-from engine.exploration.search import best_of
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError, checked_size
 from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes

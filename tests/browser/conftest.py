@@ -89,10 +89,21 @@ def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Pat
     raise AssertionError(f"The server did not start:\n{log.read_text()}")
 
 
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    # The pages of a context share a process, which has read the application's scripts once for all of them ...
+    "--process-per-site",
+    # ... and do not live long enough for compiling them better to pay.
+    "--js-flags=--no-opt --no-maglev",
+)
+"""With these, opening a page takes the browser half the work."""
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        made = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield made
         made.close()
 
@@ -101,6 +112,15 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     """A context with a small window, in which pages are waited for patiently."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     context.set_default_timeout(PATIENCE)
+    return context
+
+
+def warmed(browser: Browser, server: str, **options: Any) -> BrowserContext:
+    """A context in which the application's scripts are read, and stay so: a page stays open that nothing is done on."""
+    context = new_context(browser, **options)
+    page = context.new_page()
+    page.goto(f"{server}/?{SMALL}")
+    page.wait_for_selector(".st-key-explore_map .barlayer path")
     return context
 
 
@@ -120,21 +140,14 @@ def settled(page: Page) -> None:
 
 @pytest.fixture(scope="session")
 def warm(browser: Browser, server: str) -> BrowserContext:
-    """A context whose cache has the application's scripts, so that tests do not wait for them again."""
-    context = new_context(browser, accept_downloads=True)
-    page = context.new_page()
-    page.goto(f"{server}/?{SMALL}")
-    page.wait_for_selector(".st-key-explore_map .barlayer path")
-    page.close()
-    return context
+    """The context of most tests."""
+    return warmed(browser, server)
 
 
 @pytest.fixture(scope="session")
-def second(browser: Browser) -> Iterator[BrowserContext]:
+def second(browser: Browser, server: str) -> BrowserContext:
     """A context that shares nothing with the first, for links that were sent to somebody else."""
-    context = new_context(browser)
-    yield context
-    context.close()
+    return warmed(browser, server)
 
 
 def _watched(context: BrowserContext) -> Iterator[Page]:

@@ -13,7 +13,9 @@
   const above = (each) => { const all = []; for (; each; each = each.parentElement) all.push(each); return all; };
 
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
-  const rgba = (colour) => {
+  const read = new Map();
+  const rgba = (colour) => read.get(colour) || read.set(colour, painted(colour)).get(colour);
+  const painted = (colour) => {
     canvas.clearRect(0, 0, 1, 1);
     canvas.fillStyle = colour;
     canvas.fillRect(0, 0, 1, 1);
@@ -28,7 +30,7 @@
   const contrast = (parents) => {
     const under = parents.toReversed().reduce((ground, each) => over(rgba(styled(each).backgroundColor), ground),
       [255, 255, 255]);
-    const ink = rgba(styled(parents[0]).color);
+    const ink = [...rgba(styled(parents[0]).color)];
     ink[3] *= parents.reduce((share, each) => share * styled(each).opacity, 1);
     const [bright, dim] = [luminance(over(ink, under)), luminance(under)].sort((one, other) => other - one);
     return (bright + 0.05) / (dim + 0.05);

@@ -402,7 +402,7 @@ def test_extensions_default_to_a_current_stack() -> None:
 def test_order_pieces_and_other_columns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     table = evaluated("experts").iloc[::53]
     given = table[[column.name for column in ALL_FIELDS]]
-    monkeypatch.setattr("engine.cost_models.calibrated.evaluation.CHUNK", 17)
+    monkeypatch.setattr("engine.cost_models.calibrated.table_evaluation.CHUNK", 17)
     pd.testing.assert_frame_equal(named("experts").evaluate(given), table)
     shuffled = given.sample(frac=1, random_state=1)[given.columns[::-1]].assign(note="x")
     pd.testing.assert_frame_equal(named("experts").evaluate(shuffled).loc[table.index], table)

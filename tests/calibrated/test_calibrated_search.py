@@ -19,7 +19,7 @@ from engine.cost_models.calibrated import bound_search
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
-from engine.exploration import search
+from engine.exploration import proven_optimum
 from engine.whatif.prepared_spaces import Found, made_ready
 from tests.calibrated.small import NAMES, named
 
@@ -71,11 +71,11 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
     kept = random.randrange(space.total)
     k = random.choice((1, 3, 400))
     with (
-        mock.patch.object(search, "FIRST_LOOK", random.choice((1, 3, 48))),
-        mock.patch.object(search, "FOLLOWED_UP", random.choice((5, 60, 8192))),
-        mock.patch.object(search, "POINTS_OF_A_SEARCH", random.choice((9, 40, 65536))) as sites,
+        mock.patch.object(proven_optimum, "FIRST_LOOK", random.choice((1, 3, 48))),
+        mock.patch.object(proven_optimum, "FOLLOWED_UP", random.choice((5, 60, 8192))),
+        mock.patch.object(proven_optimum, "POINTS_OF_A_SEARCH", random.choice((9, 40, 65536))) as sites,
         mock.patch("engine.whatif.prepared_spaces.POINTS_OF_A_SEARCH", sites),
-        mock.patch.object(search, "POINTS_SEARCHED_TOGETHER", sites),
+        mock.patch.object(proven_optimum, "POINTS_SEARCHED_TOGETHER", sites),
         mock.patch.object(bound_search, "POINTS_AT_ONCE", random.choice((4, 50, 1024))),
         mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((30, 300, 262_144))),
         mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),

@@ -13,7 +13,6 @@ from unittest.mock import patch
 
 import dashboard
 from dashboard.jobs import server
-from dashboard.jobs.explorations import Runner
 from dashboard.link.user_files import UserFiles, user_files
 from dashboard.settings import Settings
 
@@ -21,10 +20,11 @@ __all__ = ["Place", "own_server"]
 
 
 class Place:
-    """What the pages see: a runner with a store, and kept files."""
+    """What the pages see: what a server's sessions share, in this process and with a store, and kept files."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.runner = Runner(Settings(store=None if folder is None else folder / "results.duckdb"))
+        self.server = server.Server(Settings(store=None if folder is None else folder / "results.duckdb"))
+        self.explorations = self.server.explorations
         self.files = UserFiles(None if folder is None else folder / "results.user")
 
 
@@ -40,14 +40,14 @@ def _modules() -> list[ModuleType]:
 
 @contextmanager
 def own_server(folder: Path | None) -> Iterator[Place]:
-    """A runner and kept files in a folder, in place of the server's; None for a server that keeps nothing."""
+    """Results and kept files in a folder, in place of the server's; None for a server that keeps nothing."""
     place = Place(folder)
     patches = [
-        patch.object(module, name, lambda value=value: value)
+        patch.object(module, "user_files", lambda: place.files)
         for module in _modules()
-        for name, real, value in (("runner", server.runner, place.runner), ("user_files", user_files, place.files))
-        if getattr(module, name, None) is real
+        if getattr(module, "user_files", None) is user_files
     ]
+    patches.append(patch.object(server, "server", lambda: place.server))
     for each in patches:
         each.start()
     try:
@@ -55,4 +55,4 @@ def own_server(folder: Path | None) -> Iterator[Place]:
     finally:
         for each in patches:
             each.stop()
-        place.runner.close()
+        place.server.close()

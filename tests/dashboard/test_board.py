@@ -145,13 +145,13 @@ def test_too_many_are_refused_and_one_more_in_parts_pauses_that_looked_at_longes
     board.post(Whole(kind, "two"))
     with pytest.raises(BoardFull, match="1 plans are waiting already"):
         board.post(Whole(kind, "three"))
-    parts = Kind(name="sweep", doing="Sweeping", in_parts=True, most_waiting=1)
-    with board.asking(parts):  # none of them gets a turn at once
-        first = board.post(Parts(parts, "one"))
-        board.post(Parts(parts, "two"))
-        assert first.state == "paused"
-        assert board.seen(parts, "one") is first
-        assert first.state == "queued"
+    # None of those in parts gets a turn at once.
+    parts = Kind(name="sweep", doing="Sweeping", in_parts=True, most_waiting=1, gives_way_to=kind)
+    first = board.post(Parts(parts, "one"))
+    board.post(Parts(parts, "two"))
+    assert first.state == "paused"
+    assert board.seen(parts, "one") is first
+    assert first.state == "queued"
 
 
 def test_ended_jobs_are_forgotten_beyond_their_number_weight_and_time(board: Board) -> None:
@@ -172,20 +172,23 @@ def test_ended_jobs_are_forgotten_beyond_their_number_weight_and_time(board: Boa
     assert left(remembered=-1.0) == ["c"]
 
 
-def test_closing_a_kind_ends_its_jobs_and_processes_and_no_others(board: Board) -> None:
-    class Ends:
-        closed = False
-
-        def close(self) -> None:
-            self.closed = True
-
-    ends = Ends()
-    kind, other = Kind(**WHOLE, processes=(ends,)), Kind(**WHOLE)
+def test_closing_a_kind_ends_its_jobs_and_no_others(board: Board) -> None:
+    kind, other = Kind(**WHOLE), Kind(**WHOLE)
     mine, theirs = begun(board, Whole(kind, "job")), begun(board, Whole(other, "job"))
     board.close(kind)
-    assert (mine.state, theirs.state, ends.closed) == ("cancelled", "running", True)
+    assert (mine.state, theirs.state) == ("cancelled", "running")
     assert board.jobs(kind) == []
     assert mine.released == 1
+
+
+def test_so_many_of_a_lane_are_worked_on_at_once(board: Board) -> None:
+    kind = Kind(**WHOLE, at_once=2)
+    jobs = [board.post(Whole(kind, key)) for key in "abc"]
+    until(lambda: [job.state for job in jobs].count("running") == 2)
+    waits = next(job for job in jobs if job.state == "queued")
+    assert board.position(waits) == 2
+    board.cancel(next(job for job in jobs if job.state == "running"))
+    until(lambda: waits.state == "running")
 
 
 def _card(job: object) -> None:

@@ -30,7 +30,7 @@ def _in_memory() -> Iterator[None]:
     """Explorations without the server's runner and store."""
     with (
         patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.exploration_progress.runner"),
+        patch("dashboard.widgets.exploration_progress.explorations"),
     ):
         yield
 

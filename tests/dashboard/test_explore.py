@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.jobs.server import runner
+from dashboard.jobs import server
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, token_flops, utilisation
 from dashboard.widgets import exploration_progress
@@ -33,9 +33,9 @@ BARE = (
 def _memory_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHARDSCAPE_STORE", "off")
-        runner.clear()
+        server.server.clear()
         yield
-        runner.clear()
+        server.server.clear()
 
 
 @functools.cache
@@ -244,7 +244,7 @@ def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeyp
     said = "The result could not be stored and is kept in memory. No space left."
 
     def full(scenario: Scenario, watcher: str) -> Exploration:
-        runner().warnings[:] = [said]
+        server.explorations().warnings[:] = [said]
         return explored(scenario, watcher)
 
     monkeypatch.setattr(exploration_progress, "exploration_of", full)
@@ -256,11 +256,11 @@ def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeyp
         assert not app.toast
         assert [warning.value for warning in app.warning] == [literal(said)]
     finally:
-        runner().warnings.clear()
+        server.explorations().warnings.clear()
 
 
 def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner().settings.__class__, "largest_space", 1000, raising=True)
+    monkeypatch.setattr(server.explorations().settings.__class__, "largest_space", 1000, raising=True)
     app = opened(**{**SMALL, "batch": "31"})
     assert "this server explores up to 1,000" in app.error[0].value.replace("\\", "")
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.pair_map import numbered, pair_map
+from dashboard.charts.best_map import best_map, numbered
 from dashboard.pages.explore.axes import Axes, cells_for
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, utilisation
@@ -317,9 +317,9 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
 def crowded(cells: int, facets: int) -> pd.DataFrame:
     """A map of so many cells per panel, in a row of the first field for each of ten values of the second."""
     rows = [
-        {"x": x, "y": y, "facet": facet, "value": 100.0 * facet + x + y / 100 if (x + y) % 7 else math.nan, "rows": 5,
-         "id": x * 100 + y, "at": f"tensor_par:{x};pipeline_par:{y};microbatch_size:{facet}", "name": f"{x} × {y}",
-         "label": "" if (x + y) % 7 else "+3", "why": "too large"}
+        {"x": x, "y": y, "facet": facet, "value": 100.0 * facet + x + y / 100 if (x + y) % 7 else math.nan,
+         "tally": "5", "id": x * 100 + y, "at": f"tensor_par:{x};pipeline_par:{y};microbatch_size:{facet}",
+         "name": f"{x} × {y}", "label": "" if (x + y) % 7 else "+3", "why": "too large"}
         for facet in range(1, facets + 1) for y in range(1, 11) for x in range(1, cells // 10 + 1)
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -330,7 +330,7 @@ def test_cells_are_numbered_while_numbers_fit(cells: int, facets: int) -> None:
     table = crowded(cells, facets)
     third = by_name("microbatch_size") if facets > 1 else None
     fields = by_name("tensor_par"), by_name("pipeline_par")
-    drawn = pair_map(table, *fields, by_name("sample_rate"), facet=third).figure
+    drawn = best_map(table, *fields, by_name("sample_rate"), facet=third).figure
     texts = [text for trace in drawn.data if trace.type == "scatter" and trace.mode == "text" for text in trace.text]
     assert numbered(table)
     assert len(texts) == cells * facets
@@ -342,7 +342,7 @@ def test_maps_of_cells_too_small_for_numbers_still_read(cells: int, facets: int,
     table = crowded(cells, facets)
     third = by_name("microbatch_size") if facets > 1 else None
     fields = by_name("tensor_par"), by_name("pipeline_par")
-    chart = pair_map(table, *fields, by_name("sample_rate"), mode, facet=third)
+    chart = best_map(table, *fields, by_name("sample_rate"), mode, facet=third)
     assert not numbered(table)
     drawn = chart.figure
     hovers = {at: text for trace in drawn.data if trace.customdata is not None

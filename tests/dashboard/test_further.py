@@ -25,7 +25,7 @@ from dashboard.widgets.statistics_progress import names_of
 from dashboard.words.numbers import format_value, plain
 from engine import Exploration
 from engine.columns import by_name, defined_of
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from tests.dashboard.pages import SMALL, again, figure, html, run
 
 LONG = 60.0
@@ -39,7 +39,6 @@ def _server() -> Iterator[UnstoredStatistics]:
     made = UnstoredStatistics()
     with (
         patch("dashboard.widgets.statistics_progress.unstored_statistics", return_value=made),
-        patch.object(module, "unstored_statistics", lambda: made),
         patch.object(module, "PATIENCE", LONG),
     ):  # fmt: skip
         yield made
@@ -163,7 +162,7 @@ def test_a_metric_that_is_none_is_answered_as_any_other() -> None:
 
 def test_a_page_that_asks_for_nothing_further_starts_nothing() -> None:
     found = fresh()
-    with patch("dashboard.widgets.statistics_progress.unstored_statistics", side_effect=AssertionError("asked")):
+    with patch.object(UnstoredStatistics, "request", side_effect=AssertionError("asked")):
         page = run("explore", found, {"metric": "total_time", "results_where": "tensor_par:1,2;mfu:0.1.."})
         assert figure(page, "explore_pairs")["data"]
         run("results", found, {"results_sort": "total_time"})

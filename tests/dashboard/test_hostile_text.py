@@ -49,7 +49,7 @@ def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Pat
     shown, read = [], []
     with own_server(tmp_path) as place:
         scenario = evil(cost_model)
-        assert place.runner.request(scenario).wait(60)
+        assert place.explorations.request(scenario).wait(60)
         place.files.keep(EVIL, scenario)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.query_params.update(scenario_parameters.parameters_of(scenario))

@@ -66,16 +66,16 @@ def test_every_entry_of_the_library_has_a_sheet() -> None:
 def test_what_is_not_represented_is_told_of_each_cost_model() -> None:
     """The calibrated one reads heads of keys and values, gates and the vocabulary; the exact one experts not at all."""
     dense = {scope: told for _, scope, told in representation(models.load("llama-3.1-70B"))}
-    assert list(dense) == ["in the exact cost model", "in the calibrated cost model"]
+    assert list(dense) == ["in the calculon cost model", "in the calibrated cost model"]
     for word in ("Grouped-query", "LM head", "gated MLP"):
-        assert word in " ".join(dense["in the exact cost model"])
+        assert word in " ".join(dense["in the calculon cost model"])
         assert word not in " ".join(dense["in the calibrated cost model"])
     mixture = representation(models.load("deepseek-v3"))
     assert [scope for _, scope, _ in mixture] == ["in the calibrated cost model"]
     assert "multi-token prediction" in " ".join(mixture[0][2])
     assert "cannot represent" not in " ".join(mixture[0][2])
     board = {scope: told for _, scope, told in representation(hardware.load("h100_80g_sxm"))}
-    assert "clock and multiprocessors" in " ".join(board["in the exact cost model"])
+    assert "clock and multiprocessors" in " ".join(board["in the calculon cost model"])
     assert "clock" not in " ".join(board["in the calibrated cost model"])
     assert "Efficiencies and latencies" in " ".join(board["in the calibrated cost model"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import server
 from dashboard.words.markdown import literal
 
 APP = Path(__file__).parent.parent.parent / "app.py"
@@ -17,9 +17,9 @@ APP = Path(__file__).parent.parent.parent / "app.py"
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setenv("SHARDSCAPE_STORE", "off")
-    runner.clear()
+    server.clear()
     yield AppTest.from_file(str(APP), default_timeout=60)
-    runner.clear()
+    server.clear()
 
 
 def test_nothing_shows_before_a_login(app: AppTest) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.charts.cell_map import MAX_BARS, cell_map, shortfall_label
+from dashboard.charts.best_map import MOST_LABELS
+from dashboard.charts.degree_map import degree_map
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.colour_scale import Domain, ramp_for
 from dashboard.charts.elements.palette import DARK, LIGHT, contrast, palette
@@ -62,7 +63,7 @@ MAP = [[math.nan, 305.0, 473.0], [500.0, 612.0, 703.0], [527.0, 820.0, 54.9]]
 
 
 def test_every_cell_shows_its_value_and_identity() -> None:
-    figure = cell_map(cells(MAP), "sample_rate").figure
+    figure = degree_map(cells(MAP), "sample_rate").figure
     shown = labels(figure)
     trace = bars(figure)
     assert len(trace.x) == 9
@@ -75,7 +76,7 @@ def test_every_cell_shows_its_value_and_identity() -> None:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_hatch_is_on_infeasible_cells_and_nowhere_else(mode: str) -> None:
-    trace = bars(cell_map(cells(MAP), "sample_rate", mode).figure)
+    trace = bars(degree_map(cells(MAP), "sample_rate", mode).figure)
     shapes = zip(trace.x, trace.base, trace.marker.pattern.shape, strict=True)
     hatched = {(x, round(base + 0.475)) for x, base, shape in shapes if shape == "/"}
     assert hatched == {(0, 0)}
@@ -88,7 +89,7 @@ def test_hatch_is_on_infeasible_cells_and_nowhere_else(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_best_is_strongest_in_either_direction(metric: str, best: float, domain: Domain, mode: str) -> None:
     colours = palette(mode)
-    figure = cell_map(cells(MAP), metric, mode, domain=domain).figure
+    figure = degree_map(cells(MAP), metric, mode, domain=domain).figure
     trace = bars(figure)
     paint = {
         MAP[round(b + 0.475)][x]: colour for x, b, colour in zip(trace.x, trace.base, trace.marker.color, strict=True)
@@ -106,39 +107,41 @@ def test_best_is_strongest_in_either_direction(metric: str, best: float, domain:
 
 
 def test_colours_below_forty_percent_of_the_best_are_clipped() -> None:
-    trace = bars(cell_map(cells([[100.0, 41.0, 40.0, 39.0, 1.0]]), "sample_rate").figure)
+    trace = bars(degree_map(cells([[100.0, 41.0, 40.0, 39.0, 1.0]]), "sample_rate").figure)
     assert trace.marker.color[2] == trace.marker.color[4] == LIGHT.sequential[0]
     assert trace.marker.color[1] != LIGHT.sequential[0]
 
 
 @pytest.mark.parametrize("colours", PALETTES, ids=["light", "dark"])
 def test_labels_are_legible_on_the_whole_ramp(colours: Any) -> None:
-    figure = cell_map(cells([[float(value) for value in range(1, 200)]]), "sample_rate", colours.mode).figure
+    table = cells([[float(row * 14 + column) for column in range(14)] for row in range(1, 15)])
+    figure = degree_map(table, "sample_rate", colours.mode).figure
     trace, shown = bars(figure), labels(figure)
     worst = min(
-        contrast(colour, shown[x, 0][1]) for x, colour in zip(trace.x, trace.marker.color, strict=True)
+        contrast(colour, shown[x, round(base + 0.475)][1])
+        for x, base, colour in zip(trace.x, trace.base, trace.marker.color, strict=True)
     )
     assert worst >= 4.5
 
 
 def test_selected_cell_is_framed_and_absent_selection_is_not() -> None:
-    framed = cell_map(cells(MAP), "sample_rate", selected=(4, 2), base_cell=(1, 4)).figure.layout.shapes
+    framed = degree_map(cells(MAP), "sample_rate", selected=(4, 2), base_cell=(1, 4)).figure.layout.shapes
     boxes = [((shape.x0 + shape.x1) / 2, (shape.y0 + shape.y1) / 2, shape.line.dash) for shape in framed]
     assert boxes == [(2, 0, "dot"), (1, 2, "solid"), (1, 2, "solid")]
-    assert not cell_map(cells(MAP), "sample_rate", selected=(3, 3)).figure.layout.shapes
+    assert not degree_map(cells(MAP), "sample_rate", selected=(3, 3)).figure.layout.shapes
 
 
 def test_pairs_without_executions_are_dots_not_cells() -> None:
     table = cells(MAP)
     table.loc[(table["tensor_par"] == 2) & (table["pipeline_par"] == 2), "total"] = 0
-    figure = cell_map(table, "sample_rate").figure
+    figure = degree_map(table, "sample_rate").figure
     assert len(bars(figure).x) == 8
     dots = [trace for trace in figure.data if trace.type == "scatter" and trace.marker.size == 2.5]
     assert [(list(trace.x), list(trace.y)) for trace in dots] == [([1], [1])]
 
 
 def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
-    side = math.isqrt(MAX_BARS) + 1
+    side = math.isqrt(MOST_LABELS) + 1
     table = pd.DataFrame(
         [
             {"tensor_par": row, "pipeline_par": column, "value": math.nan if row == column else row + column / 100,
@@ -146,7 +149,7 @@ def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
             for row in range(1, side + 1) for column in range(1, side + 1)
         ]
     )  # fmt: skip
-    figure = cell_map(table, "sample_rate").figure
+    figure = degree_map(table, "sample_rate").figure
     assert not [trace for trace in figure.data if trace.type == "bar"]
     overlay = [trace for trace in figure.data if trace.customdata is not None]
     assert len(overlay) == 1
@@ -187,7 +190,7 @@ def test_one_legend_says_what_the_colours_of_several_maps_stand_for(
 
 
 def test_maps_with_a_legend_for_all_have_no_bars_of_their_own() -> None:
-    alone, shared = (cell_map(cells(MAP), "sample_rate", bar=bar).figure for bar in (True, False))
+    alone, shared = (degree_map(cells(MAP), "sample_rate", bar=bar).figure for bar in (True, False))
     carriers = [[trace for trace in figure.data if "colorbar" in trace.marker.to_plotly_json()]
                 for figure in (alone, shared)]  # fmt: skip
     assert [len(found) for found in carriers] == [1, 0]
@@ -198,7 +201,7 @@ def test_maps_with_a_legend_for_all_have_no_bars_of_their_own() -> None:
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
     table = cells(MAP).iloc[:-1]
-    figure = cell_map(table, "sample_rate", mode, selected=(2, 4)).figure
+    figure = degree_map(table, "sample_rate", mode, selected=(2, 4)).figure
     assert is_drawable(figure)
     picture = still(figure)
     trace = bars(figure)
@@ -214,32 +217,36 @@ def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
 
 
 def test_a_picture_is_of_small_maps_and_its_words_are_not_markup() -> None:
-    assert not is_drawable(cell_map(cells([[1.0]]).iloc[:0], "sample_rate").figure)
-    side = math.isqrt(MAX_BARS) + 1
-    assert not is_drawable(cell_map(cells([[1.0] * side] * side), "sample_rate").figure)
-    figure = cell_map(cells(MAP), "sample_rate").figure
+    assert not is_drawable(degree_map(cells([[1.0]]).iloc[:0], "sample_rate").figure)
+    side = math.isqrt(MOST_LABELS) + 1
+    assert not is_drawable(degree_map(cells([[1.0] * side] * side), "sample_rate").figure)
+    figure = degree_map(cells(MAP), "sample_rate").figure
     figure.update_xaxes(title_text="<script>")
     assert "<script>" not in still(figure)
     assert "&lt;script&gt;" in still(figure)
 
 
 def test_maps_without_any_value_say_so() -> None:
-    assert "nothing fits" in cell_map(cells([[math.nan]]), "sample_rate").alt
-    assert "No pair" in cell_map(cells([[1.0]]).iloc[:0], "sample_rate").alt
+    assert "nothing fits" in degree_map(cells([[math.nan]]), "sample_rate").alt
+    assert "No pair" in degree_map(cells([[1.0]]).iloc[:0], "sample_rate").alt
 
 
 def test_infinite_values_are_the_worst_and_printed() -> None:
-    figure = cell_map(cells([[1e9, math.inf, 2e9]]), "offload_mem_bw_req").figure
+    figure = degree_map(cells([[1e9, math.inf, 2e9]]), "offload_mem_bw_req").figure
     assert labels(figure)[1, 0][0] == "∞"
     assert bars(figure).marker.color[1] == LIGHT.sequential[0]
 
 
 @pytest.mark.parametrize(
     ("gib", "expected"),
-    [(94.2, "+94"), (10.0, "+10"), (0.34, "+0.3"), (0.001, "+0.1"), (1500.0, "+1,500"), (0.0, "–"), (math.nan, "–")],
+    [
+        (94.2, "+94"), (10.0, "+10"), (0.34, "+0.3"), (0.001, "+0.1"),
+        (1023.0, "+1,023"), (1024.0, "+1.0T"), (1500.0, "+1.5T"), (20_480.0, "+20T"),
+        (0.0, "–"), (math.nan, "–"),
+    ],
 )
 def test_the_label_of_a_shortfall_agrees_with_sentences_and_never_says_zero(gib: float, expected: str) -> None:
-    assert shortfall_label(gib * GIB) == expected
+    assert numbers.shortfall(gib * GIB) == expected
 
 
 @given(

@@ -81,7 +81,7 @@ def test_pages_show_titles(name: str) -> None:
     link = {"compare_b": "~procs:32"} if name == "compare" else {}
     with (
         patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.exploration_progress.runner"),
+        patch("dashboard.widgets.exploration_progress.explorations"),
     ):
         app = run(name, found(), link)
     said = [text for text in texts(app) if not text.startswith("In commands: ")]

@@ -140,7 +140,8 @@ def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
     options: dict[str, str], there: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = {"server.port": 8600, "server.headless": False, "server.baseUrlPath": "", **options}
-    opened = Queue[str]()
+    opened, prepared = Queue[str](), Queue[str]()
+    monkeypatch.setattr(middleware, "_prepare", lambda: prepared.put("ready"))
     monkeypatch.setattr(middleware.st, "get_option", known.get)
     monkeypatch.setattr(middleware.webbrowser, "open", opened.put)
 
@@ -151,3 +152,4 @@ def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
     alone(live())
     assert f"Shardscape: {there}" in capsys.readouterr().out
     assert opened.get(timeout=10) == there
+    assert prepared.get(timeout=10) == "ready"

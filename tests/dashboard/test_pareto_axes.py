@@ -3,7 +3,7 @@
 import json
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 from unittest.mock import patch
@@ -13,12 +13,14 @@ import pytest
 
 import engine
 from dashboard.jobs import unstored_statistics as module
-from dashboard.jobs.unstored_statistics import Evaluation, UnstoredStatistics
+from dashboard.jobs.statistics_rows import evaluate
+from dashboard.jobs.unstored_statistics import EvaluationJob, UnstoredStatistics
+from dashboard.jobs.worker import Task
 from dashboard.pages.pareto.queries import axes_of, density, frontier
 from dashboard.words.numbers import format_value
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
-from engine.exploration.recomputed import add_columns, is_stored
+from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import Condition, TooManyValuesError
 from tests.dashboard.pages import SMALL, TIGHT, again, exploration, figure, html, run
 
@@ -40,7 +42,6 @@ def _server() -> Iterator[UnstoredStatistics]:
     made = UnstoredStatistics()
     with (
         patch("dashboard.widgets.statistics_progress.unstored_statistics", return_value=made),
-        patch.object(module, "unstored_statistics", lambda: made),
     ):  # fmt: skip
         yield made
     made.close()
@@ -58,15 +59,13 @@ class Slow:
     def __init__(self) -> None:
         self.go, self.calls = threading.Event(), 0
 
-    def __call__(
-        self, found: Exploration, names: Any, *, progress: Callable[[Progress], None], cancel: Callable[[], bool]
-    ) -> None:
+    def __call__(self, task: Task, *about: Any) -> None:
         self.calls += 1
-        progress(Progress(10, 40, 10, 2.0))
+        task.tell(Progress(10, 40, 10, 2.0))
         while not self.go.wait(0.005):
-            if cancel():
+            if task.stops():
                 raise ExplorationCancelled("stopped")
-        add_columns(found, names)
+        evaluate(task, *about)
 
 
 def every(found: Exploration, name: str, where: tuple[Condition, ...] = ()) -> dict[int, float]:
@@ -209,7 +208,7 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
     link = {"pareto_b": "~hbm_bandwidth:6144", "pareto_x": "act_space", "results_where": "tensor_par:1,2"}
     with (
         patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.widgets.exploration_progress.runner"),
+        patch("dashboard.widgets.exploration_progress.explorations"),
     ):
         page = run("pareto", found, link)
     line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))
@@ -229,7 +228,7 @@ def test_an_axis_that_there_is_not_is_answered_as_any_other() -> None:
     assert figure(page, "pareto_plot")["data"]
 
 
-def waiting(server: UnstoredStatistics, found: Exploration, watcher: str, name: str = "act_space") -> Evaluation:
+def waiting(server: UnstoredStatistics, found: Exploration, watcher: str, name: str = "act_space") -> EvaluationJob:
     with patch.object(module, "PATIENCE", 0.0):
         job = server.need(found, ["total_time", name], watcher)
     assert job is not None
@@ -238,7 +237,7 @@ def waiting(server: UnstoredStatistics, found: Exploration, watcher: str, name: 
 
 def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
-    with patch.object(module, "add_columns", slow):
+    with patch.object(module, "evaluate", slow):
         mine, theirs = waiting(server, found, ME), waiting(server, found, OTHER)
         assert mine is theirs
         assert not server.board.cancel(mine, ME)
@@ -256,7 +255,7 @@ def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(serv
 
 def test_it_can_be_stopped_and_started_again(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
-    with patch.object(module, "add_columns", slow):
+    with patch.object(module, "evaluate", slow):
         job = waiting(server, found, ME)
         assert server.board.cancel(job, ME)
         assert waiting(server, found, ME) is job
@@ -270,7 +269,7 @@ def test_it_can_be_stopped_and_started_again(server: UnstoredStatistics) -> None
 def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
     together = ("act_space", "weight_grad_space")
-    with patch.object(module, "add_columns", slow), patch.object(module, "_every", lambda _: together):
+    with patch.object(module, "evaluate", slow), patch.object(module, "_every", lambda _: together):
         job = waiting(server, found, ME)
         assert waiting(server, found, OTHER, "weight_grad_space") is job  # evaluated on the way
         job.watched.pop(OTHER)
@@ -283,7 +282,7 @@ def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: UnstoredStati
 
 def test_what_nobody_looks_at_is_given_up(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
-    with patch.object(module, "add_columns", slow), patch.object(server.kind, "unwatched", 0.05):
+    with patch.object(module, "evaluate", slow), patch.object(server.kind, "unwatched", 0.05):
         job = waiting(server, found, ME)
         assert job.wait(LONG)
         assert job.state == "cancelled"
@@ -297,7 +296,7 @@ def test_what_nobody_looks_at_is_given_up(server: UnstoredStatistics) -> None:
 )
 def test_a_failure_is_told_and_can_be_tried_again(server: UnstoredStatistics, problem: Exception, said: str) -> None:
     found = fresh()
-    with patch.object(module, "add_columns", side_effect=problem):
+    with patch.object(module, "evaluate", side_effect=problem):
         page = run("pareto", found, {"pareto_x": "block_fw_time"})
     told = page.error[0].value.replace("\\", "")
     assert f"{by_name('block_fw_time').label} cannot be shown" in told
@@ -312,7 +311,7 @@ def test_a_failure_is_told_and_can_be_tried_again(server: UnstoredStatistics, pr
 
 def test_the_page_tells_progress_and_stops(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
-    with patch.object(module, "add_columns", slow), patch.object(module, "PATIENCE", 0.2):
+    with patch.object(module, "evaluate", slow), patch.object(module, "PATIENCE", 0.2):
         page = run("pareto", found, {"pareto_x": "block_dp_size"})
         assert "Evaluating DP bytes of a block" in html(page)
         assert not page.dataframe

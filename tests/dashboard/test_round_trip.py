@@ -24,7 +24,7 @@ import engine
 import hardware
 import models
 from dashboard.files import exports
-from dashboard.jobs.studies import studies
+from dashboard.jobs.server import studies
 from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _downloads
 from dashboard.pages.serving.inputs import Inputs
@@ -178,7 +178,7 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
 @pytest.fixture
 def _no_studies() -> Iterator[None]:
     yield
-    studies.clear()
+    studies().close()
 
 
 @BOTH

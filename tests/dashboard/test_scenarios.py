@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def explored(place: Place, scenario: Scenario) -> None:
-    job = place.runner.request(scenario)
+    job = place.explorations.request(scenario)
     assert job.wait(60)
     assert job.state == "done", job.problem
 
@@ -61,23 +61,23 @@ def test_entries_join_what_was_saved_with_what_was_explored(place: Place) -> Non
     explored(place, two)
     ident = place.files.keep("Mine", one, "pareto", {"pareto_x": "total_time"})
     place.files.keep("Not explored", three)
-    found = {entry.title: entry for entry in entries(place.files, place.runner)}
+    found = {entry.title: entry for entry in entries(place.files, place.explorations)}
     assert found["Mine"].record is not None
     assert found["Mine"].ident == ident
     assert found["Not explored"].record is None
     assert sum(entry.saved is None for entry in found.values()) == 1
-    best = best_of(found["Mine"], place.runner)
-    truth = place.runner.request(one).exploration
+    best = best_of(found["Mine"], place.explorations)
+    truth = place.explorations.request(one).exploration
     assert truth is not None
     assert best is not None
     assert truth.best is not None
     assert (best.total, best.feasible, best.rate) == (truth.total, truth.feasible, truth.best["sample_rate"])
     assert best.degrees == tuple(truth.best[name] for name in ("tensor_par", "pipeline_par", "data_par"))
-    place.runner.forget(one.key)
-    fresh = next(entry for entry in entries(place.files, place.runner) if entry.title == "Mine")
+    place.explorations.forget(one.key)
+    fresh = next(entry for entry in entries(place.files, place.explorations) if entry.title == "Mine")
     assert fresh.job is None
-    assert best_of(fresh, place.runner) == best
-    assert best_of(found["Not explored"], place.runner) is None
+    assert best_of(fresh, place.explorations) == best
+    assert best_of(found["Not explored"], place.explorations) is None
     assert [entry.title for entry in searched(found.values(), "mine 13b")] == ["Mine"]
 
 
@@ -169,7 +169,7 @@ def test_the_page_lists_and_shows(place: Place) -> None:
     app = page({"scenarios_pick": ident})
     table = app.dataframe[0].value
     assert table["Title"].tolist() == ["Not explored", "**Bold** <script>"]
-    truth = place.runner.request(small()).exploration
+    truth = place.explorations.request(small()).exploration
     assert truth is not None
     assert truth.best is not None
     assert table["samples/s"].tolist()[1] == truth.best["sample_rate"]
@@ -181,7 +181,7 @@ def test_the_page_lists_and_shows(place: Place) -> None:
 
 def test_results_of_an_older_cost_model_are_named_as_such(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     explored(place, small())
-    place.runner.forget(small().key)
+    place.explorations.forget(small().key)
     monkeypatch.setattr(type(COST_MODELS["calculon"]), "version", "calculon-0.1.0/later")
     app = page()
     assert app.dataframe[0].value["TP·PP·DP"].tolist() == ["outdated"]
@@ -214,8 +214,8 @@ def test_the_buttons_of_the_page(place: Place) -> None:
     assert [saved.title for saved in place.files.saved()] == ["Kept"]
     app.button(key="scenarios_delete").click().run()
     assert not app.exception
-    assert place.runner.store is not None
-    assert place.runner.store.records() == []
+    assert place.explorations.store is not None
+    assert place.explorations.store.records() == []
     assert [saved.title for saved in place.files.saved()] == ["Kept"]
 
 

@@ -192,7 +192,7 @@ def test_bombs_and_fragments_are_refused() -> None:
 
 
 def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> None:
-    from dashboard.jobs.explorations import Runner
+    from dashboard.jobs.explorations import Explorations
     from dashboard.settings import Settings
 
     huge = models.load_document(
@@ -205,7 +205,7 @@ def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> 
     reading = scenario_parameters.read_scenario(scenario_parameters.parameters_of(sent))
     assert reading.scenario == sent
     assert sent.space.total > 1e12
-    runner = Runner(Settings(store=None))
+    runner = Explorations(Settings(store=None))
     try:
         job = runner.request(reading.scenario)
         assert job.state == "failed"

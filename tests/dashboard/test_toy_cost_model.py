@@ -12,8 +12,6 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.files import comparison_report, report
-from dashboard.jobs.server import searches
-from dashboard.jobs.studies import studies
 from dashboard.link.comparison import Comparison
 from dashboard.link.packing import packed, unpacked
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
@@ -37,11 +35,7 @@ from tests.dashboard.test_whatif import settled
 def _known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The toy is known in this process only, so explorations and searches are made here."""
     with toy.known(), own_server(tmp_path_factory.mktemp("toy")):
-        studies.clear()
-        searches.clear()
         yield
-        studies.clear()
-        searches.clear()
 
 
 @functools.cache

@@ -13,8 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard.jobs.server import runner
-from dashboard.jobs.studies import studies
+from dashboard.jobs.server import explorations, studies
 from dashboard.pages.whatif.answer import _plainly, answer
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
@@ -31,7 +30,7 @@ HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     yield
-    studies.clear()
+    studies().close()
 
 
 def page(link: dict[str, str] | None = None) -> AppTest:
@@ -260,13 +259,13 @@ def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch
     scenario = exploration().scenario
     larger = whatif.changed(scenario, {"batch": 48.0})
     assert scenario.space.total < larger.space.total
-    monkeypatch.setattr(runner().settings.__class__, "largest_space", scenario.space.total, raising=True)
+    monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total, raising=True)
     found = page({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
     said = " ".join(each.value for each in found.warning).replace("\\", "")
     assert f"The space has {larger.space.total:,} executions" in said
     assert "It is left as it was" in said
     assert html(found) == html(page({"whatif_changes": "hbm_bandwidth:6144"}))
-    monkeypatch.setattr(runner().settings.__class__, "largest_space", scenario.space.total - 1, raising=True)
+    monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total - 1, raising=True)
     with patch.object(whatif, "reoptimise", side_effect=AssertionError("searched")):
         refused = page()
     assert f"this server explores up to {scenario.space.total - 1:,}" in refused.error[0].value.replace("\\", "")

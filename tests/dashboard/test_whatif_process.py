@@ -1,5 +1,5 @@
-"""What-if's searches in a process of their own: the engine's results, nothing of it in the server, and what happens
-when either process dies."""
+"""What-if's searches in a worker's process: the engine's results, nothing of it in the server, and what happens when
+either process dies."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 import engine.whatif.prepared_spaces as spaces
 import engine.whatif.search as searching
 import engine.whatif.studies as engine_studies
-from dashboard.jobs.searches import Apart, Here, Kind
-from dashboard.jobs.studies import studies
+from dashboard.jobs.questions import Questions, Unanswered
+from dashboard.jobs.searches import StudyName
+from dashboard.jobs.studies import Studies
+from dashboard.jobs.worker import Worker
 from dashboard.pages.whatif import answer as whatif_answer
 from dashboard.pages.whatif import board as whatif_board
 from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
-from engine import Scenario, whatif
-from engine.exploration.workers import WorkerError
+from engine import ExplorationCancelled, Scenario, whatif
+from engine.whatif import Study
 from tests.dashboard.pages import again, exploration, html, plainly, run
 
 
@@ -45,11 +48,34 @@ def endless() -> Scenario:
     )  # fmt: skip
 
 
+class Asked:
+    """Questions and studies of one worker."""
+
+    def __init__(self, *, apart: bool = True) -> None:
+        self.worker = Worker(apart=apart)
+        self.questions, self.studies = Questions(worker=self.worker), Studies(worker=self.worker)
+
+    def answer(self, scenario: Scenario, changes: dict[str, float]) -> whatif.Answer:
+        return self.questions.ask(scenario, changes)
+
+    def study(self, name: StudyName, *arguments: Any) -> Study[Any]:
+        return self.studies.made(name, *arguments, largest=1e9)
+
+    def close(self) -> None:
+        self.worker.close()
+        self.questions.board.close()
+
+
 @pytest.fixture(scope="module")
-def apart() -> Iterator[Apart]:
-    made = Apart()
+def apart() -> Iterator[Asked]:
+    made = Asked()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def here() -> Asked:
+    return Asked(apart=False)
 
 
 def told(answer: whatif.Answer) -> str:
@@ -59,45 +85,45 @@ def told(answer: whatif.Answer) -> str:
 
 @pytest.mark.parametrize("which", ["exact", "calibrated"])
 def test_answers_and_studies_are_those_of_this_process(
-    apart: Apart, which: str, monkeypatch: pytest.MonkeyPatch
+    apart: Asked, here: Asked, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All kinds of them, from the beginning and from the middle; and nothing is searched here meanwhile."""
     base = scenario(which)
     more = {"hbm_bandwidth": 2 * whatif.parameter(base, "hbm_bandwidth").value}
-    every: list[tuple[Kind, tuple[Any, ...]]] = [
+    every: list[tuple[StudyName, tuple[Any, ...]]] = [
         ("sensitivity", (base, (0.9, 1.1), ("hbm_bandwidth", "hbm_capacity"))),
         ("sweep", (base, "hbm_capacity", [20.0, 80.0, 160.0], more)),
         ("sweep_two", (base, "hbm_capacity", [40.0, 80.0], "hbm_bandwidth", [1e3, 2e3])),
         ("sizes", (base, [8, 16, 24], "kept")),
     ]
 
-    def found(one: Here) -> list[Any]:
-        studies = [one.study(kind, *asked, largest=1e9) for kind, asked in every]
+    def found(one: Asked) -> list[Any]:
+        studies = [one.study(kind, *asked) for kind, asked in every]
         return [told(one.answer(base, {})), told(one.answer(base, more)),
                 *([len(study), repr(list(study)), repr(list(study.after(2)))] for study in studies)]  # fmt: skip
 
-    here = found(Here())
+    expected = found(here)
     with monkeypatch.context() as patch:
         for module, name in ((searching, "searcher_of"), (searching, "best_of"), (spaces, "ready"),
                              (engine_studies, "searcher_of"), (engine_studies, "best_of")):  # fmt: skip
             patch.setattr(module, name, None)
-        assert found(apart) == here
+        assert found(apart) == expected
 
 
-def test_the_page_searches_nothing_itself(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_searches_nothing_itself(apart: Asked, here: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for its answer nor for its four studies."""
     assert settings_from({}).process
     found = exploration()
-    best = Here().answer(found.scenario, {"hbm_bandwidth": 4321.0}).best
+    best = here.answer(found.scenario, {"hbm_bandwidth": 4321.0}).best
     assert best is not None
-    for module in (whatif_answer, whatif_board):
-        monkeypatch.setattr(module, "searches", lambda: apart)
+    monkeypatch.setattr(whatif_answer, "questions", lambda: apart.questions)
+    monkeypatch.setattr(whatif_board, "studies", lambda: apart.studies)
     for name in ("searcher_of", "best_of"):
         monkeypatch.setattr(engine_studies, name, None)
     page = run("whatif", found, {"whatif_changes": "hbm_bandwidth:4321"})
     assert plainly(format_value("sample_rate", best["sample_rate"])) in plainly(html(page))
     latest = time.monotonic() + 120
-    while not (every := [one for one in studies().board.jobs(studies().kind) if found.key in one.key]) or any(
+    while not (every := apart.studies.board.jobs(apart.studies.kind)) or any(
         not one.ended for one in every
     ):
         assert time.monotonic() < latest
@@ -106,50 +132,66 @@ def test_the_page_searches_nothing_itself(apart: Apart, monkeypatch: pytest.Monk
     assert all(one.found for one in every)
 
 
-def test_a_refusal_is_said_in_the_words_of_the_engine(apart: Apart) -> None:
-    with pytest.raises(ValueError, match="hbm_capacities") as here:
-        Here().answer(scenario(), {"hbm_capacities": 1.0})
-    with pytest.raises(ValueError, match="hbm_capacities") as there:
+def test_a_refusal_is_said_in_the_words_of_the_engine(apart: Asked) -> None:
+    with pytest.raises(ValueError, match="hbm_capacities") as said:
+        whatif.reoptimise(scenario(), {"hbm_capacities": 1.0})
+    with pytest.raises(Unanswered) as there:
         apart.answer(scenario(), {"hbm_capacities": 1.0})
-    assert str(there.value) == str(here.value)
+    assert str(there.value) == str(said.value)
 
 
-def test_a_question_that_takes_long_holds_up_neither_others_nor_studies_and_a_death_is_told(apart: Apart) -> None:
-    """A study that was under way goes on in the process that takes its place."""
-    points = iter(apart.study("sizes", scenario(), [8, 16, 24], "kept", largest=1e9))
+def test_a_question_that_takes_long_holds_up_neither_others_nor_studies_and_a_death_is_told(
+    apart: Asked, here: Asked
+) -> None:
+    """A study that was under way goes on in the process that takes its place, and the question can be asked again."""
+    points = iter(apart.study("sizes", scenario(), [8, 16, 24], "kept"))
     first = next(points)
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(apart.answer, endless(), {})
-        assert told(apart.answer(scenario(), {})) == told(Here().answer(scenario(), {}))
+        assert told(apart.answer(scenario(), {"hbm_capacity": 60.0})) == told(
+            here.answer(scenario(), {"hbm_capacity": 60.0})
+        )
         second = next(points)
         assert not slow.done()
-        before = apart._process.pid
+        before = apart.worker.pid
+        assert before is not None
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(WorkerError, match="The process that was searching has ended"):
+        with pytest.raises(Unanswered, match="The process that was searching has ended") as problem:
             slow.result(60)
+    page = AppTest.from_function(_card, kwargs={"job": problem.value.job}).run()
+    page.button(key="job_again_search").click().run()
+    assert apart.questions.board.find(apart.questions.kind, problem.value.job.key) is None
     third = next(points)
     assert repr([first, second, third]) == repr(list(whatif.sizes(scenario(), [8, 16, 24])))
-    assert apart._process.pid != before
+    assert apart.worker.pid != before
+
+
+def _card(job: object) -> None:
+    from dashboard.jobs.job import Job
+    from dashboard.widgets.job_card import job_card
+
+    assert isinstance(job, Job)
+    job_card(job, "me")
 
 
 _SERVER = """
 import threading
-from dashboard.jobs.searches import Apart
-made = Apart()
-from tests.dashboard.test_whatif_process import endless, scenario
+from tests.dashboard.test_whatif_process import Asked, endless, scenario
+made = Asked()
 threading.Thread(target=made.answer, args=(endless(), {}), daemon=True).start()
 made.answer(scenario(), {})
-print(made._process.pid, flush=True)
+print(made.worker.pid, flush=True)
 threading.Event().wait()
 """
 
 
 def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
     """Closed, or killed."""
-    closed = Apart()
+    closed = Asked()
+    closed.worker.start()
     closed.close()
-    with pytest.raises(WorkerError, match="is being stopped"):
-        closed.answer(scenario(), {})
+    with pytest.raises(ExplorationCancelled, match="is being stopped"):
+        next(iter(closed.study("sizes", scenario(), [8], "kept")))
     server = subprocess.Popen(
         [sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2], text=True
     )
@@ -158,7 +200,7 @@ def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
     server.kill()
     server.communicate()
     latest = time.monotonic() + 60
-    for one in (closed._process.pid, other):
+    for one in (closed.worker.pid, other):
         state = Path(f"/proc/{one}/stat")
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             while state.read_text().split()[2] != "Z":

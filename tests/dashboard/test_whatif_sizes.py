@@ -15,7 +15,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.scaling_study import Size, fall_off, size_chart, slower
-from dashboard.jobs.studies import studies
+from dashboard.jobs.server import studies
 from dashboard.link.document_validation import scenario_of
 from engine import best_of, whatif
 from tests.dashboard.pages import again, exploration, figure, plainly, run
@@ -25,7 +25,7 @@ from tests.dashboard.test_whatif import settled
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     yield
-    studies.clear()
+    studies().close()
 
 
 def page(**link: str) -> AppTest:

@@ -1,4 +1,5 @@
-"""Explorations in a process of their own: the engine's results, and nothing lost or left when it dies or is stopped."""
+"""Workers: explorations and statistics in another process give the engine's results, and nothing is lost or left when
+it dies or is stopped."""
 
 from __future__ import annotations
 
@@ -10,16 +11,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-import dashboard.jobs.worker_process as under_test
-from dashboard.jobs.explorations import Runner
-from dashboard.jobs.worker_process import ROWS_PER_FILE, Refused, Worker, _Relay, _take
+import dashboard.jobs.exploration_rows as under_test
+from dashboard.jobs.exploration_rows import ROWS_PER_FILE, _Relay, _Taker, explore_into_store
+from dashboard.jobs.explorations import Explorations
+from dashboard.jobs.server import Server
+from dashboard.jobs.unstored_statistics import UnstoredStatistics
+from dashboard.jobs.worker import Task, Worker, Workers
 from dashboard.settings import Settings, settings_from
-from engine import ExplorationCancelled, Progress, Scenario, explore_scenario
+from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreWriteError
 from tests.engine.store_rows import make_rows
@@ -63,21 +68,35 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Runner]:
-    made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
+def workers() -> Iterator[Workers]:
+    made = Workers()
     yield made
     made.close()
 
 
-def process_of(worker: Worker) -> int:
-    """Number of the process that explores."""
-    assert worker._process is not None
-    return worker._process.pid
+@pytest.fixture
+def explorations(tmp_path: Path, workers: Workers) -> Iterator[Explorations]:
+    made = Explorations(Settings(store=tmp_path / "results.duckdb"), workers=workers)
+    yield made
+    made.close()
+
+
+def explored(
+    worker: Worker,
+    scenario: Scenario,
+    store: Store,
+    tell: Callable[[Progress], None] = ignore,
+    stops: Callable[[], bool] = never,
+) -> Exploration:
+    """A scenario explored by a worker."""
+    return explore_into_store(
+        scenario, store, lambda function, *about, give: worker.run(function, *about, task=Task(tell, give, stops))
+    )
 
 
 def test_the_result_is_that_of_this_process_row_by_row(store: Store, worker: Worker, tmp_path: Path) -> None:
     told: list[Progress] = []
-    found = worker.explore(large(), store, told.append, never)
+    found = explored(worker, large(), store, told.append)
     direct = explore_scenario(large(), store=tmp_path / "direct.duckdb", workers=1)
     assert found.feasible > ROWS_PER_FILE
     assert found.rows.table().equals(direct.rows.table())
@@ -89,13 +108,13 @@ def test_the_result_is_that_of_this_process_row_by_row(store: Store, worker: Wor
 def test_one_process_explores_one_scenario_after_the_other_and_finds_those_that_are_stored(
     store: Store, worker: Worker
 ) -> None:
-    first = worker.explore(scenario(8), store, ignore, never)
-    number = process_of(worker)
-    second = worker.explore(scenario(12), store, ignore, never)
-    assert process_of(worker) == number
+    first = explored(worker, scenario(8), store)
+    number = worker.pid
+    second = explored(worker, scenario(12), store)
+    assert worker.pid == number
     assert (first.key, second.key) == (scenario(8).key, scenario(12).key)
     worker.close()
-    assert worker.explore(scenario(8), store, ignore, never).best == first.best
+    assert explored(worker, scenario(8), store).best == first.best
 
 
 def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worker: Worker, tmp_path: Path) -> None:
@@ -107,50 +126,49 @@ def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worke
         halt.set()
 
     with pytest.raises(ExplorationCancelled):
-        worker.explore(endless(), store, tell, halt.is_set)
+        explored(worker, endless(), store, tell, halt.is_set)
     assert 0 < len(seen) < 20
-    number = process_of(worker)
+    number = worker.pid
     assert store.records() == []
     assert not list(tmp_path.glob("*.rows/*"))
-    assert worker.explore(scenario(), store, ignore, never).feasible > 0
-    assert process_of(worker) == number
+    assert explored(worker, scenario(), store).feasible > 0
+    assert worker.pid == number
 
 
-def test_a_process_that_dies_is_told_and_replaced(runner: Runner) -> None:
-    job = runner.request(endless())
-    assert runner.workers
+def test_a_process_that_dies_is_told_and_replaced(explorations: Explorations, workers: Workers) -> None:
+    job = explorations.request(endless())
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(process_of(runner.workers[0]), signal.SIGKILL)
+    assert workers.small.pid is not None
+    os.kill(workers.small.pid, signal.SIGKILL)
     assert job.wait(30)
     assert job.state == "failed"
     assert job.problem.startswith("The process that was exploring has ended")
-    after = runner.request(scenario())
+    after = explorations.request(scenario())
     assert after.wait(60)
     assert after.state == "done"
     assert after.exploration is not None
     assert after.exploration.best == explore_scenario(scenario()).best
 
 
-def test_a_job_in_the_other_process_can_be_cancelled(runner: Runner) -> None:
-    job = runner.request(endless(), "me")
+def test_a_job_in_the_other_process_can_be_cancelled(explorations: Explorations) -> None:
+    job = explorations.request(endless(), "me")
     deadline = time.monotonic() + 60
     while job.progress is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert runner.board.cancel(job, "me")
+    assert explorations.board.cancel(job, "me")
     assert job.wait(30)
     assert job.state == "cancelled"
 
 
 def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
-    made = Runner(Settings(store=tmp_path / "results.duckdb", process=True))
-    assert made.workers
-    process = made.workers[0]._process
+    made = Server(Settings(store=tmp_path / "results.duckdb", process=True))
+    process = made.workers.small._process
     assert process is not None
-    job = made.request(endless())
+    job = made.explorations.request(endless())
     made.close()
-    assert process.poll() is not None
+    assert process.popen.poll() is not None
     assert job.state == "cancelled"
     made.close()
 
@@ -158,14 +176,15 @@ def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
 _KILLED = """
 import os, sys, threading
 from pathlib import Path
-from dashboard.jobs.worker_process import Worker
+from dashboard.jobs.worker import Worker
 from engine import Scenario
 from engine.store import Store, Writer
-Writer.append = Writer.take = lambda self, *rows: (print(made._process.pid, flush=True), threading.Event().wait())
+from tests.dashboard.test_worker import explored
+Writer.append = Writer.take = lambda self, *rows: (print(made.pid, flush=True), threading.Event().wait())
 made = Worker()
 size = int(sys.argv[2])
 scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
-made.explore(scenario, Store(sys.argv[1]), lambda progress: None, lambda: False)
+explored(made, scenario, Store(sys.argv[1]))
 """
 
 
@@ -193,21 +212,22 @@ def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Pa
 def test_every_row_is_passed_on_in_its_order(
     sizes: list[int], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However rows fall into files: as many as one takes, some that are left, or too few for any."""
+    """However rows fall into files: as many as one takes, some that are left, or none."""
     monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
-    monkeypatch.setattr(under_test, "ROWS_IN_DATABASE", 5)
     rows, at = make_rows(sum(sizes)), 0
     record = {"key": "key", "scenario": {}, "total": sum(sizes), "engine_version": "1"}
     told: list[tuple[str, object]] = [("open", record)]
-    relay = _Relay(lambda what, content: told.append((what, content)), tmp_path)
-    with relay:
+    with _Relay(Task(give=told.append), tmp_path) as relay:
         for size in sizes:
             relay.append(rows.slice(at, size))
             at += size
         relay.complete(reductions={}, infeasible_by_reason={}, timings={})
-    _take(iter(told), store, tmp_path, ignore, never)
+    with contextlib.ExitStack() as stack:
+        take = _Taker(store, tmp_path, stack)
+        for part in told:
+            take(part)
     assert store.rows("key").table(["id"])["id"].equals(rows["id"])
-    assert list(tmp_path.glob("*.parquet")) + list(tmp_path.glob("*.arrow")) == []
+    assert list(tmp_path.glob("*.parquet")) == []
 
 
 def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_exploration(
@@ -230,7 +250,7 @@ def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_
     def explored_much_later(batch: int) -> None:
         for folder in (left, other_kind):
             os.utime(folder, (0, 0))
-        worker.explore(scenario(batch), store, ignore, never)
+        explored(worker, scenario(batch), store)
 
     explored_much_later(8)
     assert set(place.iterdir()) == {left, other_kind}
@@ -242,29 +262,70 @@ def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_
 
 
 def test_without_room_in_the_store_the_result_is_kept_in_memory(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    explorations: Explorations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreWriteError("x", "no space left on the device")
 
     monkeypatch.setattr(Store, "writer", full)
-    job = runner.request(scenario())
+    job = explorations.request(scenario())
     assert job.wait(60)
     assert job.state == "done"
     assert job.in_memory
-    assert any("No space left" in warning for warning in runner.warnings)
+    assert any("No space left" in warning for warning in explorations.warnings)
 
 
-def test_what_the_engine_refuses_is_said_in_its_words(store: Store, tmp_path: Path) -> None:
-    for what, kind in (("refused", Refused), ("memory", MemoryError), ("failed", RuntimeError)):
+def ended(task: Task, how: str) -> int:
+    """Ends in any way that a function in a worker may."""
+    task.give(how)
+    problem = {"refused": ValueError, "memory": MemoryError, "cancelled": ExplorationCancelled, "failed": KeyError}
+    if how == "dies":
+        os._exit(1)
+    if how in problem:
+        raise problem[how]("in its words")
+    return os.getpid()
+
+
+def test_what_a_function_raises_is_raised_in_its_words_and_leaves_a_process_that_goes_on(worker: Worker) -> None:
+    number, parts = worker.run(ended, "well"), list[str]()
+    assert number == worker.pid != os.getpid()
+    for how, kind in (("refused", ValueError), ("memory", MemoryError), ("cancelled", ExplorationCancelled),
+                      ("failed", RuntimeError)):  # fmt: skip
         with pytest.raises(kind, match="in its words"):
-            _take(iter([(what, "in its words")]), store, tmp_path, ignore, never)
+            worker.run(ended, how, task=Task(give=parts.append))
+    assert parts == ["refused", "memory", "cancelled", "failed"]
+    assert worker.run(ended, "well") == number
+    with pytest.raises(WorkerError, match="The process that was planning has ended"):
+        worker.run(ended, "dies", doing="planning")
+    assert worker.run(ended, "well") != number
 
 
-def test_a_closed_worker_explores_no_more(store: Store, worker: Worker) -> None:
+def test_a_closed_worker_runs_nothing_more(worker: Worker) -> None:
     worker.close()
-    with pytest.raises((ExplorationCancelled, WorkerError)):
-        worker.explore(scenario(), store, ignore, never)
+    with pytest.raises(ExplorationCancelled):
+        worker.run(ended, "well")
+
+
+def test_statistics_are_evaluated_in_the_process(
+    store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of stored rows and of rows in memory; nothing is evaluated here meanwhile."""
+    names = ["act_space", "weight_space", "block_fw_flops"]
+    made = UnstoredStatistics(worker=worker)
+    for found in (explore_scenario(scenario(), store=store), explore_scenario(scenario(9))):
+        ids = found.rows.table(["id"])["id"].to_numpy()
+        expected = found.evaluate_ids(ids)
+        with monkeypatch.context() as patch:
+            patch.setattr(Scenario, "evaluate", None)
+            job = made.request(found, names, "me")
+            assert job is not None
+            assert job.wait(60)
+            assert job.problem == ""
+        table = found.rows.table(names)
+        assert all(np.array_equal(table[name].to_numpy(), expected[name]) for name in names)
+        assert job.progress is not None
+        assert job.progress.done == len(ids)
+    made.close()
 
 
 def test_the_process_can_be_switched_off() -> None:
@@ -275,12 +336,21 @@ def test_the_process_can_be_switched_off() -> None:
     assert odd.problems == ("SHARDSCAPE_PROCESS is 'maybe'; it must be on or off. Using on.",)
 
 
-def test_results_in_memory_need_no_process() -> None:
-    made = Runner(Settings(store=None, process=True))
+def test_results_in_memory_need_no_process(workers: Workers) -> None:
+    made = Explorations(Settings(store=None), workers=workers)
     try:
-        assert made.workers == ()
         job = made.request(scenario())
         assert job.wait(30)
-        assert job.state == "done"
+        assert (job.state, workers.small.pid) == ("done", None)
     finally:
         made.close()
+
+
+def test_without_processes_everything_is_computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    made = Workers()
+    made.start()
+    assert made.large.run(ended, "well") == os.getpid()

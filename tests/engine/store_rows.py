@@ -1,12 +1,18 @@
 """Rows for tests of the store: arbitrary but repeatable values with the register's columns and types."""
 
+import json
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import numpy as np
 import pyarrow as pa
 
 from engine import columns
+from engine.store import Writer, writer
+from engine.store.database import rows_table
 
-INSIDE, SHARDED = 1500, 4000
-"""Row counts whose explorations the test stores keep in the database, and in shards."""
+FEW, MANY = 1000, 4000
+"""Row counts whose explorations the test stores keep in one shard, and in several."""
 
 REDUCTIONS = {
     "best": pa.table({"tensor_par": pa.array([1, 2], pa.int32()), "value": [0.5, float("inf")]}),
@@ -47,12 +53,36 @@ def decoded(table: pa.Table) -> pa.Table:
 def put(store, key, rows, *, infeasible=7, piece=1000):
     """Store an exploration made of `rows` and return its record."""
     total = rows.num_rows + infeasible
-    with store.writer(key, {"model": "m", "key": key}, total=total, engine_version="1.0") as writer:
+    with store.writer(key, {"model": "m", "key": key}, total=total, engine_version="1.0") as writing:
         for start in range(0, rows.num_rows, piece):
-            writer.append(rows.slice(start, piece))
-        return writer.complete(
+            writing.append(rows.slice(start, piece))
+        return writing.complete(
             infeasible_by_reason={"memory": infeasible}, timings={"evaluate": 0.25}, reductions=REDUCTIONS
         )
+
+
+@contextmanager
+def rows_in_tables():
+    """Have explorations stored as versions before did where they had few rows: in a table of the database."""
+
+    def store_all(self, record, reductions, streams):
+        cost_model = columns.cost_model_in(json.loads(self._scenario))
+        with self._database.transaction() as cursor:
+            cursor.execute(columns.ddl(f"rows_{self._key}", cost_model))
+            if self._pending:
+                cursor.register("appended", pa.concat_tables(self._pending))
+                cursor.execute(f"INSERT INTO {rows_table(self._key)} SELECT * FROM appended").fetchall()
+                cursor.unregister("appended")
+            for name, stream in streams.items():
+                cursor.execute(
+                    "INSERT INTO reduction VALUES (?, ?, ?, ?)", [self._key, name, reductions[name].num_rows, stream]
+                )
+            places = ", ".join(f"${name}" for name in record)
+            cursor.execute(f"INSERT INTO exploration ({', '.join(record)}) VALUES ({places})", record)
+        self._database.contents.add(self._key, record["created_at"].isoformat(), json.loads(self._scenario))
+
+    with patch.object(Writer, "_store_all", store_all), patch.object(writer, "ROWS_PER_GROUP", 10**9):
+        yield
 
 
 def frame_of(rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGES = {name: f"engine.cost_models.{name}" for name in COST_MODELS}
 REGISTRY = "engine/cost_models/registry.py"
 ABOUT = {f"engine/{room}": "calibrated" for room in ("serving", "calibrate", "validation", "measure")}
-"""Rooms about the physics of one cost model, and which one they may import."""
+"""Rooms about the physics of one cost model, and of which one they may import the public names."""
 SOURCES = sorted(
     path.relative_to(ROOT)
     for top in ("dashboard", "engine", "hardware", "models")
@@ -29,9 +30,9 @@ def own(path: Path) -> set[str]:
     return {name for name in PACKAGES if path.is_relative_to(f"engine/cost_models/{name}")}
 
 
-def importable(path: Path) -> set[str]:
-    """The cost models that a file may import from."""
-    return own(path) | {name for room, name in ABOUT.items() if path.is_relative_to(room)}
+def about(path: Path) -> set[str]:
+    """The cost models whose public names a file may import."""
+    return {name for room, name in ABOUT.items() if path.is_relative_to(room)}
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -61,10 +62,7 @@ def called(node: ast.AST, *names: str) -> list[ast.expr]:
 
 
 def asked(tree: ast.AST, names: set[str], packages: set[str]) -> Iterator[str]:
-    """What of a source asks for one of these cost models: by name, as a key or pattern, or for a class of a package.
-
-    `Literal` asks nothing: it declares the words of a document.
-    """
+    """What of a source asks for one of these cost models: by name, as a key or pattern, or for a class of a package."""
     classes = {name for module, name in imported(tree) if any(module.startswith(f"{each}.") for each in packages)}
     for node in ast.walk(tree):
         found: set[str] = set()
@@ -75,7 +73,7 @@ def asked(tree: ast.AST, names: set[str], packages: set[str]) -> Iterator[str]:
         elif isinstance(node, ast.Dict):  # one that tells what to do with each
             keys = [texts(each) if each is not None else set() for each in node.keys]
             found = {text for key in keys for text in key} if all(key & names for key in keys) else set()
-        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) != "Literal":
+        elif isinstance(node, ast.Subscript):
             found = texts(node.slice)
         elif arguments := called(node, "isinstance", "issubclass"):
             there = {each.id for each in ast.walk(arguments[1]) if isinstance(each, ast.Name)}
@@ -85,15 +83,32 @@ def asked(tree: ast.AST, names: set[str], packages: set[str]) -> Iterator[str]:
         yield from (f"line {node.lineno} asks for {name!r}" for name in sorted(found & names))
 
 
-def findings(path: Path) -> list[str]:
-    """What of a file asks for a cost model, or imports one, that is not its own."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    allowed, others = importable(path), set(PACKAGES) - own(path)
+def findings(path: Path, source: str | None = None) -> list[str]:
+    """What of a file asks for a cost model, or imports one, that is not its own.
+
+    source: what to take for its text.
+    """
+    tree = ast.parse(source or (ROOT / path).read_text(encoding="utf-8"))
+    others = set(PACKAGES) - own(path)
+    public = {f"{PACKAGES[name]}.{each}" for name in about(path) for each in import_module(PACKAGES[name]).__all__}
     strange = [
-        f"imports {module}" for module, _ in imported(tree) for name, package in PACKAGES.items()
-        if name not in allowed and (module == package or module.startswith(f"{package}."))
+        f"imports {module}" for module, _ in imported(tree) for name in sorted(others)
+        if (module == PACKAGES[name] or module.startswith(f"{PACKAGES[name]}.")) and module not in public
     ]  # fmt: skip
     return [*asked(tree, others, {PACKAGES[name] for name in others}), *strange]
+
+
+@pytest.mark.parametrize(("room", "source"), [
+    ("serving", "from engine.cost_models.calibrated.physics.gemm import gemm"),
+    ("serving", "from engine.cost_models.calibrated import physics"),
+    ("serving", "import engine.cost_models.calibrated.physics.gemm"),
+    ("serving", "import engine.cost_models.calibrated"),
+    ("measure", "from engine.cost_models.calculon import block"),
+    ("whatif", "from engine.cost_models.calibrated import gemm"),
+])  # fmt: skip
+def test_rooms_about_a_cost_model_take_its_public_names_only(room: str, source: str) -> None:
+    assert findings(Path("engine", room, "products.py"), source)
+    assert not findings(Path("engine/serving/products.py"), "from engine.cost_models.calibrated import gemm")
 
 
 def test_no_source_asks_which_cost_model_it_is() -> None:
@@ -108,6 +123,7 @@ def test_no_source_asks_which_cost_model_it_is() -> None:
     'rate = RATES["calculon"]',
     'match name:\n    case "calibrated": pass',
     'name.startswith("calibrated")',
+    'cost_model: Literal["calibrated", "calculon"]',
     "from engine.cost_models.calculon.space import CalculonSpace as Own\nisinstance(space, Own)",
 ])  # fmt: skip
 def test_what_asks_is_found(source: str) -> None:

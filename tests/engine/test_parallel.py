@@ -94,7 +94,7 @@ def test_a_process_whose_caller_was_killed_ends_without_a_word() -> None:
     assert started.stdout is not None
     assert started.stderr is not None
     started.stdout.close()
-    for message in (sys.path, scenario, range(1)):
+    for message in (sys.path, (), scenario, range(1)):
         pickle.dump(message, started.stdin)
     started.stdin.close()
     told = started.stderr.read()

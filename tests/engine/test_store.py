@@ -23,13 +23,14 @@ from engine.store import (
 )
 from engine.store import writer as store_writer
 from tests.engine.store_rows import (
-    INSIDE,
+    FEW,
+    MANY,
     REDUCTIONS,
-    SHARDED,
     assert_same,
     folder_of,
     make_rows,
     put,
+    rows_in_tables,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -63,22 +64,21 @@ def test_everything_is_there_after_reopening_and_for_readers(stored):
             assert again.reductions("key")["best"].equals(REDUCTIONS["best"])
 
 
-def test_large_explorations_are_shards_and_small_ones_are_not(opened_store):
-    put(opened_store, "small", make_rows(2000))
-    assert not folder_of(opened_store).exists()
-    put(opened_store, "large", make_rows(2001))
-    assert sorted(file.name for file in (folder_of(opened_store) / "large").iterdir()) == [
-        "00000.parquet",
-        "00001.parquet",
-    ]
-    assert pq.read_metadata(folder_of(opened_store) / "large" / "00000.parquet").num_row_groups == 2
+@pytest.mark.parametrize(("count", "groups"), [(0, [1]), (10, [1]), (1024, [2]), (1025, [2, 1]), (2001, [2, 2])])
+def test_rows_are_shards_however_many_they_are(opened_store, count, groups):
+    put(opened_store, "key", make_rows(count))
+    files = sorted((folder_of(opened_store) / "key").iterdir())
+    assert [file.name for file in files] == [f"{number:05d}.parquet" for number in range(len(groups))]
+    assert [pq.read_metadata(file).num_row_groups for file in files] == groups
+    assert opened_store.find("key").bytes > sum(file.stat().st_size for file in files)
 
 
-def test_rows_still_in_the_log_are_counted_as_what_they_take_there(opened_store):
+def test_rows_in_a_table_are_counted_as_what_they_take_in_the_log_and_in_the_file(opened_store):
     log = opened_store.path.with_name(opened_store.path.name + ".wal")
-    put(opened_store, "first", make_rows(1))
-    before = log.stat().st_size
-    put(opened_store, "second", make_rows(2000))
+    with rows_in_tables():
+        put(opened_store, "first", make_rows(1))
+        before = log.stat().st_size
+        put(opened_store, "second", make_rows(2000))
     grown = log.stat().st_size - before
     sizes = {record.key: record.bytes for record in opened_store.records()}
     assert sizes["second"] == pytest.approx(grown, rel=0.1, abs=8192)
@@ -136,7 +136,7 @@ def test_find_knows_only_complete_explorations(opened_store):
         opened_store.rows("key")
 
 
-@pytest.mark.parametrize("count", [INSIDE, SHARDED])
+@pytest.mark.parametrize("count", [FEW, MANY])
 def test_leaving_early_or_by_an_exception_leaves_no_trace(opened_store, count):
     with opened_store.writer("key", {}, total=count, engine_version="1") as writer:
         writer.append(make_rows(count))
@@ -232,8 +232,8 @@ def test_nothing_can_be_added_after_a_failure(opened_store, monkeypatch, step):
     def refuse(*_, **__):
         raise StoreWriteError("a file", "there is no room")
 
-    rows = make_rows(SHARDED)
-    with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
+    rows = make_rows(MANY)
+    with opened_store.writer("key", {}, total=MANY, engine_version="1") as writer:
         if step == "publish":
             writer.append(rows)
         monkeypatch.setattr(store_writer.ShardWriter, step, refuse)
@@ -294,7 +294,7 @@ def test_threads_read_while_another_writes(stored):
     def work(number):
         if number == 0:
             for turn in range(4):
-                put(opened, f"new{turn}", make_rows((INSIDE, SHARDED)[turn % 2], seed=turn))
+                put(opened, f"new{turn}", make_rows((FEW, MANY)[turn % 2], seed=turn))
             return True
         for _ in range(15):
             assert access.count() == rows.num_rows
@@ -312,16 +312,16 @@ def test_two_writers_of_one_key_evaluate_it_once(store_path, stores):
 
     def work(number):
         mine = shared if stores == 1 else Store(store_path)
-        with mine.writer("key", {}, total=SHARDED, engine_version="1") as writer:
+        with mine.writer("key", {}, total=MANY, engine_version="1") as writer:
             if writer.record is None:
                 evaluated.append(number)
-                writer.append(make_rows(SHARDED))
+                writer.append(make_rows(MANY))
                 time.sleep(0.1)
                 writer.complete(infeasible_by_reason={}, timings={}, reductions={})
         return writer.record.key, mine.rows("key").count()
 
     with Store(store_path) as shared:
-        assert in_threads(3, work) == [("key", SHARDED)] * 3
+        assert in_threads(3, work) == [("key", MANY)] * 3
     assert len(evaluated) == 1
 
 
@@ -330,13 +330,13 @@ def test_second_writer_takes_over_when_the_first_gives_up(opened_store):
 
     def work(number):
         if number == 0:
-            with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
-                writer.append(make_rows(SHARDED))
+            with opened_store.writer("key", {}, total=MANY, engine_version="1") as writer:
+                writer.append(make_rows(MANY))
                 started.set()
                 time.sleep(0.1)
             return None
         assert started.wait(10)
-        return put(opened_store, "key", make_rows(SHARDED, seed=1)).key
+        return put(opened_store, "key", make_rows(MANY, seed=1)).key
 
     assert in_threads(2, work) == [None, "key"]
     assert opened_store.rows("key").table(["id"])["id"][0].as_py() == 1
@@ -411,11 +411,11 @@ def test_readers_share_writers_do_not(stored):
 
 
 def test_store_may_be_closed_while_it_is_written_to(opened_store):
-    rows = make_rows(SHARDED)
-    with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
+    rows = make_rows(MANY)
+    with opened_store.writer("key", {}, total=MANY, engine_version="1") as writer:
         writer.append(rows)
         opened_store.close()
-        assert complete(writer).feasible == SHARDED
+        assert complete(writer).feasible == MANY
     with Store(opened_store.path) as again:
         assert_same(again.rows("key").table(), rows)
 

@@ -20,25 +20,25 @@ import pytest
 from engine.store import Store, StoreWriteError, shards, writer
 from engine.store import database as store_database
 from engine.store import files as store_files
-from tests.engine.store_rows import assert_same, folder_of, make_rows, put
+from tests.engine.store_rows import assert_same, folder_of, make_rows, put, rows_in_tables
 
 ROOT = Path(__file__).parents[2]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["engine.store", "tests.engine.store_rows"])
 
-INSIDE, SHARDED = 1000, 6000
+FEW, MANY = 1000, 6000
+"""Rows of explorations that have one shard, and of those that have several."""
 
 
 def use_small_limits():
     """Let thousands of rows be a large exploration, in this process."""
-    writer.ROWS_IN_DATABASE = 2000
     writer.ROWS_PER_GROUP = shards.ROWS_PER_GROUP = 1024
     shards.ROWS_PER_SHARD = 2048
 
 
 def size_of(key):
     """Return how many rows the exploration `key` has: every other one is large."""
-    return (INSIDE, SHARDED)[int(key[3:]) % 2]
+    return (FEW, MANY)[int(key[3:]) % 2]
 
 
 def start(work, *arguments):
@@ -74,12 +74,9 @@ def assert_sound(path, promised=(), gone=()):
             assert record.feasible == size_of(record.key)
             assert_same(opened.rows(record.key).table(), make_rows(record.feasible, seed=int(record.key[3:])))
             assert len(opened.reductions(record.key)) == 3
-        large = {key for key in keys if size_of(key) == SHARDED}
-        assert {entry.name for entry in folder_of(opened).glob("*")} == large
+        assert {entry.name for entry in folder_of(opened).glob("*")} == keys
         assert not list(path.parent.glob(".*"))
         with opened._database().cursor() as cursor:
-            tables = cursor.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'rows_%'").fetchall()
-            assert {name for (name,) in tables} == {f"rows_{key}" for key in keys - large}
             assert cursor.execute("SELECT count(DISTINCT key) FROM reduction").fetchall() == [(len(keys),)]
         return keys
 
@@ -88,7 +85,6 @@ def assert_sound(path, promised=(), gone=()):
 def restored_limits(monkeypatch):
     """Undo `use_small_limits` after each test."""
     for module, name in (
-        (writer, "ROWS_IN_DATABASE"),
         (writer, "ROWS_PER_GROUP"),
         (shards, "ROWS_PER_GROUP"),
         (shards, "ROWS_PER_SHARD"),
@@ -195,7 +191,7 @@ def die_at(mouth, path, key, owner, name, when):
     mouth.send("survived")
 
 
-@pytest.mark.parametrize("key", ["key0", "key1"], ids=["in the database", "in shards"])
+@pytest.mark.parametrize("key", ["key0", "key1"], ids=["one shard", "several shards"])
 @pytest.mark.parametrize(
     ("owner", "name", "when", "complete"),
     [
@@ -215,10 +211,9 @@ def test_killed_on_the_way(tmp_path, key, owner, name, when, complete):
     with Store(path):
         pass
     process, reports = start(die_at, path, key, owner, name, when)
-    survived = finish(process, reports) == ["survived"]
-    assert survived == (key == "key0" and owner in ("shards", "files"))  # the database alone needs no other files
-    assert process.exitcode == (0 if survived else -signal.SIGKILL)
-    assert assert_sound(path) == ({key} if survived or complete else set())
+    assert finish(process, reports) == []
+    assert process.exitcode == -signal.SIGKILL
+    assert assert_sound(path) == ({key} if complete else set())
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -238,7 +233,7 @@ def test_killed_while_deleting(tmp_path, when):
     path = tmp_path / "results.duckdb"
     use_small_limits()
     with Store(path) as opened:
-        put(opened, "key1", make_rows(SHARDED, seed=1))
+        put(opened, "key1", make_rows(MANY, seed=1))
     process, reports = start(die_deleting, path, when)
     finish(process, reports)
     assert process.exitcode == -signal.SIGKILL
@@ -256,22 +251,23 @@ def die_deleting(mouth, path, when):
 
 
 def overfill(path):
-    """Store more than there is room for, both ways; then something small. Return what was said and what is there."""
+    """Store more than there is room for, in shards and in the database; then something small. Return what was said,
+    and what is there."""
     use_small_limits()
     said = []
     with Store(path) as opened:
-        put(opened, "key0", make_rows(INSIDE))
+        put(opened, "key0", make_rows(FEW))
         shards.ROWS_PER_SHARD = 10**9
-        for limit in (2000, 10**9):
-            writer.ROWS_IN_DATABASE = limit
+        for way in (contextlib.nullcontext, rows_in_tables):
             try:
-                put(opened, "big", make_rows(60_000), piece=10_000)
+                with way():
+                    put(opened, "big", make_rows(60_000), piece=10_000)
             except StoreWriteError as error:
                 said.append(str(error))
-            if opened.find("big") or folder_of(opened).exists():
+            if opened.find("big") or (folder_of(opened) / "big").exists():
                 said.append("something of it is left")
         use_small_limits()
-        put(opened, "key2", make_rows(INSIDE, seed=2))
+        put(opened, "key2", make_rows(FEW, seed=2))
     return said
 
 

@@ -15,6 +15,7 @@ import sys
 import warnings
 import zlib
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import duckdb
@@ -25,20 +26,23 @@ from engine.cli.main import main
 from engine.exploration.run import from_store
 from engine.exploration.store_check import check_store
 from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards, writer
-from tests.engine.store_rows import REDUCTIONS, SHARDED, decoded, folder_of, make_rows, put
+from tests.engine.store_rows import MANY, REDUCTIONS, decoded, folder_of, make_rows, put, rows_in_tables
 
 ROOT = Path(__file__).parents[2]
 KEYS = {"inside0": 700, "sharded0": 2300, "inside1": 900, "sharded1": 2500}
+"""Rows of explorations in a table, as earlier versions kept few, and in shards."""
 WRITES = """
 import os, signal, sys
 from pathlib import Path
 from tests.engine.test_store_damage import KEYS, use_small_limits
-from tests.engine.store_rows import make_rows, put
+from contextlib import nullcontext
+from tests.engine.store_rows import make_rows, put, rows_in_tables
 from engine.store import Store
 use_small_limits(setattr)
 store = Store(sys.argv[1])
 for key, rows in KEYS.items():
-    put(store, key, make_rows(rows, seed=rows))
+    with rows_in_tables() if key.startswith("inside") else nullcontext():
+        put(store, key, make_rows(rows, seed=rows))
 put(store, "gone", make_rows(100))
 store.delete("gone")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -47,7 +51,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def use_small_limits(change):
     """Let two thousand rows be a large exploration with several shards."""
-    change(writer, "ROWS_IN_DATABASE", 1000)
     change(writer, "ROWS_PER_GROUP", 512)
     change(shards, "ROWS_PER_GROUP", 512)
     change(shards, "ROWS_PER_SHARD", 1024)
@@ -149,7 +152,7 @@ def test_no_damage_gives_other_rows_or_silence(killed, written, tmp_path, file, 
 
 
 def test_a_shard_is_read_once_to_verify_it_and_again_when_it_has_changed(opened_store, monkeypatch):
-    put(opened_store, "key", make_rows(SHARDED))
+    put(opened_store, "key", make_rows(MANY))
     sums = []
     checksum = shards._checksum
     monkeypatch.setattr(shards, "_checksum", lambda path: sums.append(path.name) or checksum(path))
@@ -167,8 +170,8 @@ def test_a_shard_is_read_once_to_verify_it_and_again_when_it_has_changed(opened_
             attempt()
     assert sums[4:] == ["00002.parquet"]
     assert opened_store.find("key") is None  # so that exploring replaces it
-    put(opened_store, "key", make_rows(SHARDED))
-    assert opened_store.rows("key").count() == SHARDED
+    put(opened_store, "key", make_rows(MANY))
+    assert opened_store.rows("key").count() == MANY
 
 
 def test_rows_of_an_exploration_that_was_removed_say_so(stored):
@@ -191,7 +194,6 @@ def explored(path, batch, num_procs=4):
 @pytest.fixture
 def ill(tmp_path, tmp_path_factory, monkeypatch):
     """The path of a store with one sound exploration, one damaged and one lost; and the keys of the three."""
-    monkeypatch.setattr(writer, "ROWS_IN_DATABASE", 10)
     path = tmp_path / "results.duckdb"
     keys = [explored(path, batch).key for batch in (4, 8)]
     before = tmp_path_factory.mktemp("before") / "store"
@@ -286,13 +288,12 @@ REPAIRED = ("key", "scenario", "shards", "content")
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """The folder of a store with ten explorations, every other one in shards; and their scenarios and sizes."""
+    """The folder of a store with ten explorations, every other one in a table; and their scenarios and sizes."""
     path = tmp_path_factory.mktemp("many") / "results.duckdb"
     scenarios, sizes = [], {}
     with Store(path) as store:
         for number in range(len(TEXTS) + 2):
-            with pytest.MonkeyPatch.context() as change:
-                change.setattr(writer, "ROWS_IN_DATABASE", 10**6 if number % 2 else 10)
+            with rows_in_tables() if number % 2 else nullcontext():
                 found = explored(store, 2 * number + 2, num_procs=1)
             scenarios.append(found.scenario)
             sizes[found.key] = found.feasible
@@ -438,10 +439,11 @@ def make_old(store):
 
 
 def test_a_store_of_the_layout_before_checksums_opens_and_gets_them(store_path, capsys):
-    rows = make_rows(SHARDED)
+    rows = make_rows(MANY)
     with Store(store_path) as store:
         put(store, "key", rows)
-        put(store, "small", make_rows(10))
+        with rows_in_tables():
+            put(store, "small", make_rows(10))
         make_old(store)
     store_path.with_name("results.contents").unlink()
     with Store(store_path, read_only=True) as store:

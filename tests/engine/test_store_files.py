@@ -13,13 +13,13 @@ from engine.store import (
     StoreError,
     StoreVersionError,
 )
-from tests.engine.store_rows import SHARDED, assert_same, folder_of, make_rows, put
+from tests.engine.store_rows import MANY, assert_same, folder_of, make_rows, put
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_shards_that_changed_are_named_and_not_offered(opened_store):
-    rows = make_rows(SHARDED)
+    rows = make_rows(MANY)
 
     def truncate(file):
         file.write_bytes(file.read_bytes()[:-100])
@@ -134,9 +134,9 @@ def test_places_without_permission(tmp_path, store_path, monkeypatch):
 
 
 def test_opening_twice_in_one_process_does_not_sweep_a_writer(opened_store):
-    with opened_store.writer("key", {}, total=SHARDED, engine_version="1") as writer:
-        writer.append(make_rows(SHARDED))
+    with opened_store.writer("key", {}, total=MANY, engine_version="1") as writer:
+        writer.append(make_rows(MANY))
         with Store(opened_store.path) as second:
             assert second.find("key") is None
         writer.complete(infeasible_by_reason={}, timings={}, reductions={})
-    assert opened_store.rows("key").count() == SHARDED
+    assert opened_store.rows("key").count() == MANY

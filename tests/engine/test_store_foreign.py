@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.store import Store, StoreAccessError, StoreError
-from tests.engine.store_rows import SHARDED, make_rows, put
+from tests.engine.store_rows import MANY, make_rows, put
 
 ROOT = Path(__file__).parents[2]
 DIES = """
@@ -20,7 +20,6 @@ from engine.store import Store
 from engine.store import shards as store_shards
 from engine.store import writer as store_writer
 from tests.engine.store_rows import make_rows
-store_writer.ROWS_IN_DATABASE = 2000
 store_writer.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 512
 store_shards.ROWS_PER_SHARD = 1024
 with Store(sys.argv[1]) as store, store.writer("dead", {}, total=4000, engine_version="1") as writer:
@@ -96,12 +95,12 @@ def test_nothing_of_others_is_removed_or_changed(store_path: Path, tmp_path: Pat
         assert done.returncode == -signal.SIGKILL
         assert len(set(everything(rows_folder)) - {name[13:] for name in before}) >= 3
     with Store(store_path) as store:
-        put(store, "key", make_rows(SHARDED))
+        put(store, "key", make_rows(MANY))
         if not seed % 2:  # or came into its folders while it was there
             mine = everything(tmp_path)
             put_there(rows_folder, outside, chance)
             before = {name: now for name, now in everything(tmp_path).items() if name not in mine} | before
-        assert store.rows("key").count() == SHARDED
+        assert store.rows("key").count() == MANY
     for read_only in (True, False):
         with Store(store_path, read_only=read_only) as store:
             assert store.find("key") is not None
@@ -119,7 +118,7 @@ def test_what_was_replaced_by_a_link_is_not_removed_through_it(store_path: Path,
     rows_folder = tmp_path / "results.rows"
     with Store(store_path) as store:
         for key in ("key", "other", "third"):
-            put(store, key, make_rows(SHARDED))
+            put(store, key, make_rows(MANY))
         elsewhere = tmp_path / "elsewhere"
         shutil.move(rows_folder / "other", elsewhere)
         (rows_folder / "other").symlink_to(elsewhere)
@@ -138,7 +137,7 @@ def test_what_was_replaced_by_a_link_is_not_removed_through_it(store_path: Path,
     rows_folder.symlink_to(tmp_path / "moved")
     with Store(store_path) as store:
         with pytest.raises(StoreAccessError, match="is a symbolic link"):
-            put(store, "fourth", make_rows(SHARDED))
+            put(store, "fourth", make_rows(MANY))
         before = everything(tmp_path / "moved")
         store.delete("third")
     assert everything(tmp_path / "moved") == before
@@ -165,7 +164,7 @@ def test_a_list_of_names_that_lead_elsewhere_removes_nothing(store_path: Path, t
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
     with Store(store_path) as store:
-        put(store, "key", make_rows(SHARDED))
+        put(store, "key", make_rows(MANY))
         with store._database().transaction() as cursor:
             for name in (
                 "../photos/cat.jpg",
@@ -175,5 +174,5 @@ def test_a_list_of_names_that_lead_elsewhere_removes_nothing(store_path: Path, t
             ):
                 cursor.execute("INSERT INTO made VALUES ($name)", {"name": name})
     with Store(store_path) as store:
-        assert store.rows("key").count() == SHARDED
+        assert store.rows("key").count() == MANY
     assert (tmp_path / "photos" / "cat.jpg").read_bytes() == b"meow"

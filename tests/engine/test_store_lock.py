@@ -16,7 +16,7 @@ import pytest
 
 import engine
 from engine.store import Store, StoreError, StoreLockedError
-from tests.engine.store_rows import INSIDE, make_rows, put
+from tests.engine.store_rows import FEW, make_rows, put
 
 Look = Callable[..., str]
 ROOT = Path(__file__).parents[2]
@@ -202,7 +202,7 @@ def in_a_fork(path: Path, opened: Store, mouth: Connection) -> None:
 def test_a_forked_process_neither_uses_nor_frees_what_it_inherited(
     opened_store: Store, store_path: Path, other_process: Look
 ) -> None:
-    put(opened_store, "key", make_rows(INSIDE))
+    put(opened_store, "key", make_rows(FEW))
     forks = multiprocessing.get_context("fork")
     reports, mouth = forks.Pipe(duplex=False)
     process = forks.Process(target=in_a_fork, args=(store_path, opened_store, mouth))
@@ -213,8 +213,8 @@ def test_a_forked_process_neither_uses_nor_frees_what_it_inherited(
     assert "was open when this process was forked" in used
     assert f"is held by process {os.getpid()}" in opened_again
     assert other_process(store_path).startswith("StoreLockedError")
-    put(opened_store, "more", make_rows(INSIDE))
-    assert opened_store.rows("more").count() == INSIDE
+    put(opened_store, "more", make_rows(FEW))
+    assert opened_store.rows("more").count() == FEW
 
 
 FORKS = """

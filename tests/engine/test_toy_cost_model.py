@@ -78,6 +78,41 @@ def test_the_best_is_found_without_exploring(explored):
     assert found["id"] == explored.best["id"]
 
 
+def test_other_processes_are_told_of_it(explored):
+    told = engine.explore(MODEL, SYSTEM, **SIZES, workers=2)
+    assert (told.total, told.feasible, told.best["id"]) == (explored.total, explored.feasible, explored.best["id"])
+    assert told.infeasible_by_reason == explored.infeasible_by_reason
+
+
+def test_what_other_processes_cannot_import_is_refused():
+    class Near(type(toy.TOY)):
+        name = "near"
+
+    register(Near())
+    try:
+        with pytest.raises(CostModelError, match=r"class of the cost model near .* put it on the top level"):
+            engine.explore(MODEL, SYSTEM, **SIZES, workers=2)
+    finally:
+        unregister("near")
+
+
+def test_systems_name_the_cost_model_that_they_are_meant_for(shardscape, tmp_path, explored):
+    file = tmp_path / "ours.json"
+    document = hardware.to_document(hardware.load(SYSTEM)) | {"cost_model": "toy"}
+    file.write_text(json.dumps(document))
+    assert Scenario.of(MODEL, str(file), **SIZES | {"cost_model": None}).cost_model == "toy"
+    document["cost_model"] = "tyo"
+    file.write_text(json.dumps(document))
+    told = "is meant for the cost model 'tyo', which there is not; its cost_model must be one of calibrated, calculon"
+    with pytest.raises(CostModelError, match=told):
+        engine.evaluate(MODEL, str(file), explored.scenario.space.table([0]))
+    assert engine.explore(MODEL, str(file), **SIZES).best["id"] == explored.best["id"]
+    for command in (("best", MODEL, str(file), *OPTIONS[:-2]), ("systems", "check", str(file))):
+        code, out, errors = shardscape(*command)
+        assert code == 2
+        assert told in " ".join((out + errors).split())
+
+
 def test_stores_keep_explorations(tmp_path, explored):
     with Store(tmp_path / "results.duckdb") as store:
         first = engine.explore(MODEL, SYSTEM, **SIZES, store=store)

@@ -24,7 +24,7 @@ from dashboard.queries.filters import Filter, derived_of, parse, text
 from dashboard.widgets.tables import arranged
 from dashboard.words.executions import choices, differences
 from engine.columns import applies, by_name, called, choices_of, headline_of
-from engine.exploration.search import best_of
+from engine.exploration.proven_optimum import best_of
 from engine.store import Condition, Store
 
 LIMITS: dict[str, Any] = {

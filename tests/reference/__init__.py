@@ -22,7 +22,7 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
         "schedule_needs_even", "schedule_needs_whole_groups", "schedule_needs_experts", "schedule_against_recompute",
     }
 )  # fmt: skip
-"""Codes that the exact cost model never gives."""
+"""Codes that `calculon` never gives."""
 
 # The line of Calculon that raised an error -> the reason this project gives.
 REASON_OF_LINE = {

@@ -14,8 +14,10 @@ from dashboard.words.executions import name_of_choice
 from dashboard.words.numbers import UNLIMITED, format_value, gibibytes, percent
 from engine.columns import ALL_FIELDS
 
-NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks, HBM + host'
+NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks (T: TiB), HBM + host'
 """What a hatched cell of a map and its number stand for, as an item of a legend."""
+NOT_NUMBERED: Final = "the cells are too small for numbers: hover one, or choose As table under View"
+"""Where the numbers of a map's cells are, as an item of its legend."""
 
 _CSS = Path(__file__).parent / "style.css"
 
@@ -161,17 +163,19 @@ def ramp(worst: str, best: str, unit: str = "") -> str:
     )
 
 
-def map_legend(num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True) -> str:
+def map_legend(
+    num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True, numbered: bool = True
+) -> str:
     """Return the caption line under the cell map.
 
     unit: of what cells show, empty without one. fastest: whether they show their fastest execution, whatever it is that
-    they show of it. runs: whether any cell has an execution that runs.
+    they show of it. runs: whether any cell has an execution that runs. numbered: whether cells print their values.
     """
     best = "the fastest" if fastest else "the best"
     shown = f"<span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span><span>★ best of all</span>"
     return (
         f'<div class="ss-legend">{shown if runs else ""}'
-        f"<span>{NOT_FITTING}</span>"
+        f"<span>{NOT_FITTING if numbered else NOT_NUMBERED}</span>"
         f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
     )
 

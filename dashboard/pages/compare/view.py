@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.cell_map import cell_map
+from dashboard.charts.degree_map import degree_map
 from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.colour_scale import ramp_for
@@ -184,7 +184,7 @@ def _maps(sides: list[Side]) -> None:
     for side, table, column in zip(sides, tables, columns, strict=True):
         with column.container(border=True, gap=None):
             st.html(markup.head(side.letter, title(side.best) if side.best is not None else _why_not(side)))
-            chart = cell_map(
+            chart = degree_map(
                 table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
                 among=among, bar=False,
             )  # fmt: skip

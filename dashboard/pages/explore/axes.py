@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.cell_map import shortfall_label
-from dashboard.charts.elements.markup import NOT_FITTING, in_unit
-from dashboard.charts.pair_map import numbered
+from dashboard.charts.best_map import numbered
+from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
 from dashboard.link import state
 from dashboard.queries import explorations as data
 from dashboard.queries.economics import QUICK, Metric, further, metrics
@@ -21,7 +20,7 @@ from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.exploration_progress import explorations_of
 from dashboard.words.names import in_sentence
-from dashboard.words.numbers import ABSENT, count, scale_for
+from dashboard.words.numbers import ABSENT, count, counted, scale_for, shortfall
 from engine import Exploration
 from engine.columns import Column, choice_label
 
@@ -165,7 +164,7 @@ def _grouped(
 def cells_for(
     exploration: Exploration, axes: Axes, metric: Metric, where: data.Where, others: Sequence[Exploration] = ()
 ) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """The cells of the map as `charts.pair_map` reads them, and (values of the third field shown, all it has).
+    """The cells of the map as `charts.best_map` reads them, and (values of the third field shown, all it has).
 
     others: see `in_other_datatypes`.
     """
@@ -196,6 +195,7 @@ def _named(cells: pd.DataFrame, axes: Axes) -> pd.DataFrame:
     members = cells[list(axes.fields)].astype(object).values.tolist()
     parts = [_members(axes, row) for row in members]
     cells["at"], cells["name"] = [text(row) for row in parts], [_title(row) for row in parts]
+    cells["tally"] = [counted(number, "execution") if number else "" for number in cells["rows"]]
     return cells
 
 
@@ -222,7 +222,7 @@ def _without(
         rows = [
             {
                 pairs[0]: row[pairs[0]], pairs[1]: row[pairs[1]], "value": float("nan"), "rows": 0, "id": -1,
-                "label": "" if row["feasible"] else shortfall_label(row["shortfall_bytes"]),
+                "label": "" if row["feasible"] else shortfall(row["shortfall_bytes"]),
                 "why": f"None of the {count(row['feasible'])} executions that run with these degrees is among those "
                 "asked for." if row["feasible"] else str(row["reason_text"]),
                 **({} if axes.facet is None else {axes.facet: panel}),
@@ -301,7 +301,7 @@ def pair_legend(
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
     if not numbered(cells):
-        parts.append("the cells are too small for numbers: hover one, or choose As table under View")
+        parts.append(NOT_NUMBERED)
     if axes.of_datatypes:
         parts.append("a click on a map of another datatype changes to it")
     if facets[1] > facets[0]:

@@ -9,11 +9,11 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.cell_map import cell_map
+from dashboard.charts.best_map import best_map
+from dashboard.charts.degree_map import degree_map
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
-from dashboard.charts.pair_map import pair_map
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
 from dashboard.pages.explore.download import download
@@ -29,7 +29,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import degrees
 from dashboard.words.numbers import scale_for
 from engine import Exploration
-from engine.exploration.recomputed import is_stored
+from engine.exploration.unstored_statistics import is_stored
 
 __all__ = ["View", "download_part", "map_part", "panel_part", "view_of"]
 
@@ -108,7 +108,7 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
     if as_table:
         cells_table(cells, metric)
         return
-    chart = cell_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain)
+    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain)
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
     with st.container(key="map_place"):
         if pictured and view.drawn is Stage.PICTURE:
@@ -119,7 +119,8 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
             st.html(still(chart.figure))
     unit = scale_for(metric.column, cells["value"]).unit
     runs = exploration.feasible > 0
-    st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest, runs=runs))
+    st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest, runs=runs,
+                       numbered=is_drawable(chart.figure) or not len(cells)))  # fmt: skip
 
 
 def _clicked() -> None:
@@ -141,7 +142,7 @@ def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table:
         pairs_table(cells, metric, axes, picked)
     elif len(cells):
         across, up, third = axes.columns
-        chart = pair_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
+        chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
                          selected=chosen(axes, cells, metric), domain=domain)  # fmt: skip
 
         def clicked() -> None:

@@ -27,8 +27,8 @@ def curves(system: System) -> None:
     left, right = st.columns(2, gap="medium")
     mode = state.theme_mode()
     with left:
-        st.html(head("How much of the peak", "by size of the operation; exact cost model"))
+        st.html(head("How much of the peak", "by size of the operation; calculon cost model"))
         show(efficiency_curve(compute, "GFLOP", mode), "library_compute")
     with right:
-        st.html(head("How much of the bandwidth", "by size of the transfer; exact cost model"))
+        st.html(head("How much of the bandwidth", "by size of the transfer; calculon cost model"))
         show(efficiency_curve(memory, "MB", mode), "library_traffic")

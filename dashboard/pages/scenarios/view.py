@@ -16,7 +16,7 @@ from dashboard.compat.front_end import rows
 from dashboard.files import report
 from dashboard.jobs import explored_scenarios
 from dashboard.jobs.explored_scenarios import OUTDATED, Best, Entry, age, best_of, size
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
@@ -61,7 +61,7 @@ def parse() -> View:
 
 def render(view: View) -> None:
     """Draws the page."""
-    server, files = runner(), user_files()
+    server, files = explorations(), user_files()
     for problem in files.problems:
         st.warning(literal(problem), icon=":material/draft:")
     with st.container(horizontal=True, vertical_alignment="center", key="scenarios_bar"):
@@ -117,7 +117,7 @@ def _pick(idents: Sequence[str]) -> None:
 
 def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
     """The page of the list; rows that are picked are shown beside it."""
-    found = [best_of(entry, runner()) for entry in here]
+    found = [best_of(entry, explorations()) for entry in here]
     frame_shown = pd.DataFrame(
         {
             "Title": [entry.title for entry in here],
@@ -202,7 +202,7 @@ def _one(entry: Entry) -> None:
     if scenario is None:
         _delete(entry)
         return
-    best = best_of(entry, runner())
+    best = best_of(entry, explorations())
     if best is not None and best.rate is not None:
         mfu = percent(utilisation(scenario, best.rate))
         st.html(facts([("best", format_value("sample_rate", best.rate)), ("MFU", mfu),
@@ -250,7 +250,7 @@ def _actions(entry: Entry) -> None:
     with st.container(horizontal=True):
         st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
                   args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
-        found = runner().request(scenario, state.watcher()).exploration if _explored(entry) else None
+        found = explorations().request(scenario, state.watcher()).exploration if _explored(entry) else None
         if found is not None:
             address, exploration = share.link_to(scenario), seen_with(found, scenario)
             st.download_button(
@@ -268,7 +268,7 @@ def _explored(entry: Entry) -> bool:
 def _several(picked: Sequence[Entry]) -> None:
     st.html(head(f"{len(picked)} scenarios", "picked"))
     for entry in picked:
-        best = best_of(entry, runner())
+        best = best_of(entry, explorations())
         rate = format_value("sample_rate", best.rate) if best is not None and best.rate is not None else "–"
         st.html(chips([(entry.title, rate)]))
     usable = [entry.scenario for entry in picked if entry.scenario is not None]
@@ -330,7 +330,7 @@ def _forget(entry: Entry) -> None:
 
 
 def _drop(entry: Entry) -> None:
-    server = runner()
+    server = explorations()
     if server.store is not None and entry.record is not None:
         server.store.delete(entry.record.key)
         server.forget(entry.record.key)

@@ -11,9 +11,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.time_bar import waterfall
-from dashboard.jobs.server import searches
-from dashboard.jobs.studies import studies
-from dashboard.jobs.turns import turns
+from dashboard.jobs.server import questions
 from dashboard.link import page_links, state
 from dashboard.queries import accuracy
 from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
@@ -23,7 +21,7 @@ from dashboard.queries.step_times import differences_in_time
 from dashboard.widgets import uncertainty
 from dashboard.widgets.controls import show
 from dashboard.widgets.hardware_changes import current, put
-from dashboard.words.changes import described, text_of
+from dashboard.words.changes import described
 from dashboard.words.executions import choices, differences, title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import (
@@ -50,12 +48,6 @@ TOKENS: Final = 1e12
 DAY: Final = 86_400.0
 
 
-@st.cache_resource(show_spinner=False, max_entries=128)
-def _answer(_scenario: Scenario, key: str, changes: str, _changes: Mapping[str, float]) -> Answer:
-    with turns.aside(), studies().asking():  # some searches take seconds
-        return _plainly(searches().answer(_scenario, _changes))
-
-
 def _plainly(found: Answer) -> Answer:
     """The answer with the old best as the best where nothing beats it: choices that tie with its are no news."""
     best, kept = found.best, found.kept
@@ -65,8 +57,11 @@ def _plainly(found: Answer) -> Answer:
 
 
 def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
-    """The answer to a change, remembered for whoever asks the same."""
-    return _answer(scenario, scenario.key, text_of(changes), changes)
+    """Returns the answer to a change, which is remembered for whoever asks the same.
+
+    Raises `dashboard.jobs.questions.Unanswered` and `dashboard.jobs.board.BoardFull`.
+    """
+    return _plainly(questions().ask(scenario, changes, state.watcher()))
 
 
 def draw(again: Callable[[], None]) -> None:

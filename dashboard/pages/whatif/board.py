@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 import streamlit as st
 
 from dashboard.charts.elements.template import Chart
-from dashboard.jobs.server import runner, searches
-from dashboard.jobs.studies import Run, studies
+from dashboard.jobs.server import explorations, studies
+from dashboard.jobs.studies import StudyJob
 from dashboard.link import state
 from dashboard.pages.whatif.answer import answer
 from dashboard.queries.nearest_fit import remedies
@@ -87,7 +87,7 @@ class Board:
         every = (self.tornado, self.sweep, self.two, self.sizes)
         return any(run is not None and not run.ended for run in every)
 
-    def chart(self, run: Run, shown: Hashable, make: Callable[[], Chart]) -> Chart:
+    def chart(self, run: StudyJob, shown: Hashable, make: Callable[[], Chart]) -> Chart:
         """A chart of what a study found, drawn again only when that or `shown` has changed."""
         kind = json.loads(run.key)[1]
         token = (run.key, len(run.found), self.mode, self.narrow, shown)
@@ -114,31 +114,31 @@ class Board:
         values[FINE // 2] = which.value
         return values
 
-    def _runs(self) -> tuple[Run, Run, Run | None, Run | None]:
+    def _runs(self) -> tuple[StudyJob, StudyJob, StudyJob | None, StudyJob | None]:
         scenario, around = self.scenario, dict(self.around)
         centre = whatif.changed(scenario, around)
         self.asked = sizes = asked(centre)
-        one, x, y, largest = self.one, self.x, self.y, runner().settings.largest_space
-        made = searches()
+        one, x, y, largest = self.one, self.x, self.y, explorations().settings.largest_space
+        made = studies().made
         along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
         two = None
         if x != y:
             xs, ys = self.values(x), self.values(y)
             two = self._run(
-                "two", [x, y, xs, ys], lambda: made.study("sweep_two", scenario, x, xs, y, ys, around, largest=largest)
+                "two", [x, y, xs, ys], lambda: made("sweep_two", scenario, x, xs, y, ys, around, largest=largest)
             )
         factors = FACTORS[self.step]
         return (
-            self._run("tornado", factors, lambda: made.study("sensitivity", centre, factors, largest=largest)),
+            self._run("tornado", factors, lambda: made("sensitivity", centre, factors, largest=largest)),
             self._run("sweep", [one, along],
-                      lambda: made.study("sweep", scenario, one, along, around, largest=largest)),
+                      lambda: made("sweep", scenario, one, along, around, largest=largest)),
             two,
             None if sizes.problem
             else self._run("sizes", sizes.key,
-                           lambda: made.study("sizes", centre, sizes.counts, sizes.batch, largest=largest)),
+                           lambda: made("sizes", centre, sizes.counts, sizes.batch, largest=largest)),
         )  # fmt: skip
 
-    def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> Run:
+    def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> StudyJob:
         """The study called `name` about `what`."""
         key = json.dumps([self.scenario.key, name, what, dict(self.around)], sort_keys=True)
         return studies().request(key, make)

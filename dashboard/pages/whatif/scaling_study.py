@@ -19,7 +19,7 @@ from dashboard.words.numbers import count, counted, percent
 from engine import Scenario
 
 if TYPE_CHECKING:
-    from dashboard.jobs.studies import Run
+    from dashboard.jobs.studies import StudyJob
     from dashboard.pages.whatif.board import Board
 
 __all__ = ["card"]
@@ -88,7 +88,7 @@ def _first_range(scenario: Scenario) -> tuple[int, int, int]:
     return step, max(step, most // step * step), step
 
 
-def _found(board: Board, run: Run) -> None:
+def _found(board: Board, run: StudyJob) -> None:
     sizes = [
         Size(int(point.values["procs"]), point.rate, point.efficiency,
              "·".join(map(str, point.degrees[:2])) if point.degrees else "", point.problem)
@@ -124,7 +124,7 @@ def _marks(board: Board, sizes: list[Size], here: int) -> str:
     return told
 
 
-def _says(board: Board, run: Run, sizes: list[Size]) -> str:
+def _says(board: Board, run: StudyJob, sizes: list[Size]) -> str:
     """What the sizes amount to, when all are known."""
     total = len(board.asked.counts)
     if run.state != "done":

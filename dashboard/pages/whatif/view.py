@@ -7,16 +7,18 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.jobs.server import runner
+from dashboard.jobs.board import BoardFull
+from dashboard.jobs.questions import Unanswered
+from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.pages.whatif import answer as whatif_answer
 from dashboard.pages.whatif import sliders as whatif_hardware
 from dashboard.pages.whatif import studies as whatif_cards
 from dashboard.pages.whatif import waiting_times
 from dashboard.widgets.hardware_changes import current
+from dashboard.widgets.job_card import job_card
 from dashboard.words.markdown import literal
 from engine import Scenario
-from engine.exploration.workers import WorkerError
 
 __all__ = ["View", "parse", "render"]
 
@@ -41,7 +43,7 @@ def parse() -> View:
 
 def render(view: View) -> None:
     """Draws the page."""
-    refusal = runner().refusal(view.scenario)
+    refusal = explorations().refusal(view.scenario)
     if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
         st.error(literal(refusal), icon=":material/error:")
         return
@@ -67,8 +69,10 @@ def _hardware() -> None:
 def _answer() -> None:
     try:
         _answered()
-    except WorkerError as problem:
-        st.error(literal(str(problem)), icon=":material/error:")
+    except Unanswered as problem:
+        job_card(problem.job, state.watcher())
+    except BoardFull as problem:
+        st.warning(literal(str(problem)), icon=":material/hourglass_empty:")
 
 
 def _answered() -> None:
@@ -95,7 +99,7 @@ def _studies() -> None:
     """The studies, looked at again and again while any is on its way."""
     try:
         polling = whatif_cards.pending(_again)
-    except WorkerError:  # the answer says so
+    except (Unanswered, BoardFull):  # the answer says so
         return
     st.session_state[_POLLING] = polling
     st.fragment(_cards, run_every=POLL if polling else None)()

@@ -10,7 +10,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard.compat.types import Place
-from dashboard.jobs.server import runner
+from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.queries import scenario_edits
@@ -74,7 +74,7 @@ def show() -> Place:
 def tell_size(place: Place) -> None:
     """Adds, at the end of a run, how many executions were evaluated and how long that took."""
     scenario = state.current_scenario()
-    job = runner().find(scenario.key)
+    job = explorations().find(scenario.key)
     text = counted(scenario.space.total, "execution")
     if job is not None and job.exploration is not None:
         seconds = job.exploration.timings.get("explore")

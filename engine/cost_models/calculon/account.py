@@ -1,4 +1,4 @@
-"""How the figures of an execution come about by the exact cost model: layers, networks, formulas."""
+"""How the figures of an execution come about by Calculon: layers, networks, formulas."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from engine.cost_models.account import Account, BlockAccount, Communication, Lin
 from engine.cost_models.calculon.formula_table import EXPRESSIONS
 from engine.cost_models.calculon.formulas import formula
 from engine.cost_models.calculon.layer_table import layer_table_of
-from engine.cost_models.calculon.rates import rates
+from engine.cost_models.calculon.physics.rates import rates
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.formulas import Expression, Untold
+from engine.executions.rules import most_blocks
 from hardware import System
 from models import Model
 
@@ -97,7 +98,7 @@ class CalculonAccount(Account):
         row, system = self._row, self._system
         rate, bandwidth = rates(system, str(row["datatype"])), system.mem1.bandwidth_gb_per_s * 1e9
         layers = named(layer_table_of(self._model, system, {column.name: row[column.name] for column in FIELDS}))
-        blocks = -(-self._model.num_blocks // int(row["pipeline_par"]))
+        blocks = most_blocks(self._model.num_blocks, int(row["pipeline_par"]))
         per_chunk, number = blocks // int(row["pipeline_interleaving"]), microbatches_of(row)
         adds = system.processing_mode == "no_overlap"
         return BlockAccount(

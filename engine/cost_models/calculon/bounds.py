@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calculon.batch import pipeline_part
-from engine.cost_models.calculon.data_parallel import block_exchanges
-from engine.cost_models.calculon.pipeline import Stages
-from engine.cost_models.calculon.prepared_rows import PreparedRows, RowTable
+from engine.cost_models.calculon.physics.batch import pipeline_part
+from engine.cost_models.calculon.physics.data_parallel import block_exchanges
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import ROWS_PER_CHUNK
 from engine.space.schedule_points import SchedulePoints, StepModes
@@ -26,8 +26,8 @@ __all__ = ["Candidates", "bounds", "candidates"]
 class Candidates:
     """Rows that share a bound, each an array [candidates]; no rate matters to them.
 
-    `group` and `place` as in `engine.cost_models.calculon.prepared_rows`, `time` the block times of a mode. `key` is
-    their block key, `whole` and `sharded` where the optimizer's figures are. `data_nets` [tiers, candidates] are the
+    `group` and `place` as in `engine.cost_models.calculon.rows.prepared_rows`, `time` the block times of a mode. `key`
+    is their block key, `whole` and `sharded` where the optimizer's figures are. `data_nets` [tiers, candidates] are the
     networks that the gradient exchange may use, none where there is no exchange.
     """
 

@@ -12,12 +12,12 @@ import models
 from engine.columns import FIELDS, STATISTICS, ColumnSet
 from engine.cost_models.calculon.account import CalculonAccount
 from engine.cost_models.calculon.bounds import bounds, candidates
-from engine.cost_models.calculon.evaluation import evaluate_exact
 from engine.cost_models.calculon.laid_out import LaidOutCells
 from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
-from engine.cost_models.calculon.prepared_rows import PreparedRows, prepare_exact, row_table_of
-from engine.cost_models.calculon.row_evaluation import evaluate_exact_rows
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_calculon, row_table_of
+from engine.cost_models.calculon.rows.row_evaluation import evaluate_calculon_rows
 from engine.cost_models.calculon.space import CalculonSpace
+from engine.cost_models.calculon.table_evaluation import evaluate_calculon
 from engine.cost_models.contract import Candidates, CostModel, Sheet
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES
@@ -68,17 +68,17 @@ class Calculon(CostModel):
 
     def prepare(self, space: CalculonSpace, numbers: range, *, rows: bool = True) -> PreparedRows:
         """See `CostModel.prepare`."""
-        return prepare_exact(space, numbers, rows=rows)
+        return prepare_calculon(space, numbers, rows=rows)
 
     def evaluate_rows(self, prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
         """See `CostModel.evaluate_rows`."""
-        return evaluate_exact_rows(prepared, group, part)
+        return evaluate_calculon_rows(prepared, group, part)
 
     def evaluate(
         self, model: Model, system: System, executions: pd.DataFrame, calibration: Calibration | None
     ) -> pd.DataFrame:
         """See `CostModel.evaluate`."""
-        return evaluate_exact(model, system, executions)
+        return evaluate_calculon(model, system, executions)
 
     def candidates(self, prepared: PreparedRows) -> Candidates:
         """See `CostModel.candidates`."""

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.rates import NetworkRates, network_rates
+from engine.cost_models.calculon.physics.rates import NetworkRates, network_rates
 from engine.executions import reasons
 from engine.executions.arrays import Ints, take
-from engine.executions.codes import ALL_REDUCE
-from engine.executions.rules import tokens_undivided, undivided
+from engine.executions.codes import ALL_REDUCE, OFFLOADS
+from engine.executions.rules import most_blocks, offloads, tokens_undivided, too_few_to_offload, undivided
 from engine.executions.table import DATATYPES, Executions, mark
 from hardware import System
 from models import Model
@@ -74,8 +74,8 @@ def check_against(model: Model, system: System, e: Executions, reason: Numbers) 
 
 def _check_sizes(model: Model, system: System, e: Executions, reason: Numbers) -> None:
     pipeline, tensor = e.pipeline_par, e.tensor_par
-    blocks = -(-model.num_blocks // pipeline)
-    offloads = e.weight_offload | e.activations_offload | e.optimizer_offload
+    blocks = most_blocks(model.num_blocks, pipeline)
+    away = offloads({name: getattr(e, name) for name in OFFLOADS})
     splits = e.tensor_par_comm_type != ALL_REDUCE
     broken = undivided(
         tensor, hidden=model.hidden, feedforward=model.feedforward, attn_heads=model.attn_heads
@@ -87,7 +87,7 @@ def _check_sizes(model: Model, system: System, e: Executions, reason: Numbers) -
             ("unknown_datatype", e.datatype < 0),
             ("interleaving_exceeds_blocks", e.pipeline_interleaving > blocks),
             ("interleaving_not_dividing_blocks", blocks % e.pipeline_interleaving != 0),
-            ("offload_needs_three_blocks", offloads & (blocks < 3)),
+            ("offload_needs_three_blocks", away & too_few_to_offload(blocks)),
             ("sequence_not_divisible", splits & tokens_undivided(e.microbatch_size, model.seq_size, tensor)),
             *broken.items(),
             ("datatype_not_on_system", ~present[e.datatype]),

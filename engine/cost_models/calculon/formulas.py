@@ -1,4 +1,4 @@
-"""Formulas of the exact cost model with what they are made of: each figure from others, and these from the execution.
+"""Formulas of Calculon with what they are made of: each figure from others, and these from the execution.
 
 Source: Calculon 0.1.0, `llm.py`, in the functions named.
 """
@@ -11,11 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from engine.columns import by_name
-from engine.cost_models.calculon.data_parallel import block_exchange
 from engine.cost_models.calculon.formula_table import LAYER_SUMS, expression
-from engine.cost_models.calculon.rates import rates
+from engine.cost_models.calculon.physics.data_parallel import block_exchange
+from engine.cost_models.calculon.physics.rates import rates
 from engine.cost_models.chunk_times import chunk_times
 from engine.cost_models.formulas import Expression, Symbol, Untold, symbol_of_column, symbols_in
+from engine.executions.rules import most_blocks
 from hardware import System
 from models import Model
 
@@ -50,7 +51,7 @@ def symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, S
     rate = rates(system, str(row["datatype"]))
     pipeline, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
     microbatches = int(row["batch_size"]) // int(row["data_par"]) // int(row["microbatch_size"])
-    blocks = -(-model.num_blocks // pipeline)
+    blocks = most_blocks(model.num_blocks, pipeline)
     base = blocks // chunks - 1
     training = bool(row["training"])
     net = np.asarray(int(row["pipeline_par_net"]))
@@ -148,7 +149,7 @@ def _exchange(row: Mapping[Any, Any], model: Model, system: System, moves: list[
 
     pipeline, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
     microbatches = int(row["batch_size"]) // data // int(row["microbatch_size"])
-    per_chunk = -(-model.num_blocks // pipeline) // chunks
+    per_chunk = most_blocks(model.num_blocks, pipeline) // chunks
     base, busy = per_chunk - 1, system.networks[tier].processor_usage
     edges, work = microbatches * chunks, ("agrad", "wgrad", "re")
     waits = _offload(row, rates(system, str(row["datatype"])), moves, training=True)

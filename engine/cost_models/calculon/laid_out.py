@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from engine.cost_models.calculon.block import block_times
 from engine.cost_models.calculon.bounds import Candidates, candidates
-from engine.cost_models.calculon.optimizer import optimizer_times
-from engine.cost_models.calculon.prepared_rows import PreparedRows, RowTable, prepared_rows_of
-from engine.cost_models.calculon.rates import rates
-from engine.cost_models.calculon.rejection import listed, memory_requirements
+from engine.cost_models.calculon.physics.block import block_times
+from engine.cost_models.calculon.physics.optimizer import optimizer_times
+from engine.cost_models.calculon.physics.rates import rates
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable, prepared_rows_of
+from engine.cost_models.calculon.rows.rejection import listed, memory_requirements
 from engine.executions.arrays import Flags
 from hardware import System
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calculon.block import recompute_flags
-from engine.cost_models.calculon.block_keys import BlockKeys
-from engine.cost_models.calculon.evaluation import evaluate_exact
-from engine.cost_models.calculon.rates import Rates, rates
-from engine.cost_models.calculon.tensor_parallel import (
+from engine.cost_models.calculon.physics.block import recompute_flags
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.rates import Rates, rates
+from engine.cost_models.calculon.physics.tensor_parallel import (
     CommunicatingLayer,
     Communication,
     Exchange,
@@ -20,6 +19,7 @@ from engine.cost_models.calculon.tensor_parallel import (
     on_matrix,
     shape_layers,
 )
+from engine.cost_models.calculon.table_evaluation import evaluate_calculon
 from engine.cost_models.contract import LayerError, Sheet
 from engine.executions import reasons
 from engine.executions.arrays import Floats
@@ -62,7 +62,7 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
         raise LayerError(
             f"Layers are those of Calculon's block, which has no context parallelism; this one has {context}."
         )
-    outcome = evaluate_exact(model, system, table).iloc[0]
+    outcome = evaluate_calculon(model, system, table).iloc[0]
     memory = ("memory_tier1", "memory_tier2")
     if outcome["status"] != "ok" and outcome["reason"] not in memory:
         raise LayerError(str(outcome["reason_text"]) or reasons.BY_CODE[outcome["reason"]].label)

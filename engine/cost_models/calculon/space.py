@@ -16,7 +16,7 @@ from engine.columns import FIELDS, by_name
 from engine.executions.arrays import Ints
 from engine.executions.codes import FULL, NETWORKS, OFFLOADS
 from engine.executions.limits import LimitError, permits
-from engine.executions.rules import mode_rules, tokens_undivided, undivided
+from engine.executions.rules import mode_rules, most_blocks, tokens_undivided, undivided
 from engine.executions.table import DATATYPES
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 
@@ -86,7 +86,7 @@ class CalculonSpace(Space):
                 data = rest // pipeline
                 if data > self.max_batch_size or not allow["pipeline_par"](pipeline) or not allow["data_par"](data):
                     continue
-                blocks = -(-model.num_blocks // pipeline)
+                blocks = most_blocks(model.num_blocks, pipeline)
                 interleavings = tuple(
                     v for v in (divisors(blocks) if pipeline > 1 else (1,)) if allow["pipeline_interleaving"](v)
                 )

@@ -1,15 +1,44 @@
 """The calibrated cost model: step time and memory as measured runs show them.
 
-`case_of` turns a model, a system and a table of executions into arrays; `step_times` and `memory_use` evaluate them;
-`block_level` and `batch_level` are the two halves of a step for spaces whose executions share blocks. `parameters()`
-are the values of the shipped calibration, `library_calibration()` the document with their sources, and
-`effective_rates(system)` what an accelerator sustains by it, and how well that is founded.
+What stands in `__all__` is what other rooms may use, those about the same physics (`serving`, `calibrate`,
+`validation`, `measure`); modules within are its own business.
+
+- The whole: `CALIBRATED` is the cost model. `case_of` turns a model, a system and a table of executions into arrays, a
+  `Case`; `step_times` and `memory_use` evaluate them; `block_level` and `batch_level` are the two halves of a step for
+  spaces whose executions share blocks.
+- Its values: `parameters()` are those of the shipped calibration, `library_calibration()` the document with their
+  sources, `parameters_of` those of any calibration; `effective_rates(system)` is what an accelerator sustains by it,
+  and how well that is founded; `aspects` are what of a case has to have been measured.
+- Single effects, each by its formula in `physics`: products (`gemm`, `Layer`, `MatrixUnit`), attention, kernels over
+  elements (`norms`, `activation`, `casts`), collectives and messages, experts and their `exchange`, head, launches,
+  sustained rates, weights.
 """
 
-from engine.cost_models.calibrated.case_building import case_of, model_shapes
+from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS, case_of, model_shapes
+from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
-from engine.cost_models.calibrated.physics.inputs import Accelerators, Case, Layout, ModelShapes, Software
+from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
+from engine.cost_models.calibrated.physics.attention import attention_core, kernel_rate
+from engine.cost_models.calibrated.physics.block import attention_layers, feedforward_layers, tensor_exchange
+from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.elementwise import activation, casts, norms
+from engine.cost_models.calibrated.physics.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
+from engine.cost_models.calibrated.physics.gemm import TILE, Layer, MatrixUnit, computing, gemm
+from engine.cost_models.calibrated.physics.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    GENERATIONS,
+    LAUNCHES,
+    RECOMPUTES,
+    Accelerators,
+    Case,
+    Layout,
+    ModelShapes,
+    Software,
+)
+from engine.cost_models.calibrated.physics.launch import block_launches, expert_launches, launch_time
 from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
+from engine.cost_models.calibrated.physics.networks import LARGEST_HOST, farthest
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
     Parameters,
@@ -17,6 +46,8 @@ from engine.cost_models.calibrated.physics.parameters import (
     parameters,
     parameters_of,
 )
+from engine.cost_models.calibrated.physics.pipeline import message_time
+from engine.cost_models.calibrated.physics.rates import Rates, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.step import (
     BLOCK_FIELDS,
     BlockLevel,
@@ -25,33 +56,89 @@ from engine.cost_models.calibrated.physics.step import (
     block_level,
     step_times,
 )
+from engine.cost_models.calibrated.physics.weights import (
+    attention_weights,
+    dense_weights,
+    embedding_weights,
+    expert_weights,
+    router_weights,
+    shared_weights,
+)
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of, system_named
 
 __all__ = [
+    "ATTENTION_KERNELS",
     "BLOCK_FIELDS",
+    "CALIBRATED",
+    "EMBEDDING_FORWARD",
     "FITTED",
+    "GENERATIONS",
+    "LARGEST_HOST",
+    "LAUNCHES",
+    "LOGIT_FORWARD",
+    "MEASURED_FILE",
+    "OFFLOADS",
+    "PERMUTE_BYTES",
+    "RECOMPUTES",
+    "SOFTWARE_DEFAULTS",
+    "TILE",
     "Accelerators",
     "BlockLevel",
     "Case",
+    "Layer",
     "Layout",
+    "MatrixUnit",
     "MemoryUse",
     "ModelShapes",
     "Parameters",
+    "Rates",
     "Software",
     "StepTimes",
     "accelerator_error",
     "accelerator_of",
+    "activation",
+    "active_width",
+    "aspects",
+    "attention_core",
+    "attention_layers",
+    "attention_weights",
     "batch_level",
+    "block_launches",
     "block_level",
     "calibrated",
     "case_of",
+    "casts",
+    "collective",
+    "computing",
+    "dense_weights",
     "effective_rates",
+    "embedding_weights",
+    "exchange",
+    "expert_launches",
+    "expert_layers",
+    "expert_weights",
+    "farthest",
+    "feedforward_layers",
+    "gemm",
     "generation_of",
+    "generation_words",
+    "head_layer",
+    "kernel_rate",
+    "kind_words",
+    "launch_time",
     "library_calibration",
     "memory_use",
+    "message_time",
     "model_shapes",
+    "network_tiers",
+    "norms",
     "parameters",
     "parameters_of",
+    "power_factor",
+    "router_weights",
+    "shared_weights",
     "step_times",
+    "sustained_rates",
     "system_named",
+    "tensor_exchange",
 ]

@@ -23,7 +23,7 @@ __all__ = ["CalibratedCandidates", "calibrated_bounds", "calibrated_candidates"]
 @dataclass(slots=True)
 class CalibratedCandidates:
     """Rows that share a bound, each an array [candidates]: group, place and time mode as in
-    `engine.cost_models.calculon.prepared_rows`; their cell, and where their pipeline is in the prepared table."""
+    `engine.cost_models.calculon.rows.prepared_rows`; their cell, and where their pipeline is in the prepared table."""
 
     group: Ints
     place: Ints

@@ -15,16 +15,16 @@ from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
 from engine.cost_models.calibrated.case_building import left_out, model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
-from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.placement import networks_of
-from engine.cost_models.calibrated.rows.evaluation import evaluate_calibrated_rows
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
+from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows
 from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
+from engine.cost_models.calibrated.table_evaluation import evaluate_calibrated
 from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
 from engine.executions.arrays import Floats
 from engine.space.rows import Group, RowChunk

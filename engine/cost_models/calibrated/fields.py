@@ -32,7 +32,7 @@ from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG
 from engine.executions.field_values import absent
-from engine.executions.rules import tokens_undivided, undivided
+from engine.executions.rules import fewest_blocks, offloads, tokens_undivided, too_few_to_offload, undivided
 from engine.executions.table import Executions, Malformed, check_fields, mark, parse_columns
 from hardware import System
 from models import Model
@@ -130,7 +130,6 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
     blocks = int(shapes.num_blocks)
     # With embedding and loss as layers a chunk of one layer at an end would hold no block.
     even = (blocks % stages == 0) | (((blocks + 2) % stages == 0) & (stages <= blocks))
-    offloads = f["weight_offload"] | f["activations_offload"] | f["optimizer_offload"]
     present = np.array([name in system.matrix for name in DATATYPES], bool)
     stages_of_zero = zero_rules(f, single_replica=data * context == 1, pipelined=pipeline > 1)
     degrees = [f[name] for name in ("context_par", "expert_par", "expert_tensor_par")]
@@ -156,7 +155,7 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("network_too_small", f["num_procs"] > farthest(system)),
             ("pipeline_exceeds_blocks", pipeline > blocks),
             ("stages_not_even", (f["pipeline_interleaving"] > 1) & ~even),
-            ("offload_needs_three_blocks", offloads & (blocks // pipeline < 3)),
+            ("offload_needs_three_blocks", offloads(f) & too_few_to_offload(fewest_blocks(blocks, pipeline))),
             (
                 "sequence_not_divisible",
                 (f["tensor_par_comm_type"] != ALL_REDUCE)

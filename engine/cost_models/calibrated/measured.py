@@ -25,14 +25,15 @@ from hardware import System
 from models import Model
 
 __all__ = [
-    "OFFLOADS", "generation_words", "kind_words", "measured_kinds", "not_measured", "precision_words", "things",
+    "MEASURED_FILE", "OFFLOADS", "aspects", "generation_words", "kind_words", "measured_kinds", "not_measured",
+    "precision_words",
 ]  # fmt: skip
 
 OFFLOADS = {
     "weight_offload": "offloading weights", "activations_offload": "offloading activations",
     "optimizer_offload": "offloading the optimizer",
 }  # fmt: skip
-MEASURED = Path(str(files("engine.cost_models.calibrated").joinpath("data", "measured.csv")))
+MEASURED_FILE = Path(str(files("engine.cost_models.calibrated").joinpath("data", "measured.csv")))
 """The words of everything that occurs among the measured runs; `engine.validation` writes it."""
 NOTHING = ""
 PRODUCTS = "-bit matrix products"
@@ -54,7 +55,7 @@ def precision_words(bits: int, generation: str) -> str:
     return f"{bits}{PRODUCTS} on {generation_words(generation)}"
 
 
-def things(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
+def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
     """What the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
 
     offloads: the fields of `OFFLOADS`, arrays [rows] or truths; measured runs with any of them are not predicted.
@@ -92,7 +93,7 @@ def things(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Word
 @cache
 def measured_kinds() -> frozenset[str]:
     """The words of everything that occurs among the measured runs."""
-    with MEASURED.open(encoding="utf-8") as file:
+    with MEASURED_FILE.open(encoding="utf-8") as file:
         return frozenset(pd.read_csv(file)["thing"])
 
 
@@ -107,7 +108,7 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
     names = [column.name for column in ALL_FIELDS if column.name in executions]
     fields, *_ = read(model, system, executions[names])
     case = case_of_fields(model, system, fields)
-    found = things(case, {name: fields[name] for name in OFFLOADS}, len(executions))
+    found = aspects(case, {name: fields[name] for name in OFFLOADS}, len(executions))
     measured, other = measured_kinds(), generation_words("other")
     first = () if calibrated(system) else ("this generation of processors",)
     return [

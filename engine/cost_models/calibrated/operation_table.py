@@ -9,12 +9,12 @@ from typing import Any, Final
 import pandas as pd
 
 from engine.cost_models.account import Shown
-from engine.cost_models.calibrated.evaluation import evaluate_calibrated
 from engine.cost_models.calibrated.fields import case_of_fields, read
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
 from engine.cost_models.calibrated.physics.parameters import parameters_of
+from engine.cost_models.calibrated.table_evaluation import evaluate_calibrated
 from engine.cost_models.contract import LayerError, Sheet
 from engine.executions import reasons
 from hardware import Calibration, System

@@ -21,7 +21,8 @@ from engine.cost_models.calibrated.physics.schedules import INTERLEAVED
 from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
-from engine.space.schedule_points import StepModes, offloads
+from engine.executions.rules import fewest_blocks, offloads, too_few_to_offload
+from engine.space.schedule_points import StepModes
 from hardware import GIB
 
 __all__ = ["GIB", "Stages", "memory_requirements", "refused", "requirements_by_way", "stages_of"]
@@ -91,7 +92,7 @@ def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) 
 
 
 def without_room_to_offload(space: CalibratedSpace, modes: StepModes, pipeline_par: Ints) -> Flags:
-    """Which (memory mode, schedule point) pairs offload from stages of fewer than three blocks [memory modes,
-    points]."""
-    found: Flags = offloads(modes.memory_modes)[:, None] & (space.num_blocks // pipeline_par < 3)
+    """Tells which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points]."""
+    few = too_few_to_offload(fewest_blocks(space.num_blocks, pipeline_par))
+    found: Flags = offloads(modes.memory_modes)[:, None] & few
     return found

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.evaluation import link_rate, perfect_seconds
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
@@ -33,8 +32,10 @@ from engine.cost_models.calibrated.rows.row_tables import CalibratedRowTable, ca
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
+from engine.cost_models.calibrated.table_evaluation import link_rate, perfect_seconds
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
+from engine.executions.rules import offloads
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts

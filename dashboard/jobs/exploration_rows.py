@@ -1,0 +1,146 @@
+"""Explorations in a worker's process, whose rows only the server's may write into the store.
+
+So they come over in files, as shards of a store, which are moved into it as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+import pyarrow as pa
+
+from dashboard.jobs.scratch_folders import scratch_folder
+from dashboard.jobs.worker import Task
+from engine import Exploration, ExplorationCancelled, Scenario
+from engine.exploration.run import explore_into, from_store, record_of
+from engine.store import Store, StoreError, Writer
+from engine.store.shards import write_shard
+
+__all__ = ["Run", "explore", "explore_into_store"]
+
+ROWS_PER_FILE: Final = 524_288
+"""Rows that come over at a time, some 100 MB in memory and 20 in the file."""
+FILES_AHEAD: Final = 4
+"""Files that may wait to be stored; then the process waits, too."""
+
+
+class _Stored(Exception):  # noqa: N818 - no error: the exploration is there
+    """Another thread has stored the same exploration meanwhile."""
+
+
+class Run(Protocol):
+    """How a function is run by a worker: `dashboard.jobs.job.Job.run`."""
+
+    def __call__(self, function: Any, *arguments: Any, give: Any) -> Any:
+        """Returns what the function returns; `give` is called with every part that it gives."""
+
+
+def explore_into_store(scenario: Scenario, store: Store, run: Run) -> Exploration:
+    """Explores a scenario into a store by a worker, or finds it there.
+
+    Raises what `Worker.run` and the store raise.
+    """
+    found = from_store(scenario, store)
+    if found is not None:
+        return found
+    with scratch_folder() as folder, contextlib.ExitStack() as stack, contextlib.suppress(_Stored):
+        # Made anew, without the space that it may remember: making one is quicker than sending it.
+        run(explore, replace(scenario), folder, give=_Taker(store, folder, stack))
+    found = from_store(scenario, store)
+    if found is None:
+        raise StoreError("It was removed from the store before it could be read.")
+    return found
+
+
+class _Taker:
+    """Puts what comes over into the store."""
+
+    def __init__(self, store: Store, folder: Path, stack: contextlib.ExitStack) -> None:
+        """stack: in which the writer is open. Raises what the store raises, and `_Stored`, when called."""
+        self._store, self._folder, self._stack = store, folder, stack
+        self._writer: Writer
+
+    def __call__(self, part: tuple[str, Any]) -> None:
+        what, content = part
+        if what == "open":
+            self._writer = self._stack.enter_context(self._store.writer(**content))
+            if self._writer.record is not None:
+                raise _Stored
+        elif what == "shard":
+            self._writer.take(self._folder / content[0], *content[1:])
+        elif what == "complete":
+            self._writer.complete(**content)
+
+
+def explore(task: Task, scenario: Scenario, folder: Path) -> None:
+    """In the process: explores a scenario and passes everything on, rows in files of a folder."""
+    task.owns(folder)
+    task.give(("open", record_of(scenario)))
+    with _Relay(task, folder) as relay:
+        explore_into(scenario, relay, progress=task.tell, cancel=relay.stopped, workers=1)
+
+
+class _Relay:
+    """Takes the rows of an exploration in the process, and passes them on to where the store is."""
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        self._task = task
+        self._folder = folder
+        self._pending: list[pa.Table] = []
+        self._begun = 0
+        self._shards: deque[tuple[str, int, Future[int]]] = deque()
+        """Those that are being written, by name, with the number of their rows."""
+        self._writer = ThreadPoolExecutor(1)  # which leaves the process's own thread to evaluate
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._writer.shutdown()
+
+    def append(self, rows: pa.Table) -> None:
+        """Passes on rows, many at a time."""
+        self._pending.append(rows)
+        if sum(table.num_rows for table in self._pending) >= ROWS_PER_FILE:
+            self._write()
+        while self._shards and self._shards[0][2].done():
+            self._pass_on()
+
+    def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
+        """Passes on everything else, and ends the exploration."""
+        if self._pending:
+            self._write()
+        while self._shards:
+            self._pass_on()
+        self._task.give(("complete", {"reductions": dict(reductions), **more}))
+
+    def _write(self) -> None:
+        """Begins to write what there is as a shard, once there are not too many that nobody has taken."""
+        while sum(entry.suffix == ".parquet" for entry in self._folder.iterdir()) >= FILES_AHEAD:
+            if self.stopped():
+                raise ExplorationCancelled("The exploration was stopped.")
+            if self._shards:
+                self._pass_on()
+            else:
+                time.sleep(0.002)
+        table = pa.concat_tables(self._pending)
+        self._pending = []
+        name = f"{self._begun}.parquet"
+        self._begun += 1
+        self._shards.append((name, table.num_rows, self._writer.submit(write_shard, self._folder / name, table)))
+
+    def _pass_on(self) -> None:
+        """Passes on the shard that was begun first, once it is written."""
+        name, rows, written = self._shards.popleft()
+        self._task.give(("shard", (name, rows, written.result())))
+
+    def stopped(self) -> bool:
+        """Returns whether to stop: asked to, or nobody takes what comes."""
+        return self._task.stops() or not self._folder.exists()

@@ -1,0 +1,74 @@
+"""What-if's questions, each of which somebody waits for: what one change does to the whole space.
+
+Several are answered beside each other, so that one about a very large space does not hold up all others; the studies
+wait meanwhile. Answers are remembered for whoever asks the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from dashboard.jobs.board import Board
+from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.searches import answer, light
+from dashboard.jobs.turns import turns
+from dashboard.jobs.worker import Worker
+from dashboard.words.changes import text_of
+from engine import Scenario
+from engine.whatif import Answer
+
+__all__ = ["QuestionJob", "Questions", "Unanswered"]
+
+AT_ONCE: Final = 4
+"""Questions that are answered beside each other."""
+MOST_KEPT: Final = 128
+"""Answers that are remembered."""
+
+
+class Unanswered(Exception):  # noqa: N818 - reads as a sentence where it is raised
+    """A question has no answer; its job says why."""
+
+    def __init__(self, job: QuestionJob) -> None:
+        super().__init__(job.account)
+        self.job = job
+
+
+class QuestionJob(Job):
+    """One question on its way. A search that has begun cannot be stopped."""
+
+    def __init__(self, kind: Kind, scenario: Scenario, changes: Mapping[str, float]) -> None:
+        super().__init__(kind, f"{scenario.key} {text_of(changes)}", "Searching")
+        self.answer: Answer | None = None
+        self._scenario, self._changes = scenario, dict(changes)
+
+    def work(self) -> bool:
+        """Searches."""
+        self.answer = self.run(answer, light(self._scenario), self._changes)
+        return False
+
+
+class Questions:
+    """Answers questions."""
+
+    def __init__(self, board: Board | None = None, worker: Worker | None = None) -> None:
+        """board, worker: where its jobs are and are done; without, a board of its own, and this process."""
+        self.board = board or Board()
+        self.kind = Kind(
+            name="search", doing="Searching", at_once=AT_ONCE, most_kept=MOST_KEPT,
+            workers={"": worker or Worker(apart=False)},
+        )  # fmt: skip
+
+    def ask(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> Answer:
+        """Returns the answer to a change, once it is there.
+
+        Raises `Unanswered`, with a sentence for the page, and `dashboard.jobs.board.BoardFull`.
+        """
+        asked = QuestionJob(self.kind, scenario, changes)
+        job = self.board.seen(self.kind, asked.key, watcher) or self.board.post(asked, watcher)
+        assert isinstance(job, QuestionJob)
+        with turns.aside():  # some searches take seconds
+            job.wait()
+        if job.answer is None:
+            raise Unanswered(job)
+        return job.answer

@@ -1,0 +1,23 @@
+"""Schedules: pipeline schedules replayed event by event, two beside each other, and which is best when."""
+
+from dashboard.pages.contract import Group, Needs, Page
+
+__all__ = ["PAGE"]
+
+PAGE = Page(
+    name="schedules",
+    title="Schedules",
+    group=Group.PLAN,
+    place=1,
+    help="Pipeline schedules replayed: what each rank does when, why it waits, what it holds, which is best.",
+    needs=Needs.SCENARIO,
+    parameters={
+        "schedules_from": "source of the times", "schedules_a": "first schedule", "schedules_b": "second schedule",
+        "schedules_ranks": "ranks", "schedules_microbatches": "microbatches", "schedules_chunks": "chunks per rank",
+        "schedules_group": "group size", "schedules_forward": "time of a forward",
+        "schedules_input": "time of an input gradient", "schedules_weight": "time of a weight gradient",
+        "schedules_send": "send time", "schedules_mode": "mode of sends", "schedules_uneven": "imbalance",
+        "schedules_pair": "share that pairs hide", "schedules_memory": "limit on activations",
+        "schedules_along": "slider of the curve", "schedules_path": "switch for the critical path",
+    },
+)  # fmt: skip

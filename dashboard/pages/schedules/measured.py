@@ -1,0 +1,152 @@
+"""Files of others beside the theory: a measured run's events, or an order of actions that somebody wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.gantt import gantt
+from dashboard.pages.schedules.questions import Question, titles
+from dashboard.widgets.controls import show
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import format_value, percent, relative
+from engine.simulate import Replay, ScheduleError, replay
+from engine.simulate.imports import read_events, read_torch_csv
+from engine.simulate.schedule import WORK, Schedule, drawn
+from engine.simulate.schedules.contract import Placement
+
+__all__ = ["compared", "measured", "measured_schedule", "own_order"]
+
+MOST_MEGABYTES: Final = 20
+MOST_DRAWN: Final = 1_500
+TIME: Final = "total_time"
+_HELP: Final = (
+    "Traces of torch's profiler, one file per rank or all in one; a CSV with columns rank, kind (forward, backward), "
+    "microbatch, start and end in seconds, as from Megatron's timers; or an order as torch's schedule CSV has it."
+)
+
+
+def measured(name: str, question: Question, chunks: int, placement: Placement, mode: str) -> None:
+    """Draws the card: files to open, and what is in them beside a schedule.
+
+    Args:
+        name: of the schedule that a measured run is compared with.
+        question: the numbers of the page.
+        chunks: of that schedule, per rank.
+        placement: of that schedule, which an order of one's own takes, too.
+        mode: the theme.
+    """
+    st.html(markup.head("A measured run, or an order of your own", f"beside {titles()[name]}"))
+    files = st.file_uploader(
+        f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB", type=["json", "csv"],
+        accept_multiple_files=True, key="schedules_measured", max_upload_size=MOST_MEGABYTES, help=_HELP,
+    )  # fmt: skip
+    if not files:
+        st.caption(
+            "Traces of torch’s profiler or a table of a run’s forwards and backwards are drawn above the schedule, "
+            "which is replayed with the medians of the measured times: what it takes longer is what no schedule "
+            "explains. An order as torch loads it is checked and replayed; one that waits for ever says where."
+        )
+        return
+    try:
+        texts = [file.getvalue().decode("utf-8") for file in files]
+        if len(texts) == 1 and _is_order(texts[0]):
+            _order(own_order(texts[0], question, placement), question, mode)
+        else:
+            events = _together([read_events(text) for text in texts])
+            _beside(events, compared(events, name, chunks), name, mode)
+    except UnicodeDecodeError:
+        st.error("A file is no text in UTF-8.", icon=":material/error:")
+    except ScheduleError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _is_order(text: str) -> bool:
+    """Returns whether a file is an order rather than events: its first cell begins with a number."""
+    return text.lstrip("\ufeff \n(")[:1].isdigit()
+
+
+def _together(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Returns events of several files, each of them a rank where it has but one."""
+    if len(parts) > 1 and all(part["rank"].nunique() == 1 for part in parts):
+        parts = [part.assign(rank=rank) for rank, part in enumerate(parts)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def own_order(text: str, question: Question, placement: Placement) -> Replay:
+    """Returns an order of somebody's own, replayed with the times of the page.
+
+    Raises: ScheduleError where it cannot run, with the first blocked action.
+    """
+    lines = read_torch_csv(text)
+    words = [word for line in lines for part in line.split() for word in part.split("+")]
+    numbers = [word.lstrip("FBW").split(".") for word in words]
+    stages = max(int(stage) for _, stage in numbers) + 1
+    microbatches = max(int(microbatch) for microbatch, _ in numbers) + 1
+    chunks = max(1, stages // len(lines))
+    home = placement if placement is not Placement.BIDIRECTIONAL and chunks == 2 else Placement.LOOP
+    times = {kind: value / chunks for kind, value in (
+        ("F", question.forward), ("B", question.input_gradient), ("W", question.weight_gradient))}  # fmt: skip
+    return replay(lines, stages=len(lines), microbatches=microbatches, chunks=chunks, times=times,
+                  sends={"mode": question.mode, "c": question.send_time}, placement=home.value)  # fmt: skip
+
+
+def _order(found: Replay, question: Question, mode: str) -> None:
+    """Draws an order of somebody's own."""
+    if len(found.order) > MOST_DRAWN:
+        st.caption(f"It runs, and takes {format_value(TIME, found.makespan)}; it has too many actions to be drawn.")
+        return
+    show(gantt(drawn(found), mode, row="rank", zoom=True), "schedules_own_lanes")
+    st.html(markup.facts([
+        ("step", format_value(TIME, found.makespan)), ("idle", percent(float(np.mean(found.bubble_fraction)))),
+        ("activations, chunks", str(max(found.peak_activations))), ("microbatches", str(found.order.microbatches)),
+    ]))  # fmt: skip
+
+
+def _beside(events: pd.DataFrame, found: Replay, name: str, mode: str) -> None:
+    """Draws measured events above the replay."""
+    whole = measured_schedule(events)
+    longer = max(whole.step_time, found.makespan)
+    show(gantt(whole, mode, until=longer, row="rank", zoom=True), "schedules_measured_lanes")
+    st.html(markup.head("The same by replay", f"{titles()[name]}, medians of the measured times, no sends"))
+    show(gantt(drawn(found), mode, until=longer, row="rank", zoom=True), "schedules_replayed_lanes")
+    spent = (events["end"] - events["start"]).groupby(events["rank"]).sum()
+    idle = 1 - float(spent.sum()) / (whole.step_time * whole.stages)
+    st.html(markup.facts([
+        ("measured", format_value(TIME, whole.step_time)), ("replayed", format_value(TIME, found.makespan)),
+        ("measured against it", relative(whole.step_time, found.makespan)), ("idle, measured", percent(idle)),
+        ("idle, replayed", percent(float(np.mean(found.bubble_fraction)))),
+    ]))  # fmt: skip
+
+
+def compared(events: pd.DataFrame, name: str, chunks: int) -> Replay:
+    """Returns a schedule replayed with the medians of measured times.
+
+    Raises: ScheduleError where the schedule does not exist for the measured numbers.
+    """
+    ranks, microbatches = int(events["rank"].nunique()), int(events["microbatch"].max()) + 1
+    length = (events["end"] - events["start"]).groupby(events["kind"]).median()
+    whole = float(length.get("BW", length.get("B", 0.0) + length.get("W", 0.0)))
+    first = float(length.get("B", whole / 2.0))
+    times: dict[str, Any] = {"F": float(length.get("F", 0.0)), "B": first, "W": float(length.get("W", whole - first))}
+    return replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times=times)
+
+
+def measured_schedule(events: pd.DataFrame) -> Schedule:
+    """Returns measured events as a schedule to draw."""
+    stages = events["stage"].to_numpy()
+    ranks = int(events["rank"].nunique())
+    tasks = pd.DataFrame({
+        "stage": events["rank"], "kind": events["kind"].map(WORK), "chunk": np.maximum(stages, 0) // ranks,
+        "microbatch": events["microbatch"], "start": events["start"], "end": events["end"], "pair": -1,
+    })  # fmt: skip
+    return Schedule(
+        stages=ranks, chunks=int(tasks["chunk"].max()) + 1, microbatches=int(events["microbatch"].max()) + 1,
+        tasks=tasks.sort_values(["stage", "start"], kind="stable").reset_index(drop=True),
+        step_time=float(events["end"].max()), title="measured",
+    )  # fmt: skip

@@ -1,0 +1,239 @@
+"""What the Schedules page replays: the numbers that all schedules share, and each schedule's own from them.
+
+Schedules are compared at equal devices, tokens and model: a rank's share of the model takes the same time whatever the
+number of chunks that it is cut into, so a chunk of v takes 1/v of it, and memory is counted in activations of a rank's
+whole share for one microbatch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.simulate import Many, Replay, ScheduleError, replay, replay_many
+from engine.simulate.folding import kept_microbatches
+from engine.simulate.replay import shape_of
+from engine.simulate.schedules.contract import Placement, Rule
+from engine.simulate.schedules.registry import NAMES, RULES, rule
+
+__all__ = [
+    "ALONG", "OFFERED", "Outcome", "Question", "along", "curve_values", "drawn_replay", "outcome", "outcomes", "titles",
+]  # fmt: skip
+
+OFFERED: Final = tuple(name for name in NAMES if name != "calculon")
+ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
+DRAWN: Final = 1_400
+"""Actions that a picture shows at most; of longer schedules the repeating middle is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Numbers that all schedules share. Durations of a rank's whole share of the model for one microbatch [s]."""
+
+    ranks: int
+    microbatches: int
+    chunks: int
+    group: int | None
+    forward: float
+    input_gradient: float
+    weight_gradient: float
+    hidden: float
+    """Share of a forward and a backward that an overlapped pair hides."""
+    uneven: float
+    """By how much the model's last stage takes longer, as a share of a rank's."""
+    send: float
+    """Time of a send, as a share of a rank's forward."""
+    mode: str
+    """What a send does: overlap or block."""
+    memory: float | None
+    """Most activations that a rank may hold, in those of its whole share; None for any number."""
+
+    @property
+    def ideal(self) -> float:
+        """Seconds of work of a rank, if none ever waited."""
+        each = self.forward + self.input_gradient + self.weight_gradient
+        return self.microbatches * each
+
+    @property
+    def send_time(self) -> float:
+        """Time of a send [s]."""
+        return self.send * self.forward
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What comes of one schedule: a replay, or why there is none."""
+
+    name: str
+    rule: Rule
+    found: Replay | None
+    reason: str = ""
+    too_much: bool = False
+    """Whether it holds more than the limit."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be used."""
+        return self.found is not None and not self.too_much
+
+    @property
+    def peak(self) -> float:
+        """Most activations that any rank holds, in those of a rank's whole share of the model."""
+        return max(self.found.peak_activations) / self.found.order.chunks if self.found else float("nan")
+
+
+def titles() -> dict[str, str]:
+    """Returns the names of the schedules that are offered with their titles."""
+    return {each.name: each.title for each in RULES if each.name in OFFERED}
+
+
+def chunks_of(question: Question, known: Rule) -> int:
+    """Returns the chunks per rank of a schedule: those asked for where it is free."""
+    if known.placement is Placement.V:
+        return 2
+    if known.chunks is not None:
+        return 1
+    return question.chunks
+
+
+def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | None]:
+    """Returns a schedule's chunks, its durations by stage and its group."""
+    chunks = chunks_of(question, known)
+    stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
+    times: dict[str, Any] = {}
+    for kind, whole in (("F", question.forward), ("B", question.input_gradient), ("W", question.weight_gradient)):
+        each = [whole / chunks] * stages
+        each[-1] += question.uneven * whole
+        times[kind] = each if question.uneven else whole / chunks
+    if known.pairs and question.hidden:
+        if question.uneven:
+            both = (sum(kinds) for kinds in zip(times["F"], times["B"], times["W"], strict=True))
+            times["FB"] = [(1.0 - question.hidden) * each for each in both]
+        else:
+            times["FB"] = (1.0 - question.hidden) * (times["F"] + times["B"] + times["W"])
+    return chunks, times, question.group if known.grouped else None
+
+
+def replayed(question: Question, name: str) -> Replay:
+    """Returns the replay of a schedule.
+
+    Raises: ScheduleError where it does not exist for these numbers.
+    """
+    known = rule(name)
+    chunks, times, group = _asked(question, known)
+    limit = None
+    if known.limited and question.memory is not None:
+        limit = question.memory * chunks
+    return replay(
+        name, stages=question.ranks, microbatches=question.microbatches, chunks=chunks, times=times,
+        sends={"mode": question.mode, "c": question.send_time}, group=group, memory_limit=limit,
+    )  # fmt: skip
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def outcome(question: Question, name: str) -> Outcome:
+    """Returns what comes of a schedule."""
+    known = rule(name)
+    try:
+        found = replayed(question, name)
+    except ScheduleError as problem:
+        return Outcome(name, known, None, str(problem))
+    made = Outcome(name, known, found)
+    if question.memory is not None and made.peak > question.memory + 1e-9:
+        told = f"It holds {made.peak:.4g} activations of a rank's share; {question.memory:.4g} are allowed."
+        return Outcome(name, known, found, told, too_much=True)
+    return made
+
+
+def outcomes(question: Question) -> list[Outcome]:
+    """Returns what comes of every schedule, the fastest first, then those that cannot be used."""
+    found = [outcome(question, name) for name in OFFERED]
+    return sorted(found, key=lambda each: (not each.runs, each.found.makespan if each.found else 0.0))
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def drawn_replay(question: Question, name: str) -> tuple[Replay, int]:
+    """Returns a replay to draw, of few enough actions, and how many microbatches it leaves out.
+
+    Raises: ScheduleError where the schedule does not exist for these numbers.
+    """
+    known = rule(name)
+    chunks, _, group = _asked(question, known)
+    shape = shape_of(known, question.ranks, question.microbatches, chunks, group=group)
+    kept = kept_microbatches(known, shape, DRAWN)
+    return replayed(replace(question, microbatches=kept), name), question.microbatches - kept
+
+
+def curve_values(question: Question, which: str) -> list[float]:
+    """Returns the values along a slider at which schedules are compared."""
+    if which == "microbatches":
+        p = question.ranks
+        most = max(8 * p, question.microbatches)
+        found = {p, 2 * p, 3 * p, 4 * p, 6 * p, 8 * p, question.microbatches, 12 * p if most > 8 * p else p, most}
+        return sorted(float(each) for each in found if each * p <= 20_000)
+    return [round(each, 4) for each in np.linspace(0.0, 1.0, 21)]
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def along(question: Question, which: str) -> pd.DataFrame:
+    """Returns the makespan of every schedule along a slider: `name`, `value`, `makespan` [s], `share` of work in it.
+
+    Schedules are left out where they do not run, or hold more than is allowed.
+    """
+    values = curve_values(question, which)
+    parts = []
+    for name in OFFERED:
+        known = rule(name)
+        if which == "microbatches" or known.timed or not outcome(question, name).runs:
+            made = _one_by_one(question, name, which, values)
+        else:
+            made = _together(question, known, which, values)
+        if len(made):
+            parts.append(made.assign(name=name))
+    columns = ["name", "value", "makespan", "share"]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def _changed(question: Question, which: str, value: float) -> Question:
+    if which == "microbatches":
+        return replace(question, microbatches=int(value))
+    return replace(question, send=value) if which == "send" else replace(question, uneven=value)
+
+
+def _one_by_one(question: Question, name: str, which: str, values: list[float]) -> pd.DataFrame:
+    rows = []
+    for value in values:
+        there = _changed(question, which, value)
+        made = outcome(there, name)
+        if made.runs and made.found is not None:
+            rows.append((value, made.found.makespan, _work(there) / made.found.makespan))
+    return pd.DataFrame(rows, columns=["value", "makespan", "share"])
+
+
+def _work(question: Question) -> float:
+    """Returns the work of a step, shared equally by the ranks [s]."""
+    return question.ideal * (1.0 + question.uneven / question.ranks)
+
+
+def _together(question: Question, known: Rule, which: str, values: list[float]) -> pd.DataFrame:
+    """Returns the makespans along a slider that leaves the order as it is: one replay with all durations."""
+    several = [_changed(question, which, value) for value in values]
+    asked = [_asked(each, known) for each in several]
+    chunks, _, group = asked[0]
+    stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
+    kinds = ("F", "B", "W", "FB") if known.pairs and question.hidden else ("F", "B", "W")
+    times = {
+        kind: np.stack([np.broadcast_to(np.asarray(each[kind], dtype=np.float64), (stages,)) for _, each, _ in asked])
+        for kind in kinds
+    }
+    sends = {"mode": question.mode, "c": np.array([each.send_time for each in several])}
+    made: Many = replay_many(
+        known.name, stages=question.ranks, microbatches=question.microbatches, chunks=chunks, times=times, sends=sends,
+        group=group,
+    )  # fmt: skip
+    work = np.array([_work(each) for each in several])
+    return pd.DataFrame({"value": values, "makespan": made.makespan, "share": work / made.makespan})

@@ -1,0 +1,174 @@
+"""The Schedules page: two pipeline schedules beside each other, all of them in a table, and which is best when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.schedule_curves import schedule_curves
+from dashboard.link import state
+from dashboard.pages.schedules import inputs
+from dashboard.pages.schedules.lanes import WAITS, card, causes, legend, told
+from dashboard.pages.schedules.measured import measured
+from dashboard.pages.schedules.questions import (
+    ALONG,
+    Outcome,
+    Question,
+    along,
+    chunks_of,
+    outcome,
+    outcomes,
+    titles,
+)  # fmt: skip
+from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
+from dashboard.pages.schedules.tables import feasibility
+from dashboard.widgets.controls import segments, show, switch
+from dashboard.widgets.window import is_narrow
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value, percent, plain, relative
+from engine import Scenario
+from engine.simulate.exports import chrome_trace_json, torch_csv
+
+__all__ = ["View", "parse", "render"]
+
+TIME = "total_time"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the whole page; its inputs read their parts themselves."""
+
+    scenario: Scenario
+    mode: str
+    """The theme: "light" or "dark"."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.current_scenario(), state.theme_mode())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        times = _times(view.scenario) if inputs.source() == "scenario" else None
+        first, second = inputs.chosen(inputs.first_schedule(times))
+        question = inputs.question(times)
+        exports = st.container(width="content")
+    strip = st.container()
+    send, uneven, hidden = inputs.sliders(5 if times is None else 0)
+    question = replace(question, send=send, uneven=uneven, hidden=hidden)
+    one, other = outcome(question, first), outcome(question, second)
+    found = outcomes(question)
+    with strip:
+        st.html(markup.figure_strip(_tiles(question, one, other, found, times)))
+    with exports:
+        _exports(one, other)
+    _lanes(question, one, other, view.mode)
+    left, right = st.columns([1, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        _curve(question, (first, second), view.mode)
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        measured(first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
+    with st.container(border=True, gap="xsmall"):
+        feasibility(found)
+
+
+def _times(scenario: Scenario) -> ScenarioTimes | None:
+    """Returns the scenario's times; says why where there are none, and plain numbers stand in."""
+    found = scenario_times(scenario)
+    if isinstance(found, str):
+        state.complain("schedules_from", f"{found} Plain numbers stand in for the scenario's times.")
+        return None
+    return found
+
+
+def _tiles(
+    question: Question, one: Outcome, other: Outcome, found: list[Outcome], times: ScenarioTimes | None
+) -> list[markup.Tile]:
+    """The page's answers: the fastest schedule, both chosen ones, and what the times are of."""
+    best = found[0]
+    tiles = []
+    if best.runs and best.found is not None:
+        tiles.append(markup.Tile("Fastest", best.rule.title, f"{format_value(TIME, best.found.makespan)} a step"))
+    for letter, made in (("A", one), ("B", other)):
+        if made.found is None:
+            tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
+            continue
+        makespan, idle = told(made, question)
+        tiles.append(markup.Tile(f"Step with {letter}", format_value(TIME, makespan), f"idle {percent(idle)}"))
+    if one.found is not None and other.found is not None:
+        change = relative(other.found.makespan, one.found.makespan)
+        less = other.found.makespan < one.found.makespan
+        peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
+        tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
+    if one.found is not None:
+        waits = causes(one.found)
+        most = (WAITS[waits[0][0]], f"{waits[0][1]} of all time") if waits else ("never", "no idle time")
+        tiles.append(markup.Tile("A waits most", *most))
+    each = question.forward + question.input_gradient + question.weight_gradient
+    of = times.name if times is not None else "plain numbers"
+    tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))
+    return tiles
+
+
+def _lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
+    """Both schedules on one time axis."""
+    path = switch("Critical path", "schedules_path", help="Frames a chain of work and sends that takes the whole step.")
+    until = max(each.found.makespan for each in (one, other) if each.found) if one.found or other.found else 0.0
+    most = max((each.peak for each in (one, other) if each.found), default=1.0)
+    places = [st.container(), st.container()] if is_narrow() or _wide(question) else st.columns(2, gap="medium")
+    for place, letter, made in zip(places, "AB", (one, other), strict=True):
+        with place.container(border=True, gap="xsmall", height="stretch"):
+            card(letter, made, question, mode, until=until, most=most, path=path)
+    st.html(legend(one.found, other.found))
+    same = (
+        f"{counted(question.ranks, 'rank')}, {counted(question.microbatches, 'microbatch')} and the same model for both"
+    )
+    st.caption(
+        f"Equal devices and tokens: {same}. Numbers are microbatches; fainter is a later chunk or the other direction; "
+        "a box split in two is a forward and a backward that overlap, and where these hide work more than 100 % of a "
+        "step can be done in it. Drag over a stretch of time to enlarge it, double-click to see all."
+    )
+
+
+def _wide(question: Question) -> bool:
+    """Whether a schedule has too many actions for half of the width."""
+    return question.microbatches * question.chunks > 24
+
+
+def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
+    """How all schedules do along one of the sliders."""
+    st.html(markup.head("Where the best schedule changes", "everything else as it is"))
+    which = segments("Along", ALONG, "schedules_along")
+    labels = {
+        "send": "Send time, share of a forward", "uneven": "Last stage heavier, share of a rank",
+        "microbatches": "Microbatches",
+    }  # fmt: skip
+    here = {"send": question.send, "uneven": question.uneven, "microbatches": float(question.microbatches)}[which]
+    chart = schedule_curves(
+        along(question, which), titles(), chosen, labels[which], here, mode, as_percent=which != "microbatches"
+    )
+    show(chart, "schedules_curve")
+    st.caption(literal(chart.alt))
+
+
+def _exports(one: Outcome, other: Outcome) -> None:
+    """Files of both schedules."""
+    with st.popover("Export", icon=":material/download:", help="Events, orders and tables of both schedules."):
+        for letter, made in (("A", one), ("B", other)):
+            found = made.found
+            if found is None:
+                continue
+            st.markdown(f"**{letter}: {literal(made.rule.title)}**")
+            for label, name, mime, content in (
+                ("Events for Chrome’s trace viewer", f"{made.name}.trace.json", "application/json",
+                 lambda found=found: chrome_trace_json(found)),
+                ("Order for torch (CSV)", f"{made.name}.torch.csv", "text/csv", lambda found=found: torch_csv(found)),
+                ("Every action (CSV)", f"{made.name}.csv", "text/csv",
+                 lambda found=found: found.tasks.to_csv(index=False)),
+            ):  # fmt: skip
+                st.download_button(label, content, name, mime, key=f"schedules_{letter}_{name}", on_click="ignore",
+                                   icon=":material/download:", type="tertiary")  # fmt: skip

@@ -1,0 +1,215 @@
+"""The commands `simulate ...`: pipeline schedules replayed event by event."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.options import JsonOption
+from engine.cli.output import as_json, text_table, write
+
+if TYPE_CHECKING:
+    from engine.simulate import Replay
+
+__all__ = ["simulate_app"]
+
+simulate_app = typer.Typer(help="Simulations: pipeline schedules, replayed event by event.", no_args_is_help=True)
+
+
+@simulate_app.callback()
+def simulations() -> None:
+    """Simulations: pipeline schedules, replayed event by event."""
+
+
+@simulate_app.command("schedules")
+def schedules(json: JsonOption = False) -> None:
+    """List the schedules that there are, what they hold and who offers them.
+
+    \b
+    JSON: a list of name, title, placement, pairs, splits, frameworks, source.
+    """
+    from engine.simulate.schedules.registry import RULES
+
+    if json:
+        write(as_json([
+            {"name": each.name, "title": each.title, "placement": each.placement.value, "pairs": each.pairs,
+             "splits": each.splits, "frameworks": dict(each.frameworks), "source": each.source}
+            for each in RULES
+        ]))  # fmt: skip
+        return
+    rows = [(each.name, each.title, ", ".join(each.frameworks) or "-") for each in RULES]
+    write(text_table(("name", "schedule", "offered by"), rows, left=(0, 1, 2)))
+
+
+@simulate_app.command("schedule")
+def schedule(
+    name: Annotated[
+        str, typer.Argument(metavar="SCHEDULE", help="A name of `simulate schedules`, or a CSV file that torch loads.")
+    ],
+    stages: Annotated[int, typer.Option("--stages", metavar="P", help="Ranks of the pipeline.")],
+    microbatches: Annotated[int, typer.Option("--microbatches", metavar="M", help="Of one replica in a step.")],
+    chunks: Annotated[int, typer.Option("--chunks", metavar="V", help="Pieces of the model per rank.")] = 1,
+    forward: Annotated[
+        str,
+        typer.Option("--forward", metavar="S", help="A chunk's forward [s]; one number, or one per stage with commas."),
+    ] = "1",
+    input_gradient: Annotated[
+        str, typer.Option("--input-gradient", metavar="S", help="The gradient of its input [s], likewise.")
+    ] = "1",
+    weight_gradient: Annotated[
+        str, typer.Option("--weight-gradient", metavar="S", help="The gradient of its weights [s], likewise.")
+    ] = "1",
+    pair: Annotated[
+        str | None, typer.Option("--pair", metavar="S", help="A forward and a backward that overlap [s]; their sum.")
+    ] = None,
+    send_mode: Annotated[
+        str, typer.Option("--send-mode", metavar="MODE", help="What a send does: none, overlap or block.")
+    ] = "overlap",
+    send_time: Annotated[float, typer.Option("--send-time", metavar="S", help="Time of a send [s].")] = 0.0,
+    group: Annotated[
+        int | None, typer.Option("--group", metavar="G", help="Microbatches per group of interleaved schedules; P.")
+    ] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option("--memory-limit", metavar="N", help="Activations that planned schedules may hold.")
+    ] = None,
+    placement: Annotated[
+        str | None, typer.Option("--placement", metavar="HOW", help="Of an order from a file: loop, v or bidir.")
+    ] = None,
+    json: JsonOption = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print every action as CSV instead.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write events for Chrome's trace viewer and Perfetto."),
+    ] = None,
+    torch: Annotated[
+        Path | None, typer.Option("--torch-csv", metavar="FILE", help="Write the order for torch's schedule CSV.")
+    ] = None,
+) -> None:
+    """Replay a pipeline schedule: makespan, idle time with its causes, activations, messages, critical path.
+
+    \b
+    Examples:
+      shardscape simulate schedule 1f1b --stages 4 --microbatches 8
+      shardscape simulate schedule interleaved --stages 4 --microbatches 8 --chunks 2 --send-time 0.1
+      shardscape simulate schedule dualpipev --stages 8 --microbatches 20 --pair 2.5 --trace events.json
+      shardscape simulate schedule own.csv --stages 2 --microbatches 4 --json
+
+    \b JSON: schedule, title, stages, microbatches, chunks, makespan, longest_span, bubble_fraction, busy,
+    peak_activations, peak_if_freed_at_B, peak_pending_W, messages_sent (all by rank), idle (seconds by cause),
+    critical_path (counts of F, B, W, BW, FB, c), closed_form (words, makespan or null where it does not hold),
+    remarks, ranks (action lists). Times are in seconds.
+    """
+    from engine.simulate import replay
+    from engine.simulate.exports import chrome_trace_json, torch_csv
+
+    order: str | list[str] = name
+    if name.lower().endswith(".csv"):
+        order = _order_of(Path(name))
+    times = {"F": _times("--forward", forward), "B": _times("--input-gradient", input_gradient),
+             "W": _times("--weight-gradient", weight_gradient)}  # fmt: skip
+    if pair is not None:
+        times["FB"] = _times("--pair", pair)
+    found = replay(
+        order, stages=stages, microbatches=microbatches, chunks=chunks, times=times,
+        sends={"mode": send_mode, "c": send_time}, group=group, memory_limit=memory_limit, placement=placement,
+    )  # fmt: skip
+    if csv:
+        write(found.tasks.drop(columns="pair").to_csv(index=False, float_format="%.12g").rstrip())
+    elif json:
+        write(as_json(_document(found)))
+    else:
+        _print(found)
+    for path, made in ((trace, chrome_trace_json), (torch, torch_csv)):
+        if path is not None:
+            _write(path, made(found))
+            write(f"{path} is written.", stream=sys.stderr)
+
+
+def _times(option: str, text: str) -> float | list[float]:
+    """Returns one duration, or one per stage."""
+    from engine.simulate import ScheduleError
+
+    try:
+        numbers = [float(each) for each in text.split(",")]
+    except ValueError:
+        raise ScheduleError(f"{option} must be a number, or numbers with commas, and is {text[:40]!r}.") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _order_of(path: Path) -> list[str]:
+    """Returns the order of a file that torch loads."""
+    from engine.simulate import ScheduleError
+    from engine.simulate.imports import read_torch_csv
+
+    try:
+        if path.stat().st_size > 20_000_000:
+            raise ScheduleError(f"{path} is larger than 20 MB.")
+        return read_torch_csv(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ScheduleError(f"{path} cannot be read: {(problem.strerror or 'unknown').lower()}.") from None
+    except UnicodeDecodeError:
+        raise ScheduleError(f"{path} is no text.") from None
+
+
+def _write(path: Path, text: str) -> None:
+    from engine.executions.files import TableWriteError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise TableWriteError(f"{path} cannot be written: {(problem.strerror or 'unknown').lower()}.") from None
+
+
+def _published(found: Replay) -> tuple[str, float | None] | None:
+    """Returns the published formula of a schedule and its value, None where it does not hold."""
+    from engine.simulate.closed_forms import published
+
+    return published(found)
+
+
+def _document(found: Replay) -> dict[str, Any]:
+    idle = found.idle
+    spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum()
+    told = _published(found)
+    return {
+        "schedule": found.rule.name if found.rule else None, "title": found.rule.title if found.rule else "own order",
+        "stages": found.order.ranks, "microbatches": found.order.empty_from, "chunks": found.order.chunks,
+        "makespan": found.makespan, "longest_span": found.longest_span, "bubble_fraction": found.bubble_fraction,
+        "busy": found.busy.tolist(), "peak_activations": found.peak_activations,
+        "peak_if_freed_at_B": found.peak_if_freed_at_B, "peak_pending_W": found.peak_pending_W,
+        "messages_sent": found.messages_sent, "idle": {str(cause): float(value) for cause, value in spent.items()},
+        "critical_path": found.critical_path.counts,
+        "closed_form": None if told is None else {"words": told[0], "makespan": told[1]},
+        "remarks": list(found.remarks), "ranks": found.ranks,
+    }  # fmt: skip
+
+
+def _print(found: Replay) -> None:
+    title = found.rule.title if found.rule else "Own order"
+    chunks = f", {found.order.chunks} chunks each" if found.order.chunks > 1 else ""
+    write(f"{title}: {found.order.ranks} ranks{chunks}, {found.order.empty_from:,} microbatches")
+    write(f"makespan {found.makespan:.6g} s, longest span {found.longest_span:.6g} s")
+    write()
+    rows = [
+        (str(rank), f"{found.busy[rank]:.6g}", f"{found.makespan - found.busy[rank]:.6g}",
+         f"{100 * found.bubble_fraction[rank]:.2f}", str(found.peak_activations[rank]),
+         str(found.peak_if_freed_at_B[rank]), str(found.peak_pending_W[rank]), str(found.messages_sent[rank]))
+        for rank in range(found.order.ranks)
+    ]  # fmt: skip
+    headers = ("rank", "busy [s]", "idle [s]", "bubble [%]", "activations", "freed at B", "pending W", "messages")
+    write(text_table(headers, rows, left=()))
+    write()
+    idle = found.idle
+    for cause, seconds in (idle["end"] - idle["start"]).groupby(idle["cause"]).sum().items():
+        write(f"idle, {cause:<9} {seconds:.6g} s over all ranks")
+    counts = " + ".join(f"{count} {kind}" for kind, count in found.critical_path.counts.items() if count)
+    write(f"critical path: {counts}")
+    told = _published(found)
+    if told is not None:
+        value = "does not hold here" if told[1] is None else f"{told[1]:.6g} s"
+        write(f"published: {told[0]}: {value}")
+    for remark in found.remarks:
+        write(remark)

@@ -1,0 +1,411 @@
+"""One batch: what a step takes, from block figures and the schedule.
+
+The step has two parts, so that an exploration computes each once for all executions that share it:
+`pipeline_part` does not know how gradients are exchanged, `exchange_part` does. Every function works on arrays of any
+broadcastable shapes.
+
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `get_stats_values`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.cost_models.calculon.physics.block import BlockTable
+from engine.cost_models.calculon.physics.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
+from engine.cost_models.calculon.physics.offload import Offload, offload
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable
+from engine.cost_models.calculon.physics.pipeline import BlockTimes, Chunks, Stages, chunks
+from engine.cost_models.calculon.physics.rates import Rates
+from engine.executions.arrays import Flags, Floats, Ints
+from engine.executions.codes import FULL
+from engine.executions.table import Executions
+
+__all__ = [
+    "BatchTimes",
+    "PipelinePart",
+    "StepBlock",
+    "StepOptimizer",
+    "arithmetic",
+    "batch_times",
+    "block_flops",
+    "exchange_part",
+    "exchange_scalar",
+    "kept_activations",
+    "offload_bandwidth",
+    "pipeline_part",
+    "step_block",
+    "step_optimizer",
+]
+
+
+@dataclass(slots=True)
+class StepBlock:
+    """The figures of a block that a step is made of, each an array [keys]: sums of block figures, taken once per key.
+
+    Times in seconds. `tp_*` and `recomm_*` are exposed communication of base and edge block; `backward_*` is what the
+    backward pass, with recomputation, spends on memory and on compute; `*_tp_link` occupies the tensor network.
+    """
+
+    fw_time: Floats
+    agrad_time: Floats
+    wgrad_time: Floats
+    re_time: Floats
+    fw_base: Floats
+    fw_edge: Floats
+    bw_base: Floats
+    bw_edge: Floats
+    fw_mem: Floats
+    agrad_mem: Floats
+    wgrad_mem: Floats
+    base_fw_tp: Floats
+    edge_fw_tp: Floats
+    base_bw_tp: Floats
+    edge_bw_tp: Floats
+    base_recomm: Floats
+    edge_recomm: Floats
+    backward_mem: Floats
+    backward_flops: Floats
+    base_tp_link: Floats
+    edge_tp_link: Floats
+    pipeline_payload: Floats
+    weights: Floats
+
+
+def step_block(b: BlockTable) -> StepBlock:
+    """What a step needs of a block."""
+    return StepBlock(
+        fw_time=b.fw_time,
+        agrad_time=b.agrad_time,
+        wgrad_time=b.wgrad_time,
+        re_time=b.re_time,
+        fw_base=b.fw_time + b.base_fw_tp_exposed,
+        fw_edge=b.fw_time + b.edge_fw_tp_exposed,
+        bw_base=b.re_time + b.base_recomm_exposed + b.agrad_time + b.wgrad_time + b.base_bw_tp_exposed,
+        bw_edge=b.re_time + b.edge_recomm_exposed + b.agrad_time + b.wgrad_time + b.edge_bw_tp_exposed,
+        fw_mem=b.fw_mem_time,
+        agrad_mem=b.agrad_mem_time,
+        wgrad_mem=b.wgrad_mem_time,
+        base_fw_tp=b.base_fw_tp_exposed,
+        edge_fw_tp=b.edge_fw_tp_exposed,
+        base_bw_tp=b.base_bw_tp_exposed,
+        edge_bw_tp=b.edge_bw_tp_exposed,
+        base_recomm=b.base_recomm_exposed,
+        edge_recomm=b.edge_recomm_exposed,
+        backward_mem=b.agrad_mem_time + b.wgrad_mem_time + b.re_mem_time,
+        backward_flops=b.agrad_flops_time + b.wgrad_flops_time + b.re_flops_time,
+        base_tp_link=b.base_recomm_time + b.base_bw_tp_time,
+        edge_tp_link=b.edge_recomm_time + b.edge_bw_tp_time,
+        pipeline_payload=b.pipeline_payload,
+        weights=b.weights,
+    )
+
+
+@dataclass(slots=True)
+class StepOptimizer:
+    """The figures of the optimizer's step on one block that a batch is made of [s], each an array [keys]."""
+
+    time: Floats
+    mem_time: Floats
+    flops_time: Floats
+
+
+def step_optimizer(o: OptimizerTable) -> StepOptimizer:
+    """What a step needs of the optimizer."""
+    return StepOptimizer(o.time, o.mem_time, o.flops_time)
+
+
+@dataclass(slots=True)
+class PipelinePart:
+    """Times of a step without the gradient exchange [s], and the chunks that the exchange can hide behind.
+
+    `total` is the sum of the ten times, in the order in which the reference adds.
+    """
+
+    fw_time: Floats
+    bw_time: Floats
+    optim_step_time: Floats
+    recompute_time: Floats
+    recomm_exposed_time: Floats
+    bubble_time: Floats
+    tp_comm_exposed_time: Floats
+    pp_comm_exposed_time: Floats
+    fw_offload_exposed_time: Floats
+    bw_offload_exposed_time: Floats
+    total: Floats
+    chunks: Chunks
+    bw_p2p: Floats
+
+
+def pipeline_part(
+    rate: Rates,
+    s: Stages,
+    b: StepBlock,
+    optimizer_time: Floats,
+    *,
+    pipeline_net: Ints,
+    training: Flags,
+    moved: Offload | None,
+) -> PipelinePart:
+    """Everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
+    piped = s.pipeline_par > 1
+    fw_bytes = b.pipeline_payload * piped
+    # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference.
+    fw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes, 2.0)
+    bw_p2p = fw_p2p
+    if not np.all(training):
+        bw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes * training, 2.0)
+    times = BlockTimes(b.fw_base, b.fw_edge, b.bw_base, b.bw_edge, b.fw_mem, b.agrad_mem, b.wgrad_mem)
+    c = chunks(s, times, fw_p2p, bw_p2p, moved)
+    m = s.block_microbatches
+    fw_time = m * b.fw_time
+    bw_time = m * b.agrad_time + m * b.wgrad_time
+    optim_step_time = s.blocks * optimizer_time
+    recompute_time = m * b.re_time
+    recomm_exposed = s.edges * (s.base_blocks * b.base_recomm + b.edge_recomm)
+    tp_exposed = s.edges * (s.base_blocks * b.base_fw_tp + b.edge_fw_tp) + s.edges * (
+        s.base_blocks * b.base_bw_tp + b.edge_bw_tp
+    )
+    transfers = s.microbatches * (s.interleaving * piped)
+    pp_exposed = transfers * fw_p2p + transfers * training * bw_p2p
+    fw_offload, bw_offload = c.fw_offload_exposed, c.bw_offload_exposed
+    total = (
+        fw_time + bw_time + optim_step_time + fw_offload + bw_offload
+        + recompute_time + recomm_exposed + c.bubble + tp_exposed + pp_exposed
+    )  # fmt: skip
+    return PipelinePart(
+        fw_time, bw_time, optim_step_time, recompute_time, recomm_exposed, c.bubble, tp_exposed, pp_exposed,
+        fw_offload, bw_offload, total, c, bw_p2p,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class ExchangePart:
+    """The gradient exchange of a step: all of it one block after the other [s], and beside the backward pass."""
+
+    link: Floats
+    overlap: Overlap
+
+
+def exchange_part(
+    rate: Rates,
+    s: Stages,
+    part: PipelinePart,
+    b: StepBlock,
+    o: StepOptimizer,
+    *,
+    members: Floats,
+    exchanging: Flags,
+    tensor_net: Ints,
+    pipeline_net: Ints,
+    data_net: Ints,
+    sharded: Flags,
+    requirements: bool = True,
+) -> ExchangePart:
+    """The gradient exchange among `members` of a data-parallel group, nothing where they are not `exchanging`.
+
+    Without `requirements` the bandwidths that would hide it are left out.
+    """
+    exchange = block_exchange(rate.networks, data_net, b.weights, members, sharded)
+    if not np.all(exchanging):
+        exchange = np.where(exchanging, exchange, 0.0)
+    backward = Backward(
+        b.backward_mem, b.backward_flops, b.base_tp_link, b.edge_tp_link, o.time, o.mem_time, o.flops_time
+    )
+    overlap = overlapped_exchange(
+        s, part.chunks, backward, exchange, part.bw_p2p,
+        weights=b.weights,
+        sharded=sharded,
+        same_as_tensor=data_net == tensor_net,
+        same_as_pipeline=data_net == pipeline_net,
+        busy=rate.networks.busy[data_net],
+        scalar=exchange_scalar(rate, data_net, sharded) if requirements else None,
+    )  # fmt: skip
+    return ExchangePart(s.blocks * exchange, overlap)
+
+
+def exchange_scalar(rate: Rates, data_net: Ints, sharded: Flags) -> Floats:
+    """Traffic factor of the exchange's operations on a network, offsets left out."""
+    scalar = rate.networks.scalar
+    both = scalar["reduce_scatter"][data_net] + scalar["all_gather"][data_net]
+    return np.where(sharded, both, scalar["all_reduce"][data_net])
+
+
+@dataclass(slots=True)
+class BatchTimes:
+    """All times and rates of a step, each an array [rows]; names and units are the statistics'."""
+
+    fw_time: Floats
+    bw_time: Floats
+    optim_step_time: Floats
+    recompute_time: Floats
+    recomm_link_time: Floats
+    recomm_exposed_time: Floats
+    bubble_time: Floats
+    tp_comm_link_time: Floats
+    pp_comm_link_time: Floats
+    dp_comm_link_time: Floats
+    tp_comm_exposed_time: Floats
+    pp_comm_exposed_time: Floats
+    dp_comm_exposed_time: Floats
+    fw_offload_exposed_time: Floats
+    bw_offload_exposed_time: Floats
+    total_time: Floats
+    fw_p2p_bytes: Floats
+    bw_p2p_bytes: Floats
+    dp_bw_overlap_req_chunk: Floats
+    dp_bw_overlap_req_tail: Floats
+    act_offload_bw_req: Floats
+    weight_offload_bw_req: Floats
+    optim_offload_bw_req: Floats
+    offload_mem_bw_req: Floats
+    useful_flops: Floats
+    compute_efficiency: Floats
+    system_efficiency: Floats
+    total_efficiency: Floats
+    sample_rate: Floats
+
+
+def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimizer: OptimizerTable) -> BatchTimes:
+    """All times and rates of the executions `e` [rows], from the figures of their blocks."""
+    b, o = step_block(block), step_optimizer(optimizer)
+    training = e.training
+    kept = kept_activations(block, e.activation_recompute)
+    moved = offload(
+        rate,
+        weights=block.weights,
+        activations=kept,
+        optimizer=optimizer.state,
+        weight_offload=e.weight_offload,
+        activations_offload=e.activations_offload,
+        optimizer_offload=e.optimizer_offload,
+        training=training,
+    )
+    part = pipeline_part(rate, s, b, o.time, pipeline_net=e.pipeline_par_net, training=training, moved=moved)
+
+    exchanges = (e.data_par > 1) & training
+    exchange = exchange_part(
+        rate, s, part, b, o,
+        members=e.data_par.astype(np.float64),
+        exchanging=exchanges,
+        tensor_net=e.tensor_par_net,
+        pipeline_net=e.pipeline_par_net,
+        data_net=e.data_par_net,
+        sharded=e.optimizer_sharding,
+    )  # fmt: skip
+    overlapped = e.data_par_overlap & exchanges
+    exposed = np.where(overlapped, exchange.overlap.exposed, exchange.link)
+    total = part.total + exposed
+
+    useful = block_flops(block) + optimizer.flops
+    work = arithmetic(rate, s, part, useful)
+    piped = s.pipeline_par > 1
+    p2p_bytes = np.where(piped, block.pipeline_payload, 0.0)
+    requirements = offload_requirements(b, kept, moved, part, optimizer, training)
+    edges, base = s.edges, s.base_blocks
+    return BatchTimes(
+        fw_time=part.fw_time,
+        bw_time=part.bw_time,
+        optim_step_time=part.optim_step_time,
+        recompute_time=part.recompute_time,
+        recomm_link_time=edges * (base * block.base_recomm_time + block.edge_recomm_time),
+        recomm_exposed_time=part.recomm_exposed_time,
+        bubble_time=part.bubble_time,
+        tp_comm_link_time=edges * (base * block.base_fw_tp_time + block.edge_fw_tp_time)
+        + edges * (base * block.base_bw_tp_time + block.edge_bw_tp_time),
+        pp_comm_link_time=part.pp_comm_exposed_time,
+        dp_comm_link_time=exchange.link,
+        tp_comm_exposed_time=part.tp_comm_exposed_time,
+        pp_comm_exposed_time=part.pp_comm_exposed_time,
+        dp_comm_exposed_time=exposed,
+        fw_offload_exposed_time=part.fw_offload_exposed_time,
+        bw_offload_exposed_time=part.bw_offload_exposed_time,
+        total_time=total,
+        fw_p2p_bytes=p2p_bytes,
+        bw_p2p_bytes=p2p_bytes * training,
+        dp_bw_overlap_req_chunk=np.where(overlapped, exchange.overlap.required_chunk, 0.0),
+        dp_bw_overlap_req_tail=np.where(overlapped, exchange.overlap.required_tail, 0.0),
+        act_offload_bw_req=requirements[0],
+        weight_offload_bw_req=requirements[1],
+        optim_offload_bw_req=requirements[2],
+        offload_mem_bw_req=requirements[3],
+        useful_flops=useful,
+        compute_efficiency=work.perfect / work.computing,
+        system_efficiency=work.computing / total,
+        total_efficiency=work.perfect / total,
+        sample_rate=e.batch_size / total,
+    )
+
+
+class Arithmetic(NamedTuple):
+    """Seconds of a step's arithmetic, each [rows]: computing as it does, and at the peak of the matrix unit [s]."""
+
+    computing: Floats
+    perfect: Floats
+
+
+def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
+    """What efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
+
+    The compute efficiency is `perfect` over `computing`, the system efficiency `computing` over the step, and the total
+    efficiency `perfect` over the step.
+
+    Args:
+        useful: what a microbatch needs of one block, `block_flops` and the optimizer's [FLOP].
+    """
+    computing = part.fw_time + part.bw_time + part.optim_step_time
+    return Arithmetic(computing, s.block_microbatches * useful / rate.matrix.peak)
+
+
+def block_flops(block: BlockTable) -> Floats:
+    """What one microbatch needs of a block, forward and backward, without recomputation [FLOP]."""
+    return block.fw_flops + block.agrad_flops + block.wgrad_flops
+
+
+def kept_activations(block: BlockTable, recompute: Ints) -> Floats:
+    """What one block keeps of a microbatch for its backward pass, which is what would be offloaded [bytes]."""
+    return np.where(recompute == FULL, block.act_checkpoint, block.act_storage)
+
+
+def offload_requirements(
+    b: StepBlock, kept: Floats, moved: Offload, part: PipelinePart, optimizer: OptimizerTable, training: Flags
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and together.
+
+    They are required whether or not anything is offloaded. Without time to hide behind they are infinite, where the
+    reference divides by zero after its run.
+    """
+    fw_window = _fw_window(b, part)
+    bw_window = _bw_window(b, part)
+    activations, weights = _per_second(kept, fw_window), _per_second(b.weights, fw_window)
+    both = optimizer.weight_grads + optimizer.state
+    state = np.where(training, _per_second(both, bw_window), 0.0)
+    return activations, weights, state, offload_bandwidth(b, moved, part, training)
+
+
+def offload_bandwidth(b: StepBlock, moved: Offload, part: PipelinePart, training: Flags) -> Floats:
+    """Second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s]."""
+    forward = _per_second(moved.fw_bytes, _fw_window(b, part))
+    backward = _per_second(moved.bw_bytes, _bw_window(b, part))
+    both = np.maximum(forward, backward)
+    return both if np.all(training) else np.where(training, both, forward)
+
+
+def _fw_window(b: StepBlock, part: PipelinePart) -> Floats:
+    """Time of a block's forward pass that offloading can hide behind [s]."""
+    return np.minimum(b.fw_base, part.chunks.fw_edge_plain) - b.fw_mem
+
+
+def _bw_window(b: StepBlock, part: PipelinePart) -> Floats:
+    """Time of a block's backward pass that offloading can hide behind [s]."""
+    return np.minimum(b.bw_base, part.chunks.bw_edge_plain) - (b.agrad_mem + b.wgrad_mem)
+
+
+def _per_second(size: Floats, window: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = size / window
+    nothing = window == 0.0
+    return np.where(nothing, np.inf, result) if nothing.any() else result

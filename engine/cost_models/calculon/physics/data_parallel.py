@@ -1,0 +1,140 @@
+"""The gradient exchange of data parallelism, exposed or overlapped with the backward pass.
+
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `_get_dp_overlap*`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.cost_models.calculon.physics.pipeline import Chunks, Stages
+from engine.cost_models.calculon.physics.rates import NetworkRates
+from engine.executions.arrays import Flags, Floats, Ints
+
+__all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapped_exchange"]
+
+
+def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:
+    """Time [s] to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is sharded, else an
+    all-reduce. The payload is the weights at the training datatype's width."""
+    return np.where(sharded, *block_exchanges(net, tier, weights, members))
+
+
+def block_exchanges(net: NetworkRates, tier: Ints, weights: Floats, members: Floats) -> tuple[Floats, Floats]:
+    """The same with a sharded optimizer, and with a whole one [s]."""
+    scattered = net.seconds(tier, "reduce_scatter", weights, members)
+    gathered = net.seconds(tier, "all_gather", weights, members)
+    return scattered + gathered, net.seconds(tier, "all_reduce", weights, members)
+
+
+@dataclass(slots=True)
+class Backward:
+    """What the backward pass of one block offers to hide an exchange behind [s].
+
+    `mem`: memory time of backward and recomputation, behind which nothing hides; `flops`: their compute time;
+    `*_tp_link`: link time of tensor-parallel communication that occupies a shared network.
+    """
+
+    mem: Floats
+    flops: Floats
+    base_tp_link: Floats
+    edge_tp_link: Floats
+    optimizer_time: Floats
+    optimizer_mem: Floats
+    optimizer_flops: Floats
+
+
+@dataclass(slots=True)
+class Overlap:
+    """An overlapped exchange: exposed time [s], and the bandwidths that would hide it [bytes/s]."""
+
+    exposed: Floats
+    required_chunk: Floats
+    required_tail: Floats
+
+
+def overlapped_exchange(
+    s: Stages,
+    chunk: Chunks,
+    backward: Backward,
+    exchange: Floats,
+    bw_p2p: Floats,
+    *,
+    weights: Floats,
+    sharded: Flags,
+    same_as_tensor: Flags,
+    same_as_pipeline: Flags,
+    busy: Floats,
+    scalar: Floats | None,
+) -> Overlap:
+    """Exposed time of the exchange [s] when it runs beside the backward pass.
+
+    `exchange`: time of one block's exchange [s]; `bw_p2p`: one backward transfer between stages [s]; `busy`: share of
+    compute the network takes; `scalar`: traffic factor of the operations, None to leave the required
+    bandwidths out.
+
+    What the reference does is kept: the window may be negative, for recomputation counts running totals; an unsharded
+    optimizer widens the window of every block and once more that of the last chunk; the window spans as many
+    microbatches as there are stages, however many there are; the exchange of one block is always exposed.
+    """
+    blocks = s.base_blocks + 1.0
+    unsharded = ~sharded
+    optimizer_window = (backward.optimizer_time - backward.optimizer_mem) * unsharded
+    base = chunk.bw_base - backward.mem + optimizer_window
+    edge = chunk.bw_edge - backward.mem + optimizer_window
+    if np.any(same_as_tensor):
+        base = base - np.where(same_as_tensor, backward.base_tp_link, 0.0)
+        edge = edge - np.where(same_as_tensor, backward.edge_tp_link, 0.0)
+    compute = backward.flops + backward.optimizer_flops * unsharded
+
+    chunk_window = s.base_blocks * base + edge
+    chunk_exchange = blocks * exchange
+    window = s.pipeline_par * chunk_window
+    slowed = s.pipeline_par * (blocks * compute)
+    several = s.interleaving > 1
+    met = window
+    if np.any(same_as_pipeline):
+        met = (
+            window
+            - _collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several & (exchange > 0)) * bw_p2p
+        )
+    uncovered = chunk_exchange - met + slowed * busy
+    further = s.interleaving - 1.0
+    exposed_chunks = np.where(uncovered > 0, further * uncovered, further * chunk_exchange * busy)
+    last = (chunk_window - bw_p2p - (chunk.bw_base + chunk.bw_edge) / 2.0 + optimizer_window) * (s.base_blocks > 0)
+    tail = s.base_blocks * exchange
+    tail_uncovered = tail + (compute * busy - last)
+    exposed_tail = np.where(tail_uncovered > 0, tail_uncovered, tail * busy)
+    exposed = exchange + (exposed_chunks + exposed_tail)
+    if scalar is None:
+        return Overlap(exposed, np.zeros(()), np.zeros(()))
+    available = (window + slowed * busy - np.where(same_as_pipeline, bw_p2p, 0.0)) * further
+    tail_available = last + tail * busy
+    payload = blocks * weights
+    return Overlap(
+        exposed=exposed,
+        required_chunk=_required(payload, available, scalar),
+        required_tail=_required(payload, tail_available, scalar),
+    )
+
+
+def _collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) -> Floats:
+    """Pipeline transfers that meet an exchange on a shared network: a float floor division, as in the reference."""
+    shape = np.broadcast_shapes(exchange.shape, bw_chunk.shape, possible.shape)
+    result = np.zeros(shape)
+    # Floor division is slow, and zero wherever the exchange is clearly shorter than a chunk.
+    possible = possible & (exchange >= bw_chunk * (1.0 - 1e-9))
+    if possible.any():
+        where = np.broadcast_to(possible, shape)
+        over = np.broadcast_to(s.microbatches % s.pipeline_par, shape)[where]
+        most = np.where(over != 0, over, np.broadcast_to(s.pipeline_par, shape)[where])
+        met = np.floor_divide(np.broadcast_to(exchange, shape)[where], np.broadcast_to(bw_chunk, shape)[where])
+        result[where] = np.minimum(met, most)
+    return result
+
+
+def _required(payload: Floats, available: Floats, scalar: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(available > 0, payload / available * scalar, 0.0)

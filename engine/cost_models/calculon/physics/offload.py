@@ -1,0 +1,47 @@
+"""Offloading weights, activations and optimizer state to the second memory tier: sizes and times of one block.
+
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_get_fw_offload_size`, `_get_bw_offload_size`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.cost_models.calculon.physics.rates import Rates
+from engine.executions.arrays import Floats
+
+__all__ = ["Offload", "offload"]
+
+Bools = npt.NDArray[np.bool_] | Floats
+
+
+@dataclass(slots=True)
+class Offload:
+    """What one block moves to or from the second tier per pass: bytes and seconds, forward and backward."""
+
+    fw_bytes: Floats
+    bw_bytes: Floats
+    fw_time: Floats
+    bw_time: Floats
+
+
+def offload(
+    rates: Rates,
+    *,
+    weights: Floats,
+    activations: Floats,
+    optimizer: Floats,
+    weight_offload: Bools,
+    activations_offload: Bools,
+    optimizer_offload: Bools,
+    training: Bools,
+) -> Offload:
+    """Traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum of all three
+    backward."""
+    fw_bytes = np.maximum(weight_offload * weights, activations_offload * activations)
+    bw_bytes = training * (weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer)
+    seconds = rates.second_memory.seconds
+    return Offload(fw_bytes, bw_bytes, seconds(np.asarray(fw_bytes)), seconds(np.asarray(bw_bytes)) * training)

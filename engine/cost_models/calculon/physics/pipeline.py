@@ -1,0 +1,120 @@
+"""The pipeline schedule: how blocks and microbatches fall on stages, what a chunk takes, how long stages idle.
+
+Every function works on arrays of any broadcastable shapes.
+
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `compile` and `_compute_batch_stats`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.cost_models.calculon.physics.offload import Offload
+from engine.executions.arrays import Floats
+
+__all__ = ["BlockTimes", "Chunks", "Stages", "chunks", "stages"]
+
+
+@dataclass(slots=True)
+class Stages:
+    """Blocks and microbatches on one processor.
+
+    `blocks` per processor, `base_blocks` of a chunk besides its edge block, `missing_blocks` by which the last stages
+    fall short when the pipeline does not divide the blocks, `edges` = chunks x microbatches, `extra_chunks` of
+    waiting that a microbatch count off the pipeline's multiple costs an interleaved schedule.
+    """
+
+    pipeline_par: Floats
+    interleaving: Floats
+    microbatches: Floats
+    blocks: Floats
+    base_blocks: Floats
+    missing_blocks: Floats
+    edges: Floats
+    block_microbatches: Floats
+    extra_chunks: Floats
+
+
+def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbatches: Floats) -> Stages:
+    """How `num_blocks` and `microbatches` fall on a pipeline; all counts as float64."""
+    p, v, n = pipeline_par, interleaving, microbatches
+    blocks = np.ceil(num_blocks / p)
+    chunk = np.floor(blocks / v)
+    over = n % p
+    return Stages(
+        pipeline_par=p,
+        interleaving=v,
+        microbatches=n,
+        blocks=blocks,
+        base_blocks=chunk - 1.0,
+        missing_blocks=np.where(num_blocks % p != 0, p - num_blocks % p, 0.0),
+        edges=n * v,
+        block_microbatches=blocks * n,
+        extra_chunks=np.where(over != 0, (v - 1.0) * (p - over), 0.0),
+    )
+
+
+@dataclass(slots=True)
+class BlockTimes:
+    """Times of one block and microbatch that the schedule is made of [s]: forward and backward with the exposed
+    tensor-parallel communication of a base and of an edge block, without the pipeline's own communication."""
+
+    fw_base: Floats
+    fw_edge: Floats
+    bw_base: Floats
+    bw_edge: Floats
+    fw_mem: Floats
+    agrad_mem: Floats
+    wgrad_mem: Floats
+
+
+@dataclass(slots=True)
+class Chunks:
+    """One chunk's blocks and what the schedule makes of them [s].
+
+    `bw_*` are block times including the exposed part of offloading, `*_edge_plain` without it; `bubble` is the idle
+    time of a stage.
+    """
+
+    bw_base: Floats
+    bw_edge: Floats
+    bw_chunk: Floats
+    fw_edge_plain: Floats
+    bw_edge_plain: Floats
+    fw_offload_exposed: Floats
+    bw_offload_exposed: Floats
+    bubble: Floats
+
+
+def chunks(s: Stages, times: BlockTimes, fw_p2p: Floats, bw_p2p: Floats, offload: Offload | None) -> Chunks:
+    """Chunk times and bubble. `fw_p2p`, `bw_p2p`: time of one transfer between stages, charged to the edge block even
+    without a pipeline. `offload` None: nothing is offloaded and nothing can be exposed."""
+    fw_base, fw_edge = times.fw_base, times.fw_edge + fw_p2p
+    bw_base, bw_edge = times.bw_base, times.bw_edge + bw_p2p
+    zero = np.zeros(())
+    fw_offload = bw_offload = zero
+    fw_edge_plain, bw_edge_plain = fw_edge, bw_edge
+    if offload is not None:
+        # Offloading hides behind compute and exposed communication, not behind memory time.
+        fw_base_over = np.maximum(0.0, offload.fw_time + times.fw_mem - fw_base)
+        fw_edge_over = np.maximum(0.0, offload.fw_time + times.fw_mem - fw_edge)
+        bw_base_over = np.maximum(0.0, offload.bw_time + times.agrad_mem + times.wgrad_mem - bw_base)
+        bw_edge_over = np.maximum(0.0, offload.bw_time + times.agrad_mem + times.wgrad_mem - bw_edge)
+        fw_base, fw_edge = fw_base + fw_base_over, fw_edge + fw_edge_over
+        bw_base, bw_edge = bw_base + bw_base_over, bw_edge + bw_edge_over
+        fw_offload = s.edges * (s.base_blocks * fw_base_over + fw_edge_over)
+        bw_offload = s.edges * (s.base_blocks * bw_base_over + bw_edge_over)
+    fw_chunk = s.base_blocks * fw_base + fw_edge
+    bw_chunk = s.base_blocks * bw_base + bw_edge
+    chunk = fw_chunk + bw_chunk
+    extra = s.extra_chunks * chunk
+    if s.missing_blocks.any():
+        extra = extra - np.where(
+            s.base_blocks > 0,
+            s.missing_blocks * (fw_base + fw_edge + bw_base + bw_edge) / 2.0,
+            s.missing_blocks * (fw_edge + bw_edge),
+        )
+    bubble = (s.pipeline_par - 1.0) * chunk + extra
+    return Chunks(bw_base, bw_edge, bw_chunk, fw_edge_plain, bw_edge_plain, fw_offload, bw_offload, bubble)

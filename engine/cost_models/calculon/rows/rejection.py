@@ -1,0 +1,193 @@
+"""Rejecting executions before any time is computed: by network, by shape, by memory.
+
+Each check is done on what it depends on: networks on (cell, assignment), offload and divisibility on (cell, mode),
+memory on (schedule point, memory mode). Counts say how many executions each rejected (cell, ...) stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.cost_models.calculon.feasibility import network_reasons
+from engine.cost_models.calculon.physics.block import BlockTable
+from engine.cost_models.calculon.physics.block_keys import BlockKeys
+from engine.cost_models.calculon.physics.memory import BlockSizes, memory_use, tiers
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.physics.rates import NetworkRates, Rates
+from engine.cost_models.calculon.rows.grains import MEMORY_FIELDS
+from engine.cost_models.calculon.table_evaluation import block_sizes
+from engine.executions import reasons
+from engine.executions.arrays import Flags, Floats, Ints, distinct
+from engine.executions.codes import FULL, NO_OVERLAP, OFFLOADS
+from engine.executions.rules import most_blocks, offloads, too_few_to_offload, undivided
+from engine.space.rejection import Rejected, executions_at
+from engine.space.schedule_points import (
+    CellColumns,
+    SchedulePoints,
+    StepModes,
+    mode_counts,
+)
+from engine.space.space import Space
+
+__all__ = [
+    "Assignments", "KeyedBlocks", "few_blocks", "listed", "memory_requirements", "reject_by_memory",
+    "reject_by_network", "reject_by_shape",
+]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Assignments:
+    """Network assignments that fit, each an array [assignments]: cell, tiers, and position in the cell's list."""
+
+    cell: Ints
+    nets: Ints
+    position: Ints
+    exchanges: Flags
+
+
+def _choices(space: Space, cells: CellColumns) -> Ints:
+    """Executions per cell and network assignment [cells]."""
+    return np.array(
+        [
+            len(space.cells[number].interleavings) * len(space.cells[number].microbatches)
+            for number in cells.number.tolist()
+        ],
+        np.int64,
+    )
+
+
+def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, rejected: Rejected) -> Assignments:
+    """Rejects network assignments that do not fit, and returns the others; notes how many each cell has left."""
+    tables = [space.assignments[space.cells[number].kind] for number in cells.number.tolist()]
+    cell = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    nets = np.concatenate(tables) if tables else np.zeros((0, 3), np.int64)
+    position = np.concatenate([np.arange(len(table)) for table in tables]) if tables else np.zeros(0, np.int64)
+    degrees = (cells.tensor_par[cell], cells.pipeline_par[cell], cells.data_par[cell])
+    found = network_reasons(networks, degrees, (nets[:, 0], nets[:, 1], nets[:, 2]))
+    modes = np.array([len(table) for table in space.modes], np.int64)
+    each = _choices(space, cells) * modes[cells.kind]
+    np.add.at(rejected.counts, (cell, found), each[cell] * (found != reasons.FITS))
+    fit = found == reasons.FITS
+    cells.possible[:] = np.bincount(cell[fit], minlength=len(tables))
+    return Assignments(cell[fit], nets[fit], position[fit], (cells.data_par > 1)[cell[fit]])
+
+
+def few_blocks(space: Space, cells: CellColumns) -> Flags:
+    """Tells which cells have stages of too few blocks to offload [cells]."""
+    few: Flags = too_few_to_offload(most_blocks(space.num_blocks, cells.pipeline_par))
+    return few
+
+
+def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected: Rejected) -> Flags:
+    """Rejects offload on short stages and feedforward sizes that the tensor degree does not divide; cells left."""
+    each = _choices(space, cells) * cells.possible
+    offloading = np.array([int(offloads(table.fields).sum()) for table in space.modes], np.int64)
+    everything = np.array([len(table) for table in space.modes], np.int64)
+    short = np.where(few_blocks(space, cells), offloading[cells.kind], 0)
+    rejected.counts[:, reasons.number_of("offload_needs_three_blocks")] += each * short
+    code = "feedforward_not_divisible"
+    indivisible = undivided(cells.tensor_par, feedforward=space.model.feedforward)[code]
+    rejected.counts[:, reasons.number_of(code)] += np.where(
+        indivisible, each * (everything[cells.kind] - short), 0
+    )
+    alive: Flags = (cells.possible > 0) & ~indivisible
+    return alive
+
+
+@dataclass(slots=True)
+class KeyedBlocks:
+    """Block keys of the prepared rows, laid out as [pairs with a network, time modes]; `row_of` [pairs, tiers] is -1
+    where a pair never uses a tier."""
+
+    keys: BlockKeys
+    row_of: Ints
+    width: int
+
+
+def memory_requirements(
+    stages: Stages,
+    points: SchedulePoints,
+    modes: StepModes,
+    keyed: KeyedBlocks,
+    blocks: BlockTable,
+    optimizers: OptimizerTable,
+    optimizer_of: tuple[Ints, Ints],
+) -> tuple[Floats, Floats]:
+    """Memory of both tiers that every (memory mode, schedule point) needs [bytes]; no rate and no capacity matters to
+    it."""
+    mm = modes.memory_modes
+    shape = (len(mm["training"]), len(points.cell))
+    first_tier, second_tier = np.empty(shape), np.empty(shape)
+    held = block_sizes(blocks, None)
+    # Any network tells the same sizes: take the first that the pair uses.
+    block_row = keyed.row_of.max(axis=1, initial=0)[points.pair] * keyed.width
+    names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
+    kind_first, kind_of = distinct(*(mm[name] for name in names))
+    # One kind after the other, so that its few modes stay in cache.
+    for kind, position in enumerate(kind_first.tolist()):
+        here = np.flatnonzero(kind_of == kind)
+        choice = {name: mm[name][position] for name in names}
+        sizes = _sizes_at(held, block_row + matching(modes.time_modes, choice))
+        at = optimizer_of[int(choice["optimizer_sharding"])] + matching(modes.optimizer_modes, choice)
+        sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
+        full = np.asarray(choice["activation_recompute"] == FULL)
+        use = memory_use(stages, sizes, full, np.asarray(choice["training"]))
+        flags = [mm[name][here][:, None] for name in OFFLOADS]
+        first_tier[here], second_tier[here] = tiers(use, full, *flags)
+    return first_tier, second_tier
+
+
+def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:
+    """Which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is."""
+    mm = modes.memory_modes
+    found: Flags = (mode_counts(space, modes) > 0).T[:, points.kind]
+    short: Flags = offloads(mm)[:, None] & few_blocks(space, cells)[points.cell]
+    return found & ~short
+
+
+def reject_by_memory(
+    space: Space,
+    rate: Rates,
+    cells: CellColumns,
+    points: SchedulePoints,
+    modes: StepModes,
+    needs: tuple[Floats, Floats],
+    rejected: Rejected,
+) -> Flags:
+    """Which (memory mode, schedule point) pairs fit in memory; counts what does not."""
+    count = mode_counts(space, modes)
+    every = listed(space, cells, points, modes)
+    fits = every.copy()
+    tiers_of = tuple(zip(needs, (rate.capacity, rate.second_capacity), strict=True))
+    for code, (need, capacity) in zip(("memory_tier1", "memory_tier2"), tiers_of, strict=True):
+        over = fits & (need > capacity)
+        if not over.any():
+            continue
+        fits &= ~over
+        failing = executions_at(over, count, cells, points)
+        np.add.at(rejected.counts[:, reasons.number_of(code)], points.cell, failing)
+    rejected.nearest_miss(points.cell, every, fits, tiers_of)
+    return fits
+
+
+def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
+    """Sizes of the keys at `index`; those of the optimizer are still missing."""
+    kept = {item.name: getattr(held, item.name) for item in fields(held)}
+    return BlockSizes(**{name: values[index] if len(values) else values for name, values in kept.items()})
+
+
+def matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
+    """The first row of a table of modes that agrees with `choice` in every field that both have."""
+    agrees = np.ones(len(next(iter(table.values()))), bool)
+    for name, values in table.items():
+        if name in choice:
+            agrees &= values == choice[name]
+        elif name == "tensor_par_overlap":
+            agrees &= (values != NO_OVERLAP) == choice["overlapped"]
+    return int(np.argmax(agrees))

@@ -1,0 +1,144 @@
+"""Evaluating prepared rows: the headline figures of all executions that a row stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.cost_models.calculon.physics.batch import (
+    PipelinePart,
+    StepBlock,
+    StepOptimizer,
+    arithmetic,
+    exchange_part,
+    offload_bandwidth,
+    pipeline_part,
+)
+from engine.cost_models.calculon.physics.offload import offload
+from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
+from engine.executions.arrays import Floats, Ints, take
+from engine.space.rows import Group, RowChunk, Variant
+
+__all__ = ["evaluate_calculon_rows"]
+
+
+def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
+    """Headline figures of all executions of a chunk of rows."""
+    rate, modes = prepared.rate, prepared.modes.fields
+    place, mode = group.place[part], group.mode[part]
+    point = group.point[place]
+    key = group.block[place] + prepared.modes.time[mode]
+    b = take(prepared.block, key)
+    sharded = modes["optimizer_sharding"][mode]
+    unsharded_at, sharded_at = prepared.optimizer_of
+    optimizer_key = np.where(sharded, sharded_at[point], unsharded_at[point]) + prepared.modes.optimizer[mode]
+    o = take(prepared.optimizer, optimizer_key)
+    s = take(prepared.stages, point)
+    # What holds for every row is carried along once.
+    training = modes["training"][mode]
+    if training.all():
+        training = np.asarray(True)
+    kept = prepared.kept[key]
+    moved = offload(
+        rate,
+        weights=b.weights,
+        activations=kept,
+        optimizer=prepared.optimizer_state[optimizer_key],
+        weight_offload=prepared.modes.offloaded["weight_offload"][mode],
+        activations_offload=prepared.modes.offloaded["activations_offload"][mode],
+        optimizer_offload=prepared.modes.offloaded["optimizer_offload"][mode],
+        training=training,
+    )
+    pipe = pipeline_part(
+        rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
+    )
+    computing, perfect = arithmetic(rate, s, pipe, prepared.useful[key] + prepared.optimizer_flops[optimizer_key])
+    memory = prepared.modes.memory[mode] * prepared.first_tier.shape[1] + point
+    cell = prepared.points.cell[point]
+    rows = RowChunk(
+        group=group,
+        point=point,
+        mode=mode,
+        cell=cell,
+        metrics={
+            "compute_efficiency": perfect / computing,
+            "fw_time": pipe.fw_time,
+            "bw_time": pipe.bw_time,
+            "optim_step_time": pipe.optim_step_time,
+            "recompute_time": pipe.recompute_time,
+            "recomm_exposed_time": pipe.recomm_exposed_time,
+            "bubble_time": pipe.bubble_time,
+            "tp_comm_exposed_time": pipe.tp_comm_exposed_time,
+            "pp_comm_exposed_time": pipe.pp_comm_exposed_time,
+            "fw_offload_exposed_time": pipe.fw_offload_exposed_time,
+            "bw_offload_exposed_time": pipe.bw_offload_exposed_time,
+            "offload_mem_bw_req": offload_bandwidth(b, moved, pipe, training),
+            "proc_mem_tier1_cap_req": prepared.first_tier.ravel().take(memory),
+            "proc_mem_tier2_cap_req": prepared.second_tier.ravel().take(memory),
+        },
+        variants=[],
+    )
+    batch = prepared.cells.batch_size[cell].astype(np.float64)
+    first = prepared.points.first[point]
+    kind, stride = prepared.points.kind[point], prepared.points.stride[point]
+    listed = kind * prepared.modes.position[0].shape[1] + mode
+    positions = [table.ravel().take(listed) for table in prepared.modes.position]
+    for data_net in group.data_nets:
+        exposed = _exposed(prepared, group, data_net, s, b, o, pipe, sharded, training, cell)
+        assignment = group.assignment[data_net][place]
+        for overlapped, position in enumerate(positions):
+            times = exposed[overlapped]
+            if times is None:
+                continue
+            chosen = None if (position >= 0).all() else np.flatnonzero(position >= 0)
+            pick: Any = slice(None) if chosen is None else chosen
+            if chosen is not None and not len(chosen):
+                continue
+            total = pipe.total[pick] + times[pick]
+            rows.variants.append(
+                Variant(
+                    data_net,
+                    bool(overlapped),
+                    chosen,
+                    first[pick] + position[pick] * stride[pick] + assignment[pick],
+                    {
+                        "sample_rate": batch[pick] / total,
+                        "total_time": total,
+                        "total_efficiency": perfect[pick] / total,
+                        "system_efficiency": computing[pick] / total,
+                        "dp_comm_exposed_time": times[pick],
+                    },
+                )
+            )
+    return rows
+
+
+def _exposed(
+    prepared: PreparedRows,
+    group: Group,
+    data_net: int,
+    s: Stages,
+    b: StepBlock,
+    o: StepOptimizer,
+    pipe: PipelinePart,
+    sharded: npt.NDArray[np.bool_],
+    training: npt.NDArray[np.bool_],
+    cell: Ints,
+) -> tuple[Floats, Floats | None]:
+    """Exposed time of the gradient exchange over a network [rows]: not overlapped, and overlapped."""
+    if not group.exchanges:
+        return np.zeros(len(cell)), None
+    exchange = exchange_part(
+        prepared.rate, s, pipe, b, o,
+        members=prepared.cells.data_par[cell].astype(np.float64),
+        exchanging=training,
+        tensor_net=np.asarray(group.tensor_net),
+        pipeline_net=np.asarray(group.pipeline_net),
+        data_net=np.asarray(data_net),
+        sharded=sharded,
+        requirements=False,
+    )  # fmt: skip
+    return exchange.link, exchange.overlap.exposed

@@ -1,0 +1,250 @@
+"""Evaluating a table of executions with the calibrated cost model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
+from engine.cost_models.calibrated.case_building import model_shapes
+from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.memory import (
+    StageMemory,
+    activation_bytes,
+    block_weight_bytes,
+    of_largest,
+    stage_memories,
+)
+from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.stage_times import block_level, offloaded_flow, pipeline_flow
+from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
+from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
+from engine.executions import reasons
+from engine.executions.codes import OFFLOADS
+from engine.executions.field_values import absent, objects
+from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.rules import fewest_blocks
+from engine.executions.sentences import excesses
+from hardware import GIB, System
+from models import Model
+from models.token_flops import token_flops
+
+__all__ = ["evaluate_calibrated", "link_rate", "perfect_seconds"]
+
+Numbers = npt.NDArray[np.int16]
+
+CHUNK = 16_384
+"""Rows at a time: bounds the memory for intermediate arrays."""
+
+GIGA, TERA = 1e9, 1e12
+
+
+def perfect_seconds(model: Model, system: System, datatype: str) -> float:
+    """Seconds per sample that the model's arithmetic would take one processor at its peak in `datatype` [s].
+
+    Attention counted in full (see `models.token_flops`), so that `total_efficiency` is the usual model-FLOP
+    utilisation.
+    """
+    return token_flops(model).model() * model.seq_size / (system.matrix[datatype].tflops * TERA)
+
+
+def link_rate(system: System, p: Parameters) -> float:
+    """Sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 where there is none."""
+    return system.mem2.bandwidth_gb_per_s * GIGA * p.scale_out if system.mem2.capacity_gib > 0 else 0.0
+
+
+def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Parameters) -> pd.DataFrame:
+    """Every statistic of every execution of a table; see `engine.evaluate`.
+
+    Extensions that the table lacks are added with what they default to. Of the 96 statistics those that describe
+    layers as Calculon does are not a number here.
+    """
+    found, reason, malformed = read(model, system, table)
+    columns = statistics_of("calibrated")
+    values = np.full((len(columns), len(reason)), np.nan)
+    needs = np.zeros((2, len(reason)))
+    rows = np.flatnonzero(reason == reasons.FITS)
+    for start in range(0, len(rows), CHUNK):
+        here = rows[start : start + CHUNK]
+        part = {name: array[here] for name, array in found.items()}
+        case = case_of_fields(model, system, part)
+        figures = _figures(model, system, part, case, p)
+        need = (figures["proc_mem_tier1_cap_req"], figures["proc_mem_tier2_cap_req"])
+        needs[0, here], needs[1, here] = need
+        over = [tier > memory.capacity_gib * GIB for tier, memory in zip(need, (system.mem1, system.mem2), strict=True)]
+        numbers = [reasons.number_of(code) for code in ("memory_tier1", "memory_tier2")]
+        reason[here] = np.where(over[0], numbers[0], np.where(over[1], numbers[1], reasons.FITS))
+        fits = ~(over[0] | over[1])
+        for position, column in enumerate(columns):
+            if column.name in figures:
+                values[position, here[fits]] = np.broadcast_to(figures[column.name], len(here))[fits]
+    given = _given(system, table, found)
+
+    def quantities(chosen: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
+        return _quantities(model, system, given, found, needs, chosen, code)
+
+    return outcome_table(given, columns, reason, malformed, values, quantities)
+
+
+def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
+    """The fields as given, with what extensions are where they were not."""
+    added = defaults(system, found)
+    columns: dict[str, Any] = {}
+    for column in ALL_FIELDS:
+        if column.name not in added:
+            columns[column.name] = table[column.name]
+            continue
+        default: Any = added[column.name]
+        if column.choices:
+            default = pd.array(np.array(column.choices, object)[default], dtype="str")
+        default = pd.Series(default, index=table.index)
+        given = table[column.name] if column.name in table.columns else default
+        empty = absent(given)
+        if empty.any():
+            # Not every type of column can hold what a default is.
+            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index).infer_objects()
+        columns[column.name] = given
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _figures(model: Model, system: System, part: Fields, case: Case, p: Parameters) -> dict[str, Floats]:
+    """Every statistic that this cost model has, of rows that break no rule."""
+    level = block_level(case, p)
+    flow, once = pipeline_flow(case, level, p), update_level(case, p)
+    stages = stage_memories(case)
+    flags = [part[name].astype(np.float64) for name in OFFLOADS]
+    offloads = dict(zip(("weights", "activations", "state"), flags, strict=True))
+    kept, held, rate = activation_bytes(case), block_weight_bytes(case), link_rate(system, p)
+    moved = None
+    if rate:
+        added = offloaded_flow(
+            case, level, flow, rate=rate, weights=(flags[0] * held[0], flags[0] * held[1]),
+            activations=(flags[1] * kept.dense, flags[1] * kept.sparse),
+        )  # fmt: skip
+        state = flags[2] * np.maximum.reduce([stage.state() for stage in stages])
+        moved = with_state(
+            added.forward, added.backward, added.slowest, added.bandwidth, state=state, rate=rate,
+            optimizer=once.optimizer,
+        )  # fmt: skip
+    batch = part["batch_size"].astype(np.float64)
+    datatype = part["datatype"]
+    each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
+    perfect = each[datatype] * batch / part["num_procs"]
+    part_of_flow = flow_part(pipeline_level(case, level, p, flow))
+    step = step_part(part_of_flow, once, moved, case.layout.pipeline_interleaving, perfect)
+    exchanged = with_exchange(
+        step, once.exchange, case.software.overlap_data, straggling=straggling(case, p), batch=batch, perfect=perfect,
+        p=p,
+    )  # fmt: skip
+    first, second = tiers(stages, **offloads)
+    # The parts are those of the stage that needs most of the first tier, as it is with what is offloaded.
+    sizes = [tiers([stage], **offloads)[0] for stage in stages]
+    memory = {
+        item.name: of_largest(sizes, [getattr(stage, item.name) for stage in stages]) for item in fields(StageMemory)
+    }
+    full = part["activation_recompute"] == 0
+    moved_state = memory["movable"]
+    kept_here = memory["activations"] * (1.0 - memory["movable_kept"])
+    heaviest = level.heaviest
+    block, gathers = level.kinds[heaviest], flow.gathers[heaviest]
+    block_time, block_kept = block.forward + gathers.forward, kept.sparse if heaviest.experts else kept.dense
+    block_weights = held[heaviest.experts]
+    return {
+        **step.metrics,
+        **exchanged,
+        "proc_mem_tier1_cap_req": first,
+        "proc_mem_tier2_cap_req": second,
+        "weight_space": memory["weights"],
+        "weight_grad_space": memory["gradients"],
+        "optimizer_space": memory["optimizer"],
+        "act_space": np.where(full, memory["working"], memory["activations"] + memory["working"]),
+        "act_checkpoint_size": np.where(full, memory["activations"], 0.0),
+        "act_grad_space": np.zeros(len(batch)),
+        "weight_space_with_offload": memory["weights"] - memory["block_weights"] * moved_state,
+        "weight_grad_space_with_offload": memory["gradients"] * (1.0 - moved_state),
+        "optimizer_space_with_offload": memory["optimizer"] * (1.0 - moved_state),
+        "act_space_with_offload": memory["working"] + np.where(full, 0.0, kept_here),
+        "act_checkpoint_size_with_offload": np.where(full, kept_here, 0.0),
+        "logit_space": memory["logits"],
+        "temporary_space": memory["temporaries"],
+        "reserve_space": np.full(len(batch), RESERVE),
+        "block_weight_space": block_weights,
+        "block_act_storage_space": block_kept,
+        "block_fw_time": block_time,
+        "dp_comm_link_time": once.exchange,
+        "act_offload_bw_req": block_kept / block_time,
+        "weight_offload_bw_req": block_weights / block_time,
+        "useful_flops": np.asarray(token_flops(model).model() * model.seq_size * batch / part["num_procs"]),
+    }
+
+
+def _quantities(
+    model: Model,
+    system: System,
+    given: pd.DataFrame,
+    found: Fields,
+    needs: Floats,
+    rows: npt.NDArray[np.intp],
+    code: str,
+) -> dict[str, Any]:
+    """The numbers and words that a reason's sentence uses, for the rows of one reason."""
+    shapes = model_shapes(model)
+    f = {name: array[rows] for name, array in found.items()}
+    result: dict[str, Any] = {
+        "expert_ranks": f["tensor_par"] * f["context_par"] * f["data_par"],
+        "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
+        "blocks_per_proc": fewest_blocks(int(shapes.num_blocks), np.maximum(f["pipeline_par"], 1)),
+        "batch_seq": f["microbatch_size"] * model.seq_size,
+        "microbatches": f["batch_size"] // np.maximum(f["data_par"] * f["microbatch_size"], 1),
+        "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
+        "seq_size": model.seq_size,
+        **{name: int(getattr(shapes, name)) for name in ("hidden", "feedforward", "attn_heads", "key_value_heads")},
+        **{name: int(getattr(shapes, name)) for name in ("num_blocks", "experts")},
+    }
+    for column in ALL_FIELDS:
+        if column.dtype == "str":
+            result[column.name] = given_words(given[column.name], rows)
+        else:
+            result[column.name] = f[column.name]
+    if code == "network_too_small":
+        size = farthest(system)
+        tier = max(place for place, network in enumerate(system.networks) if network.size == size)
+        result |= {"tier": tier, "size": size, "used": f["num_procs"]}
+    for tier, (name, memory) in enumerate((("memory_tier1", system.mem1), ("memory_tier2", system.mem2))):
+        if code == name:
+            result |= excesses(needs[tier, rows] / GIB, memory.capacity_gib)
+    if "product" in reasons.placeholders(code):
+        # As Python's numbers: four degrees may exceed 64 bits.
+        factors = (f[name].astype(object) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
+        products: Any = math.prod(factors)
+        result["product"] = [f"{number:,}" for number in products]
+    if code in ("unknown_word", "extension_not_positive"):
+        result |= _first_fault(given, f, rows, code)
+    return {name: result[name] for name in reasons.placeholders(code)}
+
+
+def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
+    """Field, value and what is accepted, of the first field of each row that is at fault."""
+    if code == "unknown_word":
+        names = ["datatype", *(column.name for column in EXTENSIONS if column.choices)]
+        wrong = np.array([f[name] < 0 for name in names])
+    else:
+        names = ["context_par", "expert_par", "expert_tensor_par"]
+        wrong = np.array([f[name] < 1 for name in names])
+    which = np.argmax(wrong, axis=0)
+    accepted = [", ".join(DATATYPES if name == "datatype" else by_name(name).choices) for name in names]
+    values = [given_words(given[name], rows).to_pylist() for name in names]
+    return {
+        "field": words_array(which, names),
+        "value": pa.array([values[field][row] for row, field in enumerate(which.tolist())], pa.string()),
+        "accepted": words_array(which, accepted),
+    }

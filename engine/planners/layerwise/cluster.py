@@ -1,0 +1,198 @@
+"""Clusters as machines with devices: what exchanges between groups of devices take, and the paper's three clusters.
+
+The rates and rules are those of HPGO 0.9.2, whose constants are the defaults: a network of 25 Gb/s between machines, of
+which an all-reduce sustains 3 GB/s and a transfer 1 GB/s, 25 GB/s inside a machine, and 16 GB of memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from engine.planners.contract import PlanError
+
+__all__ = ["MOST_DEVICES", "PRESETS", "Cluster", "ClusterError", "Machine", "cluster_of", "flat", "hierarchical"]
+
+MOST_DEVICES: Final = 4_096
+"""Devices that a cluster may have."""
+
+GIGABIT = 1e9 / 8
+
+
+class ClusterError(PlanError):
+    """A cluster that makes no sense; the message says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Some devices of one kind in one machine. `kind` names the profile that its devices follow, empty for the profile
+    itself; `memory` is per device [bytes]."""
+
+    devices: int
+    kind: str = ""
+    memory: float = 16e9
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Machines in order; devices are numbered through. Rates are [bytes/s].
+
+    `inside` is one device's link within a machine, `all_reduce` and `transfer` are what a machine's network sustains of
+    either. `switched` says that devices of a machine are joined by a switch; else, as in HPGO, an all-reduce inside a
+    machine goes over as many links as there are pairs of devices.
+    """
+
+    machines: tuple[Machine, ...]
+    inside: float = 25e9
+    all_reduce: float = 3e9
+    transfer: float = 1e9
+    name: str = ""
+    switched: bool = False
+
+    @cached_property
+    def size(self) -> int:
+        """The number of devices."""
+        return sum(machine.devices for machine in self.machines)
+
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """The number of each machine's first device."""
+        return tuple(sum(machine.devices for machine in self.machines[:at]) for at in range(len(self.machines)))
+
+    @cached_property
+    def machine_of(self) -> tuple[int, ...]:
+        """The machine of each device."""
+        return tuple(at for at, machine in enumerate(self.machines) for _ in range(machine.devices))
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """Where each machine's numbers end: `[8, 16]` are two machines with eight devices each."""
+        return [first + machine.devices for first, machine in zip(self.first, self.machines, strict=True)]
+
+    def spans(self, group: Sequence[int]) -> bool:
+        """Whether a group's lowest and highest device are in different machines."""
+        return self.machine_of[min(group)] != self.machine_of[max(group)]
+
+    def reduce_time(self, group: Sequence[int], size: float) -> float:
+        """All-reduce of `size` [bytes] over a group [s]: a ring moves 2 (n - 1) / n of it."""
+        count = len(group)
+        if count < 2:
+            return 0.0
+        moved = 2 * size * (count - 1) / count
+        if self.spans(group):
+            return moved / self.all_reduce
+        return moved / self.inside / (1 if self.switched else count // 2)
+
+    def move_rate(self, senders: Sequence[int], receivers: Sequence[int]) -> float:
+        """Time that a byte takes from one group to another, senders splitting and receivers joining it [s/byte]."""
+        return self.move_rate_to(senders, self.home(receivers))
+
+    def home(self, group: Sequence[int]) -> int:
+        """The machine of a group, -1 where it spans several."""
+        return -1 if self.spans(group) else self.machine_of[group[0]]
+
+    def move_rate_to(self, senders: Sequence[int], home: int) -> float:
+        """`move_rate` to a group in machine `home`, -1 for one that spans several [s/byte].
+
+        Receivers in several machines take at the rate of an all-reduce, others at that of a transfer what comes from
+        elsewhere; so the rule has it that spreading receivers is faster.
+        """
+        if home < 0:
+            return 1 / self.all_reduce
+        away = sum(self.machine_of[device] != home for device in senders)
+        return away / len(senders) / self.transfer if away else 1 / self.inside
+
+    def kinds(self, group: Sequence[int]) -> set[str]:
+        """The kinds of device in a group."""
+        return {self.machines[self.machine_of[device]].kind for device in group}
+
+    def memory(self, group: Sequence[int]) -> float:
+        """Memory of the smallest device of a group [bytes]."""
+        return min(self.machines[self.machine_of[device]].memory for device in group)
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all devices are of one kind."""
+        return len({machine.kind for machine in self.machines}) == 1
+
+    def flattened(self) -> Cluster:
+        """The same devices, each in a machine of its own."""
+        alone = tuple(replace(machine, devices=1) for machine in self.machines for _ in range(machine.devices))
+        return replace(self, machines=alone, name=f"{self.name} flat".strip())
+
+    def document(self) -> dict[str, Any]:
+        """Everything that plans depend on, as JSON."""
+        machines = [{"devices": each.devices, "kind": each.kind, "memory": each.memory} for each in self.machines]
+        rates = {"inside": self.inside, "all_reduce": self.all_reduce, "transfer": self.transfer}
+        return {"machines": machines, **rates, "switched": self.switched}
+
+
+def cluster_of(machines: Cluster | Sequence[int], memory: float = 16e9) -> Cluster:
+    """A cluster from where its machines' device numbers end, as in `[8, 16]`; a `Cluster` is checked.
+
+    Args:
+        machines: whole numbers that rise, or a cluster.
+        memory: of each device where `machines` are numbers [bytes].
+
+    Raises:
+        ClusterError: it has no devices, too many, or a rate that is not above 0.
+    """
+    made = machines if isinstance(machines, Cluster) else _from_ends(machines, memory)
+    if not made.machines:
+        raise ClusterError("The cluster has no machines; [8, 16] are two machines with eight devices each.")
+    for number, machine in enumerate(made.machines, start=1):
+        if machine.devices < 1:
+            raise ClusterError(f"Machine {number} has {machine.devices} devices; it must have at least one.")
+        if not (math.isfinite(machine.memory) and machine.memory > 0):
+            raise ClusterError(f"Machine {number} has {machine.memory:g} bytes of memory; it must have more than none.")
+    if made.size > MOST_DEVICES:
+        raise ClusterError(f"The cluster has {made.size:,} devices; at most {MOST_DEVICES:,} can be planned.")
+    for field in ("inside", "all_reduce", "transfer"):
+        value = getattr(made, field)
+        if not (math.isfinite(value) and value > 0):
+            raise ClusterError(f"The rate {field} is {value:g}; it must be a number of bytes per second above 0.")
+    return made
+
+
+def _from_ends(ends: Sequence[int], memory: float) -> Cluster:
+    try:
+        numbers = [int(end) for end in ends]
+        whole = all(number == end for number, end in zip(numbers, ends, strict=True))
+    except (TypeError, ValueError, OverflowError):
+        numbers, whole = [], False
+    if not whole or not numbers:
+        raise ClusterError("Machines are given by where their devices' numbers end: [8, 16] are two machines of eight.")
+    if numbers[-1] > MOST_DEVICES:
+        raise ClusterError(f"The cluster has {numbers[-1]:,} devices; at most {MOST_DEVICES:,} can be planned.")
+    sizes = [after - before for before, after in zip([0, *numbers], numbers, strict=False)]
+    if min(sizes) < 1:
+        raise ClusterError(f"Where machines end must rise: {numbers} leaves a machine without devices.")
+    return Cluster(tuple(Machine(size, memory=memory) for size in sizes))
+
+
+def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
+    """Machines with some devices each."""
+    memory, kind = changes.pop("memory", 16e9), changes.pop("kind", "")
+    return cluster_of(Cluster((Machine(devices, kind, memory),) * machines, **changes))
+
+
+def flat(devices: int, **changes: Any) -> Cluster:
+    """Devices that are all in machines of their own."""
+    return hierarchical(devices, 1, **changes)
+
+
+def _network(gigabits: float) -> dict[str, Any]:
+    """Rates of a slower or faster network, in proportion to those that HPGO has for 25 Gb/s."""
+    return {"all_reduce": 3e9 * gigabits / 25, "transfer": 1e9 * gigabits / 25}
+
+
+PRESETS: Final = {
+    "A": hierarchical(2, 8, name="A: 2 machines of 8, 25 Gb/s between them"),
+    "B": flat(16, name="B: 16 machines of 1, 25 Gb/s"),
+    "C": flat(16, name="C: 16 machines of 1, 10 Gb/s", **_network(10)),
+}
+"""The clusters of Fan et al., "DAPPLE" (PPoPP 2021). HPGO's constants are for 25 Gb/s; cluster C has them in
+proportion."""

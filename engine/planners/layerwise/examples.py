@@ -1,0 +1,50 @@
+"""Example profiles that come with the planner; see `data/README.md`."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from engine.planners.layerwise.profile import LayerProfile, ProfileError
+from engine.planners.layerwise.reading import profile_from
+
+__all__ = ["Example", "example", "examples"]
+
+FOLDER: Final = Path(__file__).parent / "data"
+SOURCE: Final = "LER0ever/HPGO 0.9.2, profiles (BSD 3-Clause)"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A profile of the package: its name, title, the batch at which it was taken, the batch of a step that its authors
+    planned [samples], and what is to know about its figures."""
+
+    name: str
+    title: str
+    batch: float
+    global_batch: int
+    note: str
+
+
+@lru_cache(maxsize=1)
+def examples() -> tuple[Example, ...]:
+    """All examples, the best known first."""
+    with (FOLDER / "profiles.csv").open(newline="", encoding="utf-8") as file:
+        return tuple(
+            Example(row["name"], row["title"], float(row["batch"]), int(row["global_batch"]), row["note"] or "")
+            for row in csv.DictReader(file)
+        )
+
+
+@lru_cache(maxsize=32)
+def example(name: str) -> LayerProfile:
+    """The example of that name, at its batch. Raises `engine.planners.layerwise.profile.ProfileError`."""
+    for each in examples():
+        if each.name == name:
+            found = profile_from(FOLDER / f"{name}.txt", each.batch)
+            return LayerProfile(found.name, found.layers, found.edges, each.batch, SOURCE)
+    listed = ", ".join(each.name for each in examples())
+    raise ProfileError(f"There is no example {name[:60]!r}; examples are {listed}.")

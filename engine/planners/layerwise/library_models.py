@@ -1,0 +1,266 @@
+"""Layer profiles of today's models: what the calibrated cost model says of every block, the embedding and the head.
+
+A device of such a plan is a group of processors that share every layer by tensor parallelism; sizes are those of the
+whole group, and rates of the cluster those of all its links together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+import pandas as pd
+
+import engine
+from engine.planners.contract import PlanError
+from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
+from engine.planners.layerwise.planner import planned
+from engine.planners.layerwise.problem import LayerwiseProblem, checked
+from engine.planners.layerwise.profile import Layer, LayerProfile, joined, profile_of
+from engine.planners.layerwise.result import LayerwisePlan
+from engine.planners.layerwise.states import states_of
+from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, megatron_layout
+from hardware import Calibration, System, system_of
+from hardware.loader import SystemLike
+from models import Architecture, Model, model_of
+from models.loader import ModelLike
+from models.parameters import embedding_weights, layer_weights, norm_weights, position_weights
+
+__all__ = ["ModelPlan", "evaluated", "library_profile", "plan_model", "system_cluster"]
+
+COST_MODEL: Final = "calibrated"
+ROOM: Final = 1e9
+"""Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """A plan of a library model: the tensor parallel degree of its devices, and the execution that it is, None where
+    stages have different numbers of replicas; `layout` is Megatron's string for the stages."""
+
+    plan: LayerwisePlan
+    tensor_par: int
+    execution: Mapping[str, Any] | None
+    layout: str | None
+
+
+def library_profile(
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    tensor_par: int = 1,
+    microbatch: int = 1,
+    datatype: str = "bfloat16",
+    calibration: Calibration | None = None,
+) -> tuple[LayerProfile, float]:
+    """The profile of a model on groups of `tensor_par` processors, and what parameters with gradients and optimizer
+    take in multiples of the parameters.
+
+    Args:
+        microbatch: sequences at which it is taken.
+
+    Raises:
+        PlanError: the model cannot run so, such as a degree that its heads do not divide by.
+        models.ModelFileError, hardware.SystemFileError: the documents.
+    """
+    model, system = model_of(model), system_of(system)
+    wide = system.model_copy(update={"mem1": system.mem1.model_copy(update={"capacity_gib": ROOM})})
+    execution = _execution(tensor_par, 1, 1, microbatch, microbatch, datatype, model, system)
+    table = pd.DataFrame([execution], dtype=object)
+    found = engine.evaluate(model, wide, table, cost_model=COST_MODEL, calibration=calibration).iloc[0]
+    if found["status"] != "ok":
+        raise PlanError(f"{model.name} on {tensor_par} processors of {system.name}: {found['reason_text']}")
+    operations = engine.operations(model, wide, execution, cost_model=COST_MODEL, calibration=calibration)
+    architecture = model.architecture_or_assumed()
+    passes, local = _passes(operations), _passes(operations[operations["engine"] != "network"])
+    kinds = _kinds(architecture)
+    bytes_each = float(found["weight_space"]) * tensor_par / _weights(architecture)
+    kept = float(found["act_space"]) * tensor_par / architecture.layers
+    boundary = 2.0 * architecture.hidden * model.seq_size * microbatch
+    # What the pass has beyond its blocks is the head's: logits, loss, and the lookup of the embedding.
+    ahead = max(float(found["fw_time"]) - sum(local[kind][0] for kind in kinds), 0.0)
+    back = max(float(found["bw_time"]) - sum(local[kind][1] for kind in kinds), 0.0)
+    table_weights = (embedding_weights(architecture) + position_weights(architecture)) * bytes_each
+    half = architecture.hidden * architecture.vocab_padded * bytes_each
+    layers = [Layer(EMBEDDING, "Embedding", 0.0, 0.0, boundary, max(table_weights - half, half), 0.0)]
+    for number, kind in enumerate(kinds):
+        weights = layer_weights(architecture, experts=kind.startswith("experts")) * bytes_each
+        name = f"Block {number} ({kind.replace('_', ', ')})"
+        layers.append(Layer(f"{BLOCK} {number}", name, *passes[kind], boundary, weights, kept))
+    logits = float(found["logit_space"]) * tensor_par
+    held = half + norm_weights(architecture) * bytes_each
+    layers.append(Layer(HEAD, "Head and loss", ahead, back, 4.0 * microbatch, held, logits))
+    edges = [(a.id, b.id) for a, b in itertools.pairwise(layers)]
+    states = ("weight_space", "weight_grad_space", "optimizer_space")
+    optimizer = sum(float(found[each]) for each in states) / float(found["weight_space"])
+    source = f"{COST_MODEL} cost model, {model.name} on {system.name}, tensor parallel {tensor_par}"
+    return profile_of(model.name, layers, edges, batch=microbatch, source=source), optimizer
+
+
+def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "") -> Cluster:
+    """The groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks' rates.
+
+    Raises `PlanError` where groups do not fill the processors.
+    """
+    system = system_of(system)
+    if tensor_par < 1 or processors < 1 or processors % tensor_par:
+        raise PlanError(f"{processors} processors are not groups of {tensor_par}; the number must divide by it.")
+    near, far = system.networks[0], system.networks[-1]
+    domain = max(near.size // tensor_par, 1) if near is not far else processors // tensor_par
+    groups = processors // tensor_par
+    sizes = [min(domain, groups - at) for at in range(0, groups, domain)]
+    memory = system.mem1.capacity_gib * 2**30 * tensor_par
+    rates = [each.bandwidth_gb_per_s * 1e9 * each.efficiency * tensor_par for each in (near, far)]
+    machines = tuple(Machine(size, kind, memory) for size in sizes)
+    return cluster_of(Cluster(machines, rates[0], rates[1], rates[1], f"{processors} x {system.name}", switched=True))
+
+
+def plan_model(
+    model: ModelLike,
+    systems: SystemLike | Sequence[tuple[SystemLike, int]],
+    processors: int | None = None,
+    *,
+    global_batch: int,
+    tensor_par: int = 1,
+    datatype: str = "bfloat16",
+    calibration: Calibration | None = None,
+) -> ModelPlan:
+    """The best stages and replicas of a library model, over microbatches of one sequence and more for every replica.
+
+    Args:
+        systems: one system with `processors`, or several with the processors of each, as one cluster of several kinds.
+        global_batch: sequences of a step.
+        tensor_par: processors that share every layer, one device of the plan.
+
+    Raises:
+        PlanError: nothing fits, or something cannot be.
+        models.ModelFileError, hardware.SystemFileError: the documents.
+    """
+    if processors is None:
+        parts = [(system_of(system), count) for system, count in cast(Sequence[tuple[SystemLike, int]], systems)]
+    else:
+        parts = [(system_of(cast(SystemLike, systems)), processors)]
+    if not parts:
+        raise PlanError("Give a system with the number of its processors, or several such pairs.")
+    network = model_of(model)
+    profiles = [
+        (
+            system.name,
+            *library_profile(network, system, tensor_par=tensor_par, datatype=datatype, calibration=calibration),
+        )
+        for system, _ in parts
+    ]
+    clusters = [system_cluster(system, count, tensor_par=tensor_par, kind=system.name) for system, count in parts]
+    profile = joined(profiles[0][1], [(name, found) for name, found, _ in profiles])
+    optimizer = max(factor for _, _, factor in profiles)
+    slowest = {field: min(getattr(each, field) for each in clusters) for field in ("inside", "all_reduce", "transfer")}
+    cluster = replace(clusters[0], machines=tuple(m for each in clusters for m in each.machines), **slowest)
+    own, best = states_of(profile), None
+    share, reasons = 1, list[str]()
+    while share <= min(cluster.size, global_batch):
+        asked = LayerwiseProblem(profile, 1, global_batch, cluster, share, "paper", optimizer=optimizer, whole=True)
+        try:
+            found = planned(checked(asked), own)
+            best = found if best is None or found.speedup > best.speedup else best
+        except PlanError as error:
+            reasons.append(str(error))
+        share *= 2
+    if best is None:
+        raise PlanError(reasons[-1] if reasons else "The batch is too small for a microbatch.")
+    return ModelPlan(best, tensor_par, _as_execution(best, tensor_par, datatype, network, parts), megatron_layout(best))
+
+
+def evaluated(
+    found: ModelPlan, model: ModelLike, system: SystemLike, calibration: Calibration | None = None
+) -> pd.DataFrame:
+    """The plan's execution by the calibrated cost model, with stages as even as it has them: one row of all statistics.
+
+    Raises `PlanError` where the plan is no execution.
+    """
+    if found.execution is None:
+        raise PlanError("Stages with different numbers of replicas are no execution of the cost model.")
+    table = pd.DataFrame([dict(found.execution)], dtype=object)
+    return engine.evaluate(model, system, table, cost_model=COST_MODEL, calibration=calibration)
+
+
+def _as_execution(
+    plan: LayerwisePlan, tensor_par: int, datatype: str, model: Model, systems: Sequence[tuple[System, int]]
+) -> dict[str, Any] | None:
+    replicas = {len(stage.devices) for stage in plan.stages}
+    if len(replicas) > 1 or len(systems) > 1 or plan.problem.global_batch % max(replicas):
+        return None
+    (copies,) = replicas
+    mine = plan.problem.microbatch // copies
+    batch = plan.problem.global_batch
+    made = _execution(tensor_par, len(plan.stages), copies, mine, batch, datatype, model, systems[0][0])
+    made["optimizer_sharding"] = copies > 1
+    made["activation_recompute"] = "full" if any(stage.recompute for stage in plan.stages) else "none"
+    return made
+
+
+def _execution(
+    tensor_par: int,
+    pipeline: int,
+    copies: int,
+    microbatch: int,
+    batch: int,
+    datatype: str,
+    model: Model,
+    system: System,
+) -> dict[str, Any]:
+    """The fields of an execution without interleaving, recomputation or offloading."""
+    degrees = {"tensor_par": tensor_par, "pipeline_par": pipeline, "data_par": copies}
+    processors, reach, tiers = tensor_par * pipeline * copies, 1, {}
+    for name, degree in (("tensor_par", tensor_par), ("data_par", copies), ("pipeline_par", pipeline)):
+        reach *= degree
+        fits = [at for at, network in enumerate(system.networks) if network.size >= reach]
+        tiers[f"{name}_net"] = fits[0] if fits else len(system.networks) - 1
+    sharded = tensor_par > 1
+    mixture = model.architecture is not None and model.architecture.experts is not None
+    return {
+        "num_procs": processors,
+        **degrees,
+        **tiers,
+        "batch_size": batch,
+        "microbatch_size": microbatch,
+        "datatype": datatype,
+        "fused_activation": True,
+        "attention_type": "multihead",
+        "activation_recompute": "none",
+        "pipeline_interleaving": 1,
+        "optimizer_sharding": False,
+        "tensor_par_comm_type": "rs_ag" if sharded else "ar",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "data_par_overlap": copies > 1,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "training": True,
+        **({"expert_par": tensor_par} if mixture and sharded else {}),
+    }
+
+
+def _passes(operations: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Forward and backward pass of each kind of block [s]."""
+    found: dict[str, tuple[float, float]] = {}
+    for kind, ahead, back in operations[["block", "fw_time", "bw_time"]].itertuples(index=False):
+        before = found.get(str(kind), (0.0, 0.0))
+        found[str(kind)] = (before[0] + float(ahead), before[1] + float(back))
+    return found
+
+
+def _kinds(architecture: Architecture) -> list[str]:
+    """The kind of each block, as operations name them."""
+    return [
+        ("experts" if experts else "dense") + ("_windowed" if window is not None else "")
+        for experts, window in zip(architecture.expert_layers, architecture.windows, strict=True)
+    ]
+
+
+def _weights(architecture: Architecture) -> float:
+    """Parameters with embedding and head as two matrices, or one if tied."""
+    blocks = sum(layer_weights(architecture, experts=experts) for experts in architecture.expert_layers)
+    return float(blocks + embedding_weights(architecture) + position_weights(architecture) + norm_weights(architecture))

@@ -1,0 +1,40 @@
+"""What a stage keeps in the memory of each of its devices: parameters with their optimizer, and activations in flight.
+
+Stage x of S keeps the activations of K = min(S - x, M) microbatches under early backward scheduling, policy A of Fan et
+al., "DAPPLE" (PPoPP 2021), section 3, or K = min(2 (S - x) - 1, M) under policy B. Recomputation keeps what enters the
+stage of each, and the activations of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.executions.arrays import Floats
+
+__all__ = ["POLICIES", "in_flight", "stage_memory"]
+
+POLICIES: Final = ("A", "B")
+
+
+def in_flight(behind: Any, count: int, policy: str) -> Any:
+    """Microbatches whose activations a stage keeps, `behind` being the number of stages from it to the last, itself
+    included; whole numbers or arrays of them."""
+    return np.minimum(behind if policy == "A" else 2 * behind - 1, count)
+
+
+def stage_memory(
+    parameters: Floats, activations: Floats, entering: Floats, kept: Any, optimizer: float, *, recompute: bool
+) -> Floats:
+    """Memory of one device of a stage [bytes].
+
+    Args:
+        parameters: of the stage [bytes].
+        activations, entering: of one microbatch on one device, all of them and those that enter the stage [bytes].
+        kept: microbatches in flight.
+        optimizer: parameters, gradients and optimizer states in multiples of the parameters.
+    """
+    states = optimizer * parameters
+    made: Floats = states + kept * entering + activations if recompute else states + kept * activations
+    return made

@@ -1,0 +1,88 @@
+"""Which devices the next stage may take: HPGO's three policies, given what earlier stages took of each machine.
+
+Machines are filled from their first device on, so how many devices of each are taken says which they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from engine.planners.layerwise.cluster import Cluster
+
+__all__ = ["Taken", "copies_of", "empty", "placements"]
+
+Taken = tuple[int, ...]
+"""Devices taken of each machine."""
+
+
+def empty(cluster: Cluster) -> Taken:
+    """Nothing taken."""
+    return (0,) * len(cluster.machines)
+
+
+@lru_cache(maxsize=65_536)
+def placements(sizes: Taken, taken: Taken, need: int) -> tuple[Taken, ...]:
+    """How many devices of each machine the next stage takes, in up to three ways, in the order of the policies.
+
+    Fresh First fills idle machines in order, Append First machines in use; Scatter First takes one device of each
+    machine in turn. A policy for which there are too few devices gives nothing.
+
+    Args:
+        sizes: devices of each machine.
+        taken: of these, those of earlier stages.
+        need: devices that the stage has.
+    """
+    free = [size - used for size, used in zip(sizes, taken, strict=True)]
+    fresh = _filled(free, need, [at for at, used in enumerate(taken) if not used])
+    append = _filled(free, need, [at for at, used in enumerate(taken) if used])
+    scatter = _scattered(free, need)
+    return tuple(dict.fromkeys(each for each in (fresh, append, scatter) if each is not None))
+
+
+def _filled(free: Sequence[int], need: int, machines: Iterable[int]) -> Taken | None:
+    found = [0] * len(free)
+    for at in machines:
+        found[at] = min(need, free[at])
+        need -= found[at]
+    return None if need else tuple(found)
+
+
+def _scattered(free: Sequence[int], need: int) -> Taken | None:
+    if sum(free) < need:
+        return None
+    found = [0] * len(free)
+    while need:
+        for at, most in enumerate(free):
+            if need and found[at] < most:
+                found[at] += 1
+                need -= 1
+    return tuple(found)
+
+
+def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
+    """The devices that are `more` where `taken` are already."""
+    return tuple(
+        cluster.first[at] + used + number
+        for at, (used, count) in enumerate(zip(taken, more, strict=True))
+        for number in range(count)
+    )
+
+
+def sizes_of(cluster: Cluster) -> Taken:
+    """Devices of each machine."""
+    return tuple(machine.devices for machine in cluster.machines)
+
+
+def added(taken: Taken, more: Taken) -> Taken:
+    """Both together."""
+    return tuple(a + b for a, b in zip(taken, more, strict=True))
+
+
+def copies_of(cluster: Cluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
+    """What `copies` of a stage may take, each placed after the other by any policy, in lexicographic order."""
+    sizes = sizes_of(cluster)
+    reached = {taken}
+    for _ in range(copies):
+        reached = {added(before, more) for before in reached for more in placements(sizes, before, need)}
+    return tuple(sorted(tuple(b - a for a, b in zip(taken, after, strict=True)) for after in reached))

@@ -1,0 +1,64 @@
+"""The figures of each stage of a plan: times of a microbatch, all-reduce, what it hands on, and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from engine.planners.contract import Figure
+from engine.planners.layerwise.memory import in_flight, stage_memory
+from engine.planners.layerwise.problem import LayerwiseProblem
+from engine.planners.layerwise.result import LayerStage
+from engine.planners.layerwise.states import States
+
+__all__ = ["stage_figures"]
+
+
+def stage_figures(
+    states: States, problem: LayerwiseProblem, stages: Sequence[LayerStage], count: int
+) -> tuple[LayerStage, ...]:
+    """The stages with their figures, by half-open ranges of states.
+
+    Args:
+        states: at the batch of a step.
+        count: microbatches of one pipeline.
+    """
+    return tuple(
+        replace(stage, figures=_figures(states, problem, stages, number, max(count, 1)))
+        for number, stage in enumerate(stages)
+    )
+
+
+def _figures(
+    states: States, problem: LayerwiseProblem, stages: Sequence[LayerStage], number: int, count: int
+) -> tuple[Figure, ...]:
+    stage, cluster = stages[number], problem.cluster
+    group = stage.devices
+    share = 1 / (count * len(group))
+    forward, both = max((states.on(kind) for kind in sorted(cluster.kinds(group))), key=lambda each: float(each[1][-1]))
+    filled = stage.start < stage.stop
+    last = stage.stop - 1
+    ahead = states.span(forward, stage.start, last) * share if filled else 0.0
+    back = states.span(both, stage.start, last) * share - ahead if filled else 0.0
+    held = states.span(states.parameters, stage.start, last) if filled else 0.0
+    kept_bytes = states.span(states.activation, stage.start, last) * share if filled else 0.0
+    entering = float(states.out[stage.start - 1]) * share if stage.start else 0.0
+    kept = int(in_flight(len(stages) - number, count, problem.policy))
+    needed = stage_memory(
+        np.array(held), np.array(kept_bytes), np.array(entering), kept, problem.optimizer, recompute=stage.recompute
+    )
+    cut = float(states.out[last]) / count if filled and number + 1 < len(stages) else 0.0
+    moved = cut * cluster.move_rate(group, stages[number + 1].devices) if cut else 0.0
+    return (
+        Figure("forward_time", ahead, "s", "Forward pass of a microbatch"),
+        Figure("backward_time", back + (ahead if stage.recompute else 0.0), "s", "Backward pass of a microbatch"),
+        Figure("reduce_time", cluster.reduce_time(group, held), "s", "All-reduce of a step"),
+        Figure("cut_bytes", cut, "bytes", "Handed on per microbatch"),
+        Figure("transfer_time", moved, "s", "Transfer of a microbatch"),
+        Figure("parameters", held, "bytes", "Parameters"),
+        Figure("kept_microbatches", kept, "", "Microbatches in flight"),
+        Figure("memory", float(needed), "bytes", "Memory of a device"),
+        Figure("memory_room", cluster.memory(group), "bytes", "Memory that a device has"),
+    )

@@ -1,0 +1,122 @@
+"""Plans over many batches or many numbers of devices, with the baselines beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+
+from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, never, unheard
+from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.planner import planned
+from engine.planners.layerwise.problem import LayerwiseProblem, checked
+from engine.planners.layerwise.result import Candidate, LayerwisePlan
+from engine.planners.layerwise.states import states_of
+
+__all__ = ["BATCHES", "batch_sweep", "first_devices", "scalability"]
+
+BATCHES: Final = (32, *range(64, 4097, 64))
+"""The batches of the authors' figures [samples]."""
+
+
+def batch_sweep(
+    problem: LayerwiseProblem,
+    batches: Sequence[int] = BATCHES,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> pd.DataFrame:
+    """The problem at many batches: one row per batch with the speedups of the baselines, of the best plan and its
+    stages.
+
+    The graph is cut once for all of them. Batches at which nothing can run have no plan, and say why.
+
+    Raises `engine.planners.contract.PlanError` where the problem itself makes no sense.
+    """
+    own = states_of(problem.profile)
+    rows = []
+    for number, batch in enumerate(batches):
+        if cancel():
+            raise PlanCancelledError
+        progress(number / len(batches), f"Batch {batch}")
+        asked = replace(problem, global_batch=batch)
+        if batch < problem.microbatch:
+            rows.append({"global_batch": batch, "reason": f"a microbatch of {problem.microbatch} is larger"})
+            continue
+        checked(asked)
+        try:
+            found = planned(asked, own, cancel=cancel)
+        except PlanError as error:
+            rows.append({"global_batch": batch, "reason": str(error)})
+            continue
+        rows.append({"global_batch": batch, **_row(found)})
+    return _table("global_batch", rows)
+
+
+def scalability(
+    problem: LayerwiseProblem,
+    sizes: Sequence[int] | None = None,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> pd.DataFrame:
+    """The problem on the first devices of its cluster: one row per number of devices, with the best straight pipeline
+    and the best plan of several stages beside the best of all."""
+    own = states_of(checked(problem).profile)
+    rows = []
+    asked = [size for size in (sizes or range(2, problem.cluster.size + 1)) if 1 <= size <= problem.cluster.size]
+    for number, size in enumerate(asked):
+        if cancel():
+            raise PlanCancelledError
+        progress(number / len(asked), f"{size} devices")
+        try:
+            found = planned(replace(problem, cluster=first_devices(problem.cluster, size)), own, cancel=cancel)
+        except PlanError as error:
+            rows.append({"devices": size, "reason": str(error)})
+            continue
+        several = [each for each in found.candidates if each.value and len(each.stages) > 1]
+        alone = [each for each in several if all(stage.units == 1 for stage in each.stages)]
+        rows.append(
+            {
+                "devices": size,
+                **_row(found),
+                "straight": max((each.value or 0.0 for each in alone), default=None),
+                "several_stages": max((each.value or 0.0 for each in several), default=None),
+            }
+        )
+    return _table("devices", rows)
+
+
+def first_devices(cluster: Cluster, size: int) -> Cluster:
+    """The first devices of a cluster, in their machines."""
+    machines, left = [], size
+    for machine in cluster.machines:
+        if left > 0:
+            machines.append(replace(machine, devices=min(machine.devices, left)))
+            left -= machine.devices
+    return replace(cluster, machines=tuple(machines))
+
+
+def _row(found: LayerwisePlan) -> dict[str, Any]:
+    baselines = found.baselines
+    assert baselines is not None
+    return {
+        "data_parallel": baselines.plain,
+        "data_parallel_p3": baselines.prioritised,
+        "data_parallel_overlapped": baselines.overlapped,
+        "best_hybrid": found.speedup,
+        "stages": stages_text(found.candidates[0]),
+        "search": found.candidates[0].name,
+        "reason": "",
+    }
+
+
+def stages_text(candidate: Candidate) -> str:
+    """Stages in a few characters: layers and devices of each."""
+    return " | ".join(f"{stage.start}-{stage.stop} x{len(stage.devices)}" for stage in candidate.stages)
+
+
+def _table(key: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    columns = [key, "data_parallel", "data_parallel_p3", "data_parallel_overlapped", "best_hybrid"]
+    further = [name for name in ("straight", "several_stages") if any(name in row for row in rows)]
+    return pd.DataFrame(rows, columns=[*columns, *further, "stages", "search", "reason"])

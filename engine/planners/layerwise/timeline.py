@@ -1,0 +1,93 @@
+"""When every stage does what: early backward scheduling, with transfers as stages of their own.
+
+Stage x of S starts with K = S - x forward passes, then alternates. Fan et al., "DAPPLE" (PPoPP 2021), section 3, in the
+recurrences of HPGO's simulator (commit a40c6cf).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.executions.arrays import Floats
+from engine.planners.layerwise.latency import Work
+from engine.planners.layerwise.result import LayerwisePlan
+
+__all__ = ["Timeline", "plan_timeline", "released_timeline", "timeline"]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Ends of all passes, arrays [stages, microbatches] [s]; stages are compute stages with transfers between them."""
+
+    works: tuple[Work, ...]
+    forward_end: Floats
+    backward_end: Floats
+
+    @property
+    def length(self) -> float:
+        """The step, to the end of the last all-reduce [s]."""
+        reduces = np.array([work.reduce for work in self.works])
+        return float(np.max(self.backward_end[:, -1] + reduces))
+
+
+def timeline(works: Sequence[Work], count: int) -> Timeline:
+    """The passes of `count` microbatches through stages, transfers between them included."""
+    stages = len(works)
+    forward = np.zeros((stages, count))
+    backward = np.zeros((stages, count))
+    ahead, behind = [[0.0] * count for _ in works], [[0.0] * count for _ in works]
+    begun = [0] * stages
+    for number in range(count):
+        for x, work in enumerate(works):
+            warm = stages - x
+            while begun[x] < min(number + warm, count):
+                i = begun[x]
+                start = ahead[x][i - 1] if i else 0.0
+                if x:
+                    start = max(start, ahead[x - 1][i])
+                if i >= warm:
+                    start = max(start, behind[x][i - warm])
+                ahead[x][i] = start + work.forward
+                begun[x] += 1
+        for x in range(stages - 1, -1, -1):
+            start = max(ahead[x][number], ahead[x][min(number + stages - x, count) - 1])
+            if number + stages - x > count:
+                start = ahead[x][number]
+            if x + 1 < stages:
+                start = max(start, behind[x + 1][number])
+            if number:
+                start = max(start, behind[x][number - 1])
+            behind[x][number] = start + works[x].backward
+    forward[:], backward[:] = ahead, behind
+    return Timeline(tuple(works), forward, backward)
+
+
+def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> Timeline:
+    """The passes of a plan from the figures of its stages, of `most` microbatches at most."""
+    works: list[Work] = []
+    for number, stage in enumerate(plan.stages):
+        figures = {each.name: each.value for each in stage.figures}
+        works.append(Work(figures["forward_time"], figures["backward_time"], figures["reduce_time"]))
+        if number + 1 < len(plan.stages):
+            works.append(Work(figures["transfer_time"], figures["transfer_time"]))
+    return timeline(works, min(plan.microbatches, most))
+
+
+def released_timeline(plan: LayerwisePlan) -> Timeline:
+    """The passes as HPGO's simulator has them: each stage with the next one's first state, half of the time forward and
+    half backward, and transfers of a whole batch's microbatch."""
+    states, cluster, count = plan.states, plan.problem.cluster, plan.microbatches
+    assert states is not None
+    works: list[Work] = []
+    for number, stage in enumerate(plan.stages):
+        half = states.span(states.time, stage.start, stage.end) / (stage.units * plan.copies * count) / 2
+        reduce = cluster.reduce_time(stage.devices, states.span(states.parameters, stage.start, stage.end))
+        works.append(Work(half, half, reduce))
+        if number + 1 < len(plan.stages):
+            rate = cluster.move_rate(stage.devices, plan.stages[number + 1].devices)
+            moved = rate * float(states.out[stage.end - 1]) / count
+            works.append(Work(moved, moved))
+    return timeline(works, count)

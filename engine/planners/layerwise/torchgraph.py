@@ -1,0 +1,93 @@
+"""Profiles in TorchGraph text, the format of PipeDream's profiler, which HPGO and DAPPLE read too.
+
+A line of a layer is `id -- description -- forward_compute_time=<ms>, backward_compute_time=<ms>,
+activation_size=<bytes>, parameter_size=<bytes>`; several tensors are written `[bytes; bytes]`. An edge is an indented
+`id -- id`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.planners.layerwise.profile import Layer, LayerProfile, ProfileError, profile_of
+
+__all__ = ["looks_like_torchgraph", "torchgraph_profile", "torchgraph_text"]
+
+BETWEEN = " -- "
+FIGURE = re.compile(r"(\w+)\s*=\s*(\[[^\]]*\]|[^,\s]+)")
+FIELDS = {
+    "forward_compute_time": "forward time",
+    "backward_compute_time": "backward time",
+    "activation_size": "activation size",
+    "parameter_size": "parameter size",
+}
+MILLI = 1e-3
+
+
+def looks_like_torchgraph(text: str) -> bool:
+    """Whether a text is in this format rather than CSV or JSON."""
+    return any(BETWEEN in line and "compute_time" in line for line in text.splitlines()[:50])
+
+
+def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
+    """The profile in a text, whatever its line ends and whether or not a byte order mark leads it.
+
+    Raises `ProfileError` naming the line at fault.
+    """
+    layers: list[Layer] = []
+    edges: list[tuple[str, str]] = []
+    for number, line in enumerate(text.lstrip("\ufeff").splitlines(), start=1):
+        if not line.strip():
+            continue
+        parts = line.strip().split(BETWEEN)
+        if line[0] in " \t":
+            if len(parts) != 2:
+                raise ProfileError(f"Line {number} is indented, but is no edge: it should read `layer -- layer`.")
+            edges.append((parts[0].strip(), parts[1].strip()))
+        else:
+            layers.append(_layer(parts, number))
+    if not layers:
+        raise ProfileError(
+            "The text has no layers. A layer's line reads `node1 -- Conv2d -- forward_compute_time=1.2, "
+            "backward_compute_time=2.4, activation_size=4096, parameter_size=1024`."
+        )
+    return profile_of(name, layers, edges, batch=batch)
+
+
+def torchgraph_text(profile: LayerProfile) -> str:
+    """A profile as text in this format; times in milliseconds."""
+    nodes = [
+        f"{layer.id} -- {layer.name} -- forward_compute_time={layer.forward / MILLI!r}, "
+        f"backward_compute_time={layer.backward / MILLI!r}, activation_size={layer.activation!r}, "
+        f"parameter_size={layer.parameters!r}"
+        for layer in profile.layers
+    ]
+    edges = [f"\t{profile.layers[a].id} -- {profile.layers[b].id}" for a, b in profile.edges]
+    return "\n".join([*nodes, *edges, ""])
+
+
+def _layer(parts: list[str], number: int) -> Layer:
+    if len(parts) < 3:
+        raise ProfileError(
+            f"Line {number} is no layer: it should read `id -- description -- forward_compute_time=..., ...`; edges "
+            "are indented."
+        )
+    found = dict(FIGURE.findall(parts[2]))
+    values = []
+    for field, title in FIELDS.items():
+        if field not in found:
+            raise ProfileError(f"Line {number}: the layer {parts[0][:60]} has no {field} ({title}).")
+        values.append(_number(found[field], field, number))
+    forward, backward, activation, parameters = values
+    return Layer(parts[0].strip(), parts[1].strip(), forward * MILLI, backward * MILLI, activation, parameters)
+
+
+def _number(text: str, field: str, number: int) -> float:
+    """A figure, or the sum of several in brackets."""
+    several = text.startswith("[")
+    try:
+        return sum(
+            float(part) for part in (text[1:-1].split(";") if several else [text]) if part.strip() or not several
+        )
+    except ValueError:
+        raise ProfileError(f"Line {number}: {field} is {text[:40]!r}, which is no number.") from None

@@ -1,0 +1,117 @@
+"""What a plan is worth by HPGO's closed form: the time of a step, from the plan's largest block."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.executions.arrays import Floats, Ints
+from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.states import States
+
+__all__ = ["Group", "StepTime", "largest_block", "microbatches", "step_time", "two_stage_times"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """States that some devices compute. `end` is the first state of the next group; the last group's is the last state
+    itself, as HPGO prints it. `units` are devices of one copy of the pipeline."""
+
+    start: int
+    end: int
+    units: int
+    devices: tuple[int, ...]
+
+    def stop(self, states: int) -> int:
+        """Where its states end, half-open, among so many states."""
+        return states if self.end >= states - 1 else self.end
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """A step and its parts [s]: blocks after the first, the fill, transfers between stages, and what no block hides of
+    the all-reduce. `microbatches` are those of one copy of the pipeline."""
+
+    blocks: float
+    fill: float
+    transfers: float
+    exposed_reduce: float
+    microbatches: int
+
+    @property
+    def total(self) -> float:
+        """The step [s]."""
+        return self.blocks + self.fill + self.transfers + self.exposed_reduce
+
+
+def microbatches(batch: int, copies: int, microbatch: int) -> int:
+    """Microbatches of one of `copies` pipelines; 0 where the batch is too small for them."""
+    return batch // copies // microbatch
+
+
+def step_time(
+    states: States, cluster: Cluster, groups: Sequence[Group], copies: int, block: float, count: int
+) -> StepTime:
+    """The step of a plan: beta (M - 1) + T / (copies M) + transfers + max(0, all-reduce of stage i - i beta).
+
+    A stage's parameters are those of the states from its start to its `end`, the next stage's first state included, as
+    in HPGO 0.9.2; `end` of the last stage is the last state. The fill is not divided by the units of the stages there.
+
+    Args:
+        states: at the batch of the step.
+        block: largest block of any stage for the whole batch [s].
+        count: microbatches of one copy, at least 1.
+    """
+    share = 1 / (copies * count)
+    transfers = sum(
+        cluster.move_rate(first.devices, second.devices) * float(states.out[first.end - 1]) * share
+        for first, second in itertools.pairwise(groups)
+    )
+    reduces = [
+        cluster.reduce_time(group.devices, states.span(states.parameters, group.start, group.end)) for group in groups
+    ]
+    return _parts(block, count, states.total * share, transfers, reduces)
+
+
+def two_stage_times(
+    states: States,
+    cluster: Cluster,
+    front: tuple[int, ...],
+    back: tuple[int, ...],
+    cuts: Ints,
+    block: Floats,
+    count: int,
+) -> Floats:
+    """`step_time` of two stages with one copy, for many cuts at once: each after the state in `cuts` [s] [cuts]."""
+    moved = cluster.move_rate(front, back) * states.out[cuts] / count
+    held = states.parameters[cuts + 1]
+    rest = states.parameters[-1] - states.parameters[cuts]
+    reduces = [cluster.reduce_time(front, 1.0) * held, cluster.reduce_time(back, 1.0) * rest]
+    made = _parts(block, count, states.total / count, moved, reduces)
+    return np.asarray(made.total)
+
+
+def _parts(block: Any, count: int, fill: float, transfers: Any, reduces: Sequence[Any]) -> StepTime:
+    """The parts of a step; blocks, transfers and all-reduces [s] may be arrays."""
+    beta = block / count
+    exposed = 0.0
+    for number, reduce in enumerate(reduces):
+        exposed = np.maximum(exposed, reduce - number * beta)
+    return StepTime(beta * (count - 1), fill, transfers, exposed, count)
+
+
+def largest_block(states: States, cluster: Cluster, groups: Sequence[Group]) -> float:
+    """The longest that any stage computes, or any cut transfers in one direction, for the whole batch [s]."""
+    count = len(states)
+    block = 0.0
+    for number, group in enumerate(groups):
+        stop = group.stop(count)
+        block = max(block, states.span(states.time, group.start, stop - 1) / len(group.devices) if stop else 0.0)
+        if number + 1 < len(groups):
+            rate = cluster.move_rate(group.devices, groups[number + 1].devices)
+            block = max(block, rate * float(states.out[group.end - 1]))
+    return block

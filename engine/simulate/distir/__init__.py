@@ -1,0 +1,58 @@
+"""DistIR's simulator: a multilayer perceptron under data, horizontal and pipeline parallelism, in three revisions.
+
+Source: Santhanam et al., "DistIR: An Intermediate Representation for Optimizing Distributed Neural Networks"
+(EuroMLSys 2021; arXiv:2111.05426), and its code, microsoft/dist-ir. What the three revisions do differently stands in
+`cost_models`; they are of the simulator only, and no cost models of executions.
+"""
+
+from engine.simulate.distir.calibration import (
+    Constants,
+    agreement,
+    fit_kernels,
+    fit_steps,
+    load_constants,
+    measured_steps,
+    overlay,
+    read_measured,
+)
+from engine.simulate.distir.configurations import ConfigurationError, style
+from engine.simulate.distir.cost_models import REVISIONS, Allreduce, CostModel
+from engine.simulate.distir.evaluation import grid
+from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
+from engine.simulate.distir.gpt2 import GPT_SIZES, GPTSize, gpt2_grid
+from engine.simulate.distir.records import Records
+from engine.simulate.distir.searching import MODEL_SIZES, STYLES, Size, configurations, pareto, search, top
+from engine.simulate.distir.timelines import Timeline, timeline
+
+__all__ = [
+    "GPT_SIZES",
+    "MODEL_SIZES",
+    "REVISIONS",
+    "STYLES",
+    "Allreduce",
+    "ConfigurationError",
+    "Constants",
+    "CostModel",
+    "GPTSize",
+    "Records",
+    "Size",
+    "Timeline",
+    "agreement",
+    "configurations",
+    "envelopes",
+    "fit_kernels",
+    "fit_steps",
+    "gpt2_grid",
+    "grid",
+    "load_constants",
+    "measured_steps",
+    "over_devices",
+    "overlay",
+    "pareto",
+    "read_measured",
+    "search",
+    "style",
+    "timeline",
+    "top",
+    "with_speedup",
+]

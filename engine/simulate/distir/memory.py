@@ -1,0 +1,375 @@
+"""The fullest moment of every device: what a step allocates and frees, counted in a few sizes.
+
+Whatever lives on a device is a number of activations (whole, or cut by horizontal shards), of weights (a shard, or all
+of it), of gathered outputs, and R3's batch size. So a moment is a vector of counts, which depends on P, m, the
+layers per stage and whether there are shards and replicas, but on no size: the peak of a configuration is the largest
+product of any such vector with its sizes. Within an item, moments of layers of one parity lie on a line, so those of
+the outermost layers are enough.
+
+An op allocates its outputs, and then frees the inputs that nothing needs any more. Inputs of the program are never
+freed, nor are its outputs. R1 and R2 do not count inputs, and place tensors and weights within the program; R3's step
+starts with its inputs in place, and its optimizer works in place.
+
+Source: `dist_ir/executor/simulator.py` of microsoft/dist-ir.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from engine.executions.arrays import Ints
+from engine.simulate.distir.configurations import Configurations
+from engine.simulate.distir.cost_models import SCALAR_BYTES, CostModel
+from engine.simulate.distir.schedule import BACKWARD, FORWARD, folded
+
+__all__ = ["Shape", "curve", "peak_bytes", "shape_of", "size_bytes"]
+
+_UNITS: Final = np.eye(7, dtype=np.int64)
+WHOLE, CUT, SHARD, WEIGHT, GATHERED, SCALAR, GROWN = _UNITS
+"""Counted are: a microbatch's activations and a shard's part of them; a weight's shard and all of it; an output of all
+replicas; the batch size; and, within an item, a microbatch's activations times the number of microbatches before."""
+NOTHING: Final = np.zeros(len(_UNITS), np.int64)
+OUTERMOST: Final = 4
+"""Layers at either end of a stage whose moments are kept: two of each parity, and the first of all beside them."""
+F_FIRST, F_LATER, B_FIRST, B_LATER, B_LAST, ACTIVATION_IN, ACTIVATION_OUT, GRADIENT_IN, GRADIENT_OUT, LABEL_OUT, \
+    WEIGHTS_OUT = range(11)  # fmt: skip
+"""What happens on a device."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the moments of a stage depend on, beside the schedule."""
+
+    stage: int
+    stages: int
+    each: int
+    """Layers per stage."""
+    several: bool
+    """Whether there are several microbatches."""
+    shards: bool
+    replicas: bool
+    inputs_count: bool
+    """Whether inputs are in place, and count, from the start (R3)."""
+    placed: bool
+    """Whether inputs and labels are inputs of the program, which are never freed."""
+    weights_placed: bool
+    gathered: bool
+
+    @property
+    def last(self) -> bool:
+        """Whether this is the last stage."""
+        return self.stage == self.stages - 1
+
+    @property
+    def layers(self) -> range:
+        """The stage's layers."""
+        return range(self.stage * self.each, (self.stage + 1) * self.each)
+
+
+class Tape:
+    """What is live op by op, and the moments just after an op allocated."""
+
+    def __init__(self) -> None:
+        self.live = NOTHING
+        self.seen: list[Ints] = []
+        self.kept = True
+
+    def take(self, *sizes: Ints) -> None:
+        """An op's outputs come."""
+        self.live = self.live + sum(sizes, NOTHING)
+        if self.kept:
+            self.seen.append(self.live)
+
+    def free(self, *sizes: Ints) -> None:
+        """Inputs that nothing needs any more go."""
+        self.live = self.live - sum(sizes, NOTHING)
+
+    def swap(self, size: Ints) -> None:
+        """An op's output replaces its input."""
+        self.take(size)
+        self.free(size)
+
+
+def _outside(s: Shape, position: int) -> bool:
+    return position < OUTERMOST or position >= s.each - OUTERMOST
+
+
+def _output(layer: int) -> Ints:
+    return WHOLE if layer % 2 else CUT
+
+
+def _concatenated(tape: Tape, first: bool, several: bool) -> None:
+    """An output of a microbatch joins those before it."""
+    if not first:
+        tape.swap(GROWN + WHOLE)
+    elif several:
+        tape.swap(WHOLE)
+
+
+def _forward(s: Shape, tape: Tape, first: bool) -> None:
+    for position, layer in enumerate(s.layers):
+        tape.kept = _outside(s, position)
+        if first and s.stage > 0 and not s.weights_placed:
+            tape.take(SHARD)
+        tape.take(_output(layer))
+        if s.shards and layer % 2:
+            tape.swap(WHOLE)
+        tape.take(_output(layer))
+    tape.kept = True
+    if s.last:
+        if s.stages > 1 and not s.placed:
+            tape.take(WHOLE)  # labels, from the first stage
+        tape.take(WHOLE)
+        _concatenated(tape, first, s.several)
+        tape.take(WHOLE)
+        tape.free(_output(s.layers[-1]), NOTHING if s.placed else WHOLE)
+
+
+def _backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
+    for position, layer in enumerate(reversed(s.layers)):
+        tape.kept = _outside(s, position)
+        out, into = _output(layer), _output(layer + 1)
+        tape.take(out)
+        tape.free(out, out)
+        tape.take(into, SHARD)
+        tape.free(out, NOTHING if layer == 0 and s.placed else into)
+        if last and not s.weights_placed:
+            tape.free(SHARD)
+        if s.shards and layer % 2 == 0:
+            tape.swap(WHOLE)
+        if layer == 0:
+            _concatenated(tape, first, s.several)
+        if not first:
+            tape.take(SHARD)
+            tape.free(SHARD, SHARD)
+        elif s.several:
+            tape.swap(SHARD)
+    tape.kept = True
+
+
+def _beginning(s: Shape, microbatches: int) -> Tape:
+    """What is placed before the first item: within the program on the first stage of the first shard, or before it."""
+    tape = Tape()
+    if s.inputs_count:
+        given = s.each * SHARD
+        given = given + (microbatches * WHOLE if s.stage == 0 else NOTHING)
+        tape.take(given + (microbatches * WHOLE + SCALAR if s.last else NOTHING))
+    elif s.stage == 0 and not s.placed:
+        layers = 0 if s.weights_placed else s.each * s.stages
+        whole = microbatches * WHOLE
+        tape.take(whole, whole, layers * WEIGHT)
+        if s.shards:
+            tape.swap(whole)
+            tape.swap(whole)
+            for _ in range(layers):
+                tape.take(SHARD)
+                tape.free(WEIGHT)
+        if s.stages > 1:
+            tape.swap(whole)
+            tape.swap(whole)
+    return tape
+
+
+def _ending(s: Shape, microbatches: int, tape: Tape) -> None:
+    """Over replicas, in the order of the outputs: loss, gradients, and the input's gradient before the last of them."""
+    if not s.replicas:
+        return
+    for mine, gradients in ((s.last, s.each - (s.stage == 0)), (s.stage == 0, s.stage == 0)):
+        if mine and s.gathered:
+            tape.take(GATHERED)
+            tape.free(microbatches * WHOLE)
+        if gradients:
+            tape.swap(SHARD)
+
+
+@lru_cache(maxsize=512)
+def _templates(s: Shape) -> tuple[tuple[Ints, Ints], ...]:
+    """Per kind of event: its moments from where it begins [moments, counts], and what it leaves behind [counts]."""
+    into, out = _output(s.layers[0] + 1), _output(s.layers[-1])
+    result = []
+    for kind in range(WEIGHTS_OUT + 1):
+        tape = Tape()
+        if kind in (F_FIRST, F_LATER):
+            _forward(s, tape, kind == F_FIRST)
+        elif kind in (B_FIRST, B_LATER, B_LAST):
+            first = kind == B_FIRST or (kind == B_LAST and not s.several)
+            _backward(s, tape, first, kind == B_LAST)
+        elif kind in (ACTIVATION_IN, GRADIENT_IN):
+            tape.take(into if kind == ACTIVATION_IN else out)
+        elif kind in (ACTIVATION_OUT, GRADIENT_OUT):
+            tape.free(out if kind == ACTIVATION_OUT else into)
+        elif kind == LABEL_OUT and not s.placed:
+            tape.free(WHOLE)
+        elif kind == WEIGHTS_OUT and not s.weights_placed:
+            tape.free(s.each * SHARD)
+        seen = np.array(tape.seen, np.int64).reshape(-1, len(_UNITS))
+        result.append((_undominated(seen), tape.live))
+    return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What happens on a stage's device in which order.
+
+    Of a folded schedule, the events from `cut` to `next` come `repeated` times more before them. What is live then lies
+    on a line through the moments of the periods on either side, so nothing between can be the fullest.
+    """
+
+    kinds: Ints
+    numbers: Ints
+    """Microbatches, those of the whole schedule."""
+    cut: int
+    next: int
+    repeated: int
+
+
+@lru_cache(maxsize=256)
+def _events(stages: int, microbatches: int) -> tuple[Events, ...]:
+    """What happens on the device of each stage."""
+    kinds: list[list[int]] = [[] for _ in range(stages)]
+    numbers: list[list[int]] = [[] for _ in range(stages)]
+    plan = folded(stages, microbatches)
+    last = microbatches - plan.repeated - 1
+    cuts = []
+
+    def add(stage: int, kind: int, microbatch: int) -> None:
+        kinds[stage].append(kind)
+        numbers[stage].append(microbatch)
+
+    for number, step in enumerate(plan.steps):
+        if number in (plan.cut, plan.cut + 2):
+            cuts.append([len(each) for each in kinds])
+        for stage, backward, j in step:
+            if backward:
+                add(stage, B_LAST if j == last else B_FIRST if j == 0 else B_LATER, j)
+                continue
+            if j == 0 and stage > 0:
+                add(0, WEIGHTS_OUT, j)
+            if stage == stages - 1 and stage > 0:
+                add(0, LABEL_OUT, j)
+            add(stage, F_FIRST if j == 0 else F_LATER, j)
+        for stage, backward, j in step:
+            if backward is FORWARD and stage < stages - 1:
+                add(stage + 1, ACTIVATION_IN, j)
+                add(stage, ACTIVATION_OUT, j)
+            elif backward is BACKWARD and stage > 0:
+                add(stage - 1, GRADIENT_IN, j)
+                add(stage, GRADIENT_OUT, j)
+    result = []
+    for stage in range(stages):
+        cut, after = (each[stage] for each in cuts) if plan.repeated else (0, 0)
+        shifted = np.array(numbers[stage], np.int64)
+        shifted[cut:] += plan.repeated
+        result.append(Events(np.array(kinds[stage], np.int64), shifted, cut, after, plan.repeated))
+    return tuple(result)
+
+
+def _live(s: Shape, microbatches: int, start: Ints) -> Ints:
+    """What is live when each event of a stage begins, and after the last [events + 1, counts]."""
+    events = _events(s.stages, microbatches)[s.stage]
+    net = np.stack([after for _, after in _templates(s)])[events.kinds]
+    live = np.concatenate([start[None, :], start + np.cumsum(net, axis=0)])
+    if events.repeated:
+        live[events.cut :] += events.repeated * net[events.cut : events.next].sum(axis=0)
+    return live
+
+
+@lru_cache(maxsize=4096)
+def _moments(s: Shape, microbatches: int) -> Ints:
+    """The moments of a stage's device that can be its fullest [moments, counts]."""
+    events = _events(s.stages, microbatches)[s.stage]
+    begun = _beginning(s, microbatches)
+    live = _live(s, microbatches, begun.live)
+    end = Tape()
+    end.live = live[-1]
+    _ending(s, microbatches, end)
+    found = [np.array([NOTHING, *begun.seen, *end.seen])]
+    for kind, (seen, _) in enumerate(_templates(s)):
+        at = events.kinds == kind
+        if len(seen) and at.any():
+            moments = live[:-1][at][:, None, :] + seen[None, :, :]
+            moments[:, :, :1] += moments[:, :, -1:] * events.numbers[at][:, None, None]
+            moments[:, :, -1] = 0
+            found.append(moments.reshape(-1, len(_UNITS)))
+    return np.concatenate(found)
+
+
+def _undominated(moments: Ints) -> Ints:
+    """Moments of which no other holds at least as much of everything, and of equal ones the first [moments, counts]."""
+    most = np.all(moments[:, None, :] <= moments[None, :, :], axis=2)
+    earlier = np.tri(len(moments), k=-1, dtype=bool)
+    kept: Ints = moments[~np.any(most & (~most.T | earlier), axis=1)]
+    return kept
+
+
+def size_bytes(c: Configurations, model: CostModel) -> Ints:
+    """Returns the bytes of what is counted [counts, rows]."""
+    share, part, element = c.batch // c.D // c.m, c.width // c.H, model.datatype_bytes
+    elements = (share * c.width, share * part, c.width * part, c.width * c.width, c.batch * c.width)
+    scalar = np.full(len(c), SCALAR_BYTES, np.int64)
+    return np.stack([*(element * number for number in elements), scalar, np.zeros(len(c), np.int64)])
+
+
+def shape_of(c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool, single: bool) -> Shape:
+    """Returns what the moments of a stage of one configuration depend on."""
+    before = not model.placement_in_step
+    return Shape(
+        stage=stage, stages=int(c.P[row]), each=int(c.layers[row] // c.P[row]), several=bool(c.m[row] > 1),
+        shards=bool(c.H[row] > 1), replicas=bool(c.D[row] > 1), inputs_count=before, placed=before or single,
+        weights_placed=before or filtered or single, gathered=model.outputs_gathered,
+    )  # fmt: skip
+
+
+def peak_bytes(c: Configurations, model: CostModel, *, filtered: bool, single: bool = False) -> Ints:
+    """Returns the fullest moment of the device of every stage [bytes; stages, rows].
+
+    Args:
+        c: feasible configurations that have P and m in common [rows].
+        model: which revision.
+        filtered: whether weights are taken as placed before the step.
+        single: whether the program is that of one device before any transform.
+    """
+    stages, microbatches = int(c.P[0]), int(c.m[0])
+    sizes = size_bytes(c, model)
+    result = np.zeros((stages, len(c)), np.int64)
+    keys: dict[Shape, list[int]] = {}
+    for row in range(len(c)):
+        keys.setdefault(shape_of(c, row, 0, model, filtered=filtered, single=single), []).append(row)
+    for key, rows in keys.items():
+        for stage in range(stages):
+            moments = _moments(replace(key, stage=stage), microbatches)
+            result[stage, rows] = (moments @ sizes[:, rows]).max(axis=0)
+    return result
+
+
+def curve(
+    c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Returns what happens on a stage's device: kinds of events and their microbatches, [events] each, and in bytes
+    what is live before the first and after each event [events + 1], and at the fullest moment of each [events].
+
+    Args:
+        c: configurations.
+        row: which of them.
+        stage: which of its stages.
+        model: which revision.
+        filtered: whether weights are taken as placed before the step.
+    """
+    s = shape_of(c, row, stage, model, filtered=filtered, single=False)
+    microbatches = int(c.m[row])
+    events = _events(s.stages, microbatches)[stage]
+    kinds, numbers = events.kinds, events.numbers
+    sizes = size_bytes(c, model)[:, row]
+    live = _live(s, microbatches, _beginning(s, microbatches).live) @ sizes
+    fullest = live[:-1].copy()
+    for kind, (seen, _) in enumerate(_templates(s)):
+        at = kinds == kind
+        if len(seen):
+            # What the last coordinate counts grows with the microbatch.
+            inside = seen @ sizes + numbers[at][:, None] * (seen[:, -1] * sizes[0])
+            fullest[at] += inside.max(axis=1)
+    return kinds, numbers, live, np.maximum(fullest, live[1:])

@@ -1,0 +1,138 @@
+"""The clock of every stage through a step: one recurrence over the schedule, for many configurations at once.
+
+Ops on a device follow one another, and an op on several devices begins when the last of them is free: there are no
+streams, so nothing overlaps, and neighbours wait for each other at every Send. The schedule depends on (P, m) only, so
+its items are gone through once with an array of clocks per stage [rows], and the repetitions of a long one are folded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.executions.arrays import Floats
+from engine.simulate.distir.schedule import BACKWARD, FORWARD, Folded, Item, folded, steps
+from engine.simulate.distir.stages import Durations
+
+__all__ = ["Told", "clocks"]
+
+SAME: Final = 1e-14
+"""Part of a period by which times that are the same may differ, as sums in another order do."""
+
+LONGEST_CYCLE: Final = 12
+"""Periods after which clocks are looked at for having come round."""
+
+Told = Callable[[str, int, int, Floats, Floats], None]
+"""What an observer is told: kind, stage, microbatch, start and end [s, rows]."""
+
+
+def clocks(d: Durations, stages: int, microbatches: int, told: Told | None = None) -> Floats:
+    """Returns the time at which each stage ends its step [s; stages, rows]; the latest is the step's.
+
+    Args:
+        d: the parts of a step.
+        stages: P.
+        microbatches: m.
+        told: is called with every item ("f", "b") and every transfer ("activation", "gradient", "label", "weights", at
+            its receiver); nothing is folded then.
+    """
+    run = _Run(d, [np.zeros(d.forward.shape[1]) for _ in range(stages)], told)
+    run.t[0] = run.t[0] + d.start
+    if told is not None:
+        run.take(*steps(stages, microbatches))
+    else:
+        plan = folded(stages, microbatches)
+        run.take(*plan.steps[: plan.cut])
+        run.repeat(plan)
+        run.take(*plan.steps[plan.cut :])
+    return np.stack(run.t) + d.end
+
+
+@dataclass
+class _Run:
+    """The clocks of the stages [rows], and what moves them."""
+
+    d: Durations
+    t: list[Floats]
+    told: Told | None
+
+    def __post_init__(self) -> None:
+        self.backward = (self.d.backward, self.d.backward + self.d.accumulation)
+        self.loss = (self.d.loss, self.d.loss + self.d.loss_accumulation)
+        self.pulled = bool(np.any(self.d.weight > 0))
+
+    def take(self, *several: tuple[Item, ...]) -> None:
+        """Goes through time steps: their items, then what each sends to its neighbour."""
+        for step in several:
+            for stage, kind, microbatch in step:
+                begun = self.t[stage]
+                if kind is BACKWARD:
+                    self.t[stage] = begun + self.backward[microbatch > 0][stage]
+                else:
+                    self._forward(stage, microbatch)
+                if self.told is not None:
+                    self.told("b" if kind else "f", stage, microbatch, begun, self.t[stage])
+            for stage, kind, microbatch in step:
+                to = stage + 1 if kind is FORWARD else stage - 1
+                if 0 <= to < len(self.t):
+                    name = "activation" if kind is FORWARD else "gradient"
+                    self._send(name, stage, to, microbatch, self.d.boundary[max(stage, to)])
+
+    def _forward(self, stage: int, microbatch: int) -> None:
+        if self.pulled and stage > 0 and microbatch == 0:
+            self._pull_weights(stage)
+        else:
+            self.t[stage] = self.t[stage] + self.d.forward[stage]
+        if stage == len(self.t) - 1:
+            if self.d.labels_pulled:
+                self._send("label", 0, stage, microbatch, self.d.label)
+            self.t[stage] = self.t[stage] + self.loss[microbatch > 0]
+
+    def _send(self, name: str, stage: int, to: int, microbatch: int, time: Floats) -> None:
+        """A Send: both ends wait for each other, and are blocked."""
+        both = np.maximum(self.t[stage], self.t[to])
+        self.t[stage] = self.t[to] = both + time
+        if self.told is not None:
+            self.told(name, to, microbatch, both, self.t[to])
+
+    def _pull_weights(self, stage: int) -> None:
+        """A stage's first forward, where every layer first takes its weight from the first stage.
+
+        After the first of them the stage is never behind the first stage, which thus is let go before the last layer.
+        """
+        both = np.maximum(self.t[0], self.t[stage])
+        self.t[stage] = both + self.d.layers_per_stage * self.d.weight + self.d.forward[stage]
+        self.t[0] = self.t[stage] - self.d.last_layer[stage]
+        if self.told is not None:
+            self.told("weights", stage, 0, both, self.t[0])
+
+    def repeat(self, plan: Folded) -> None:
+        """Goes through the periods that are left out of a folded schedule.
+
+        A period takes clocks to others by sums and maxima only. So once a number of periods moves all stages of a
+        configuration by the same time, as many again move them by that time again (Baccelli et al., "Synchronization
+        and Linearity", 1992, chapter 3), and the rest is a product. One period does mostly, two where stages take
+        turns in waiting.
+        """
+        period, left = plan.steps[plan.cut : plan.cut + 2], plan.repeated
+        earlier: deque[tuple[Floats, Floats]] = deque(maxlen=LONGEST_CYCLE)
+        passed = np.zeros_like(self.t[0])
+        while left:
+            # Clocks from the earliest on: small numbers, whose differences are exact enough to be compared.
+            earliest = np.min(self.t, axis=0)
+            passed, self.t = passed + earliest, [clock - earliest for clock in self.t]
+            clock = np.stack(self.t)
+            for periods, (before, when) in enumerate(reversed(earlier), start=1):
+                apart, moved = clock - before, passed - when
+                if np.all(np.abs(apart).max(axis=0) <= SAME * moved):
+                    passed, left, earlier = passed + left // periods * moved, left % periods, deque(maxlen=1)
+                    break
+            earlier.append((clock, passed))
+            if left:
+                self.take(*period)
+                left -= 1
+        self.t = [clock + passed for clock in self.t]

@@ -1,0 +1,60 @@
+"""The critical path of a replay: a chain of actions and sends without a gap from 0 to the end.
+
+Its counts are the closed form of this picture: makespan = #F f + #B b + #W w + #BW (b + w) + #FB FB + #c c.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.simulate.events import Mode, Sends, Timing
+from engine.simulate.order import Order
+from engine.simulate.schedules.contract import KINDS
+
+__all__ = ["CriticalPath", "critical_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """Entries of the order from the first to the last, and how many there are of each kind."""
+
+    entries: tuple[int, ...]
+    counts: dict[str, int]
+    """`F`, `B`, `W`, `BW`, `FB` for overlapped pairs, and `c` for sends."""
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def critical_path(order: Order, timing: Timing, sends: Sends) -> CriticalPath:
+    """Returns a critical path; of several the one that stays on a rank as long as it can."""
+    start, end, free = timing.start.tolist(), timing.end.tolist(), timing.free.tolist()
+    total = len(order)
+    latency = 0.0 if sends.mode is Mode.NONE else float(np.asarray(sends.time))
+    entry = int(np.argmax(timing.free))
+    path, counts = [entry], Counter(dict.fromkeys(("F", "B", "W", "BW", "FB", "c"), 0))
+    if sends.mode is Mode.BLOCK:
+        counts["c"] += int(order.sends[entry])
+    slack = 1e-9 * max(free)
+    while True:
+        before = int(order.before[entry])
+        if before < total and free[before] >= start[entry] - slack:
+            if sends.mode is Mode.BLOCK:
+                counts["c"] += int(order.sends[before])
+            entry = before
+        else:
+            sources = [int(each) for each in order.sources[entry] if each < total]
+            source = max(sources, key=lambda each: end[each], default=None)
+            if source is None or start[entry] <= slack:
+                break
+            if latency:
+                counts["c"] += 1
+            entry = source
+        path.append(entry)
+    kinds = order.kind
+    for each in path:
+        counts["FB" if kinds[each, 1] >= 0 else KINDS[kinds[each, 0]]] += 1
+    return CriticalPath(tuple(reversed(path)), dict(counts))

@@ -1,0 +1,90 @@
+"""Tables of single results beside the explorations: one row per key, put in once and found again.
+
+For grids that are no explorations of a scenario, whose rows are evaluated one by one and looked up by what they are
+of. The file stays a store: such tables are named apart from those of the catalogue and of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from engine.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from engine.store.database import Database
+
+__all__ = ["KeyedTable"]
+
+NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,40}", re.IGNORECASE)
+KEY: Final = "key"
+SQL: Final[Mapping[pa.DataType, str]] = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
+
+
+class KeyedTable:
+    """One such table of a store. Made by `Store.keyed`; its methods may be called from any thread."""
+
+    def __init__(self, database: Database, name: str, schema: pa.Schema, *, read_only: bool) -> None:
+        """The table `keyed_<name>` with a column `key` and those of `schema` (int64, float64, string).
+
+        Raises StoreError for a name or a type that no column can have, and for a table of other columns.
+        """
+        for each in (name, *schema.names):
+            if not NAME.fullmatch(each) or each == KEY:
+                raise StoreError(f"{each[:60]!r} cannot name a table or a column of results.")
+        unknown = [field.name for field in schema if field.type not in SQL]
+        if unknown:
+            raise StoreError(f"The column {unknown[0]} has a type that results cannot have.")
+        self._database, self._read_only = database, read_only
+        self._table = f'"keyed_{name}"'
+        self._schema = pa.schema([pa.field(KEY, pa.string()), *schema])
+        self._exists = self._checked(name)
+
+    def _checked(self, name: str) -> bool:
+        """Tells whether the table is there; raises where it is another."""
+        text = "SELECT column_name FROM duckdb_columns() WHERE table_name = $name ORDER BY column_index"
+        with self._database.cursor() as cursor:
+            found = [column for (column,) in cursor.execute(text, {"name": f"keyed_{name}"}).fetchall()]
+        if found and found != self._schema.names:
+            raise StoreError(
+                f"The store {self._database.path} has results of another version in {self._table}: name another file."
+            )
+        return bool(found)
+
+    def find(self, keys: Sequence[str]) -> pa.Table:
+        """Returns the rows of those keys that are there, in no order."""
+        if not self._exists or not keys:
+            return self._schema.empty_table()
+        with self._database.cursor() as cursor:
+            cursor.register("wanted", pa.table({KEY: pa.array(keys, pa.string())}))
+            found = cursor.sql(f"SELECT t.* FROM {self._table} t SEMI JOIN wanted USING ({KEY})").to_arrow_table()
+            cursor.unregister("wanted")
+        return found.cast(self._schema)
+
+    def put(self, rows: pa.Table) -> None:
+        """Puts rows in; of a key that is there already the old row stays. All of them are kept, or none.
+
+        Raises StoreError where the store is open for reading only, and for other columns.
+        """
+        if self._read_only:
+            raise StoreError(f"The store {self._database.path} is open for reading only: open it for writing.")
+        if rows.schema.names != self._schema.names:
+            raise StoreError(f"Results for {self._table} have other columns than {', '.join(self._schema.names)}.")
+        columns = ", ".join(
+            f'"{field.name}" {SQL[field.type]}{" PRIMARY KEY" if field.name == KEY else ""}' for field in self._schema
+        )
+        with self._database.transaction() as cursor:
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._table} ({columns})")
+            cursor.register("fresh", rows.cast(self._schema))
+            cursor.execute(f"INSERT OR IGNORE INTO {self._table} SELECT * FROM fresh").fetchall()
+            cursor.unregister("fresh")
+        self._exists = True
+
+    def __len__(self) -> int:
+        if not self._exists:
+            return 0
+        with self._database.cursor() as cursor:
+            return int(cursor.execute(f"SELECT count(*) FROM {self._table}").fetchall()[0][0])

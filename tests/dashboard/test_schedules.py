@@ -1,0 +1,184 @@
+"""The Schedules page: what it draws, says and offers for schedules that run, do not run, and were measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.charts.gantt import gantt
+from dashboard.charts.held_activations import held_activations
+from dashboard.charts.schedule_curves import best_bands, schedule_curves
+from dashboard.pages.schedules.measured import compared, measured_schedule, own_order
+from dashboard.pages.schedules.questions import OFFERED, Question, along, drawn_replay, outcome, outcomes, titles
+from dashboard.pages.schedules.tables import feasibility_table
+from engine.simulate import ScheduleError, replay
+from engine.simulate.exports import chrome_trace_json, torch_csv
+from engine.simulate.imports import read_events
+from engine.simulate.residence import held_over_time
+from engine.simulate.schedule import drawn
+from engine.simulate.schedules.contract import Placement
+from tests.dashboard.pages import html, page_alone
+
+EQUAL = {"F": 1.0, "B": 1.0, "W": 1.0}
+NUMBERS = {"schedules_from": "numbers"}
+
+
+def asked(**changes: object) -> Question:
+    given: dict[str, object] = {
+        "ranks": 4, "microbatches": 8, "chunks": 2, "group": None, "forward": 1e-3, "input_gradient": 1e-3,
+        "weight_gradient": 1e-3, "hidden": 0.0, "uneven": 0.0, "send": 0.0, "mode": "overlap", "memory": None,
+    }  # fmt: skip
+    return Question(**given | changes)  # type: ignore[arg-type]
+
+
+def run(link: Mapping[str, str]) -> AppTest:
+    app = page_alone("schedules")
+    app.session_state["_url"] = dict(link)
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def test_the_page_answers_with_plain_numbers() -> None:
+    told = html(run(NUMBERS))
+    assert "33.8" in told  # 1F1B: 11 (f + x) and 16 sends of 0.05
+    assert "ZB-V" in told
+    assert "idle 29.0" in told
+
+
+def test_the_page_takes_the_times_of_the_scenario() -> None:
+    told = html(run({}))
+    assert "of a rank; TP" in told
+
+
+def test_a_schedule_that_does_not_run_says_why_and_the_page_goes_on() -> None:
+    app = run(NUMBERS | {"schedules_b": "chimera", "schedules_microbatches": "12", "schedules_along": "microbatches"})
+    assert "Chimera is defined" in app.warning[0].value
+    assert "Where the best schedule changes" in html(app)
+
+
+def test_a_link_asks_for_too_much() -> None:
+    app = run(NUMBERS | {"schedules_ranks": "9999", "schedules_microbatches": "9999", "schedules_memory": "3"})
+    assert not app.exception
+
+
+def test_all_schedules_are_compared_at_equal_work() -> None:
+    question = asked()
+    found = outcomes(question)
+    assert {each.name for each in found} == set(OFFERED)
+    for each in found:
+        assert each.found is not None
+        assert each.found.busy == pytest.approx([question.ideal] * 4)
+    times = [each.found.makespan for each in found if each.found]
+    assert times == sorted(times)
+    heavy = outcome(asked(uneven=0.5), "zbv").found
+    assert heavy is not None
+    assert heavy.busy.sum() == pytest.approx(4 * question.ideal + 0.5 * question.ideal)
+
+
+def test_a_memory_limit_sorts_out_what_holds_more() -> None:
+    found = {each.name: each for each in outcomes(asked(memory=4.0))}
+    assert found["gpipe"].too_much
+    assert "8 activations" in found["gpipe"].reason
+    assert found["v-min"].runs
+    table = feasibility_table(list(found.values()))
+    assert set(table["runs"]) == {"yes", "too much memory"}
+
+
+def test_along_a_slider_all_are_those_of_single_replays() -> None:
+    question = asked()
+    for which in ("send", "uneven", "microbatches"):
+        curves = along(question, which)
+        for name in ("1f1b", "zbv", "zb-auto-1p"):
+            rows = curves[curves["name"] == name]
+            if which == "uneven" and name == "zb-auto-1p":
+                assert list(rows["value"]) == [0.0]
+                continue
+            last = rows.iloc[-1]
+            value = int(last["value"]) if which == "microbatches" else float(last["value"])
+            alone = outcome(asked(**{which: value}), name).found
+            assert alone is not None
+            assert last["makespan"] == pytest.approx(alone.makespan, rel=1e-12)
+    bands = best_bands(along(question, "send"))
+    assert bands[0][0] == 0.0
+    assert bands[-1][1] == 1.0
+    assert all(one[1] == other[0] for one, other in pairwise(bands))
+    chart = schedule_curves(along(question, "send"), titles(), ("1f1b", "zbv"), "Send time", 0.0)
+    assert "Fastest schedule by send time" in chart.alt
+
+
+def test_long_schedules_leave_out_repetitions_and_tell_the_true_step() -> None:
+    question = asked(microbatches=512)
+    for name in ("1f1b", "zbv", "interleaved", "dualpipev"):
+        shown, skipped = drawn_replay(question, name)
+        assert skipped > 0
+        whole = outcome(question, name).found
+        assert whole is not None
+        picture = drawn(shown, whole=whole.makespan, skipped_microbatches=skipped)
+        assert picture.end == pytest.approx(shown.makespan)
+        each = whole.makespan - replay_of(asked(microbatches=512 - skipped), name)
+        assert each / skipped == pytest.approx(question.ideal / 512, rel=1e-9)
+        assert "512 microbatches" in gantt(picture, row="rank").alt
+
+
+def replay_of(question: Question, name: str) -> float:
+    found = outcome(question, name).found
+    assert found is not None
+    return found.makespan
+
+
+def test_pairs_are_boxes_split_in_two_and_the_critical_path_is_framed() -> None:
+    found = replay("dualpipev", stages=2, microbatches=6, times=EQUAL)
+    path = pd.DataFrame({"stage": [0], "start": [0.0], "end": [1.0]})
+    figure = gantt(drawn(found), critical=path, row="rank", zoom=True).figure
+    names = [trace.name for trace in figure.data]
+    assert names == ["Idle", "Forward", "Backward", "Input gradient", "Weight gradient", "Critical path"]
+    forward = figure.data[names.index("Forward")]
+    assert {round(float(each), 1) for each in forward.width} == {0.4, 0.8}
+    assert "waits for" in str(figure.data[0].hovertext) or "fills" in str(figure.data[0].hovertext)
+    held = held_activations(held_over_time(found.order, found.timing), [0, 1], 2, found.makespan)
+    assert "2.50 on rank 0" in held.alt
+
+
+def test_measured_events_are_read_and_compared() -> None:
+    truth = replay("1f1b", stages=2, microbatches=4, times=EQUAL, sends={"mode": "overlap", "c": 0.5})
+    traced = read_events(chrome_trace_json(truth))
+    assert len(traced) == 16
+    assert compared(traced, "1f1b", 1).makespan == pytest.approx(15.0)
+    assert measured_schedule(traced).step_time == pytest.approx(truth.makespan)
+    torch = {"traceEvents": [
+        {"ph": "X", "name": "PP:0F0", "ts": 5, "dur": 2, "pid": 1, "tid": 9},
+        {"ph": "X", "name": "aten::mm", "ts": 5, "dur": 1},
+        {"ph": "M", "name": "process_name"}, {"ph": "X", "name": "PP:0B0", "ts": 9, "dur": 4, "pid": 1, "tid": 9},
+    ], "distributedInfo": {"rank": 3}}  # fmt: skip
+    assert read_events(json.dumps(torch))[["kind", "start", "end"]].to_numpy().tolist() == [
+        ["F", 0.0, pytest.approx(2e-6)], ["BW", pytest.approx(4e-6), pytest.approx(8e-6)]
+    ]  # fmt: skip
+    table = "\ufeffrank,kind,start,end\r\n0,forward,0,1\r\n0,forward,1,2\r\n0,backward,2,4\r\n0,backward,4,6\r\n"
+    assert read_events(table)["microbatch"].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "no column start"), ("[]", "No event"), ("{}", "no list of events"), ("{", "no JSON"),
+    ("a,b\n1,2", "no column start"),
+    ('[{"name": "F0.0", "ph": "X", "ts": 1, "tid": 0}]', "no start and end"),
+    ('[{"name": "F0.0", "ph": "X", "ts": 5, "end": 1, "tid": 0}]', "ends before"),
+    ('[{"name": "F0.0", "ph": "X", "ts": 5, "dur": 1}]', "no rank"), ('[{"name": 3, "ph": "X"}, 7]', "No event"),
+    ("start,kind\nx,forward\n", "no start and end"), ("[" * 100_000, "no JSON"),
+])  # fmt: skip
+def test_files_that_make_no_sense_are_told_in_a_sentence(text: str, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        read_events(text)
+
+
+def test_an_order_of_ones_own_is_checked_and_replayed() -> None:
+    text = torch_csv(replay("zbv", stages=2, microbatches=4, times=EQUAL))
+    found = own_order(text, asked(ranks=2, microbatches=4), Placement.V)
+    assert found.makespan == pytest.approx(0.5e-3 * replay("zbv", stages=2, microbatches=4, times=EQUAL).makespan)
+    with pytest.raises(ScheduleError, match="waits for ever"):
+        own_order("0B0,0F0\n1F0,1B0\n", asked(), Placement.LOOP)
