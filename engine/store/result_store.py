@@ -93,7 +93,7 @@ class Store:
         database = self._database()
         found = catalogued(database, key, self._active)
         model = found.cost_model
-        shards, source = None, source_of_table(rows_table(key), model)
+        shards, source = None, source_of_table(rows_table(key), model, there=database.columns_of(key))
         if found.shards is not None:
             shards = Shards(database.folder, found.shards, database.verified)
             try:
@@ -101,7 +101,7 @@ class Store:
             except StoreError:
                 catalogued(database, key)  # raises when the exploration has been removed meanwhile
                 raise
-            source = source_of_shards(model, shards.files)
+            source = source_of_shards(model, shards.files, shards.columns())
         return Rows(database, source, self._active, model, database.added, key, shards, self)
 
     @property
