@@ -49,6 +49,7 @@ def _fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
         "batch_size": prepared.cells.batch_size[cell],
         "microbatch_size": prepared.points.microbatch_size[rows.point],
         "pipeline_interleaving": prepared.points.interleaving[rows.point],
+        "schedule": prepared.points.schedule[rows.point],
     }
     fields |= prepared.space.further(prepared.cells.number[cell])
     for name in prepared.space.mode_fields:

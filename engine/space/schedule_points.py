@@ -28,7 +28,8 @@ __all__ = [
 class SchedulePoints:
     """(cell, interleaving, microbatch) combinations, each an array [points].
 
-    `cell` counts within the prepared cells. `first` is the id of the schedule point's first mode at the first
+    `cell` counts within the prepared cells. `schedule` is the position among the choices of the field, 0 where the cost
+    model knows one schedule. `first` is the id of the schedule point's first mode at the first
     assignment, `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch)
     it is, `microbatches` how many a replica has in a step.
     """
@@ -36,6 +37,7 @@ class SchedulePoints:
     cell: Ints
     kind: Ints
     interleaving: Ints
+    schedule: Ints
     microbatch_size: Ints
     first: Ints
     stride: Ints
@@ -160,7 +162,8 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         alive: which cells are left [cells].
     """
     parts: dict[str, list[Ints]] = {
-        name: [np.zeros(0, np.int64)] for name in ("cell", "interleaving", "microbatch", "first", "stride")
+        name: [np.zeros(0, np.int64)]
+        for name in ("cell", "interleaving", "schedule", "microbatch", "first", "stride")
     }
     for here in np.flatnonzero(alive).tolist():
         number = int(cells.number[here])
@@ -171,6 +174,7 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         v, m = np.divmod(np.arange(len(cell.interleavings) * microbatches), microbatches)
         parts["cell"].append(np.full(len(v), here))
         parts["interleaving"].append(np.array(cell.interleavings)[v])
+        parts["schedule"].append(np.array(cell.schedules or (0,) * len(cell.interleavings))[v])
         parts["microbatch"].append(np.array(cell.microbatches)[m])
         parts["first"].append(space.first_ids[number] + v * block + m * cell.assignments)
         parts["stride"].append(np.full(len(v), stride))
@@ -183,6 +187,7 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         cell=cell_of,
         kind=cells.kind[cell_of],
         interleaving=interleaving,
+        schedule=joined["schedule"],
         microbatch_size=microbatch,
         first=joined["first"],
         stride=joined["stride"],

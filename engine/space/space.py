@@ -95,6 +95,9 @@ class Cell:
     context_par: int = 1
     expert_par: int = 1
     expert_tensor_par: int = 1
+    schedules: tuple[int, ...] = ()
+    """The pipeline schedule that goes with each of `interleavings`, by its position among the choices; none where the
+    cost model knows one."""
 
 
 class Space(ABC):
@@ -236,6 +239,8 @@ class Space(ABC):
         modes = c["mode_kind"][cell]
         for name in self.mode_fields:
             fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
+        if any(column.name == "schedule" for column in fields_of(self.cost_model)):
+            fields["schedule"] = _ragged([item.schedules for item in self.cells], cell, interleaving)
         return fields | self.further(cell)
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:

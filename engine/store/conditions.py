@@ -3,7 +3,7 @@
 Names of columns come only from the register and values travel only as parameters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -90,15 +90,18 @@ class Query:
         return f"{quoted(column.name)} {condition.operator.upper()} {right}"
 
 
-def source_of_shards(cost_model: str, files: list[str]) -> Source:
+def source_of_shards(cost_model: str, files: list[str], there: Collection[str] | None = None) -> Source:
     """Returns how shards are read, with the types of a table of rows.
 
     Args:
         cost_model: whose columns they have.
         files: paths of the shards, in order.
+        there: as for `source_of_table`.
     """
     selected = [
-        f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
+        _neutral(column)
+        if _is_missing(column, there)
+        else f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
         if column.choices
         else quoted(column.name)
         for column in columns.stored_of(cost_model)
@@ -106,15 +109,22 @@ def source_of_shards(cost_model: str, files: list[str]) -> Source:
     return Source("read_parquet($files)", (*selected, *_further(cost_model)), files)
 
 
-def source_of_table(table: str, cost_model: str, *, beside: bool = True) -> Source:
+def source_of_table(
+    table: str, cost_model: str, *, there: Collection[str] | None = None, beside: bool = True
+) -> Source:
     """Returns how a table of rows is read.
 
     Args:
         table: its name, as in SQL.
         cost_model: whose columns it has.
+        there: the columns that it has, where it may be of a version that knew fewer fields: what executions have where
+            none is given stands for those.
         beside: whether added columns are in files beside it.
     """
-    selected = [quoted(column.name) for column in columns.stored_of(cost_model)]
+    selected = [
+        _neutral(column) if _is_missing(column, there) else quoted(column.name)
+        for column in columns.stored_of(cost_model)
+    ]
     return Source(table, (*selected, *_further(cost_model)), beside=beside)
 
 
@@ -127,10 +137,20 @@ def _further(cost_model: str) -> list[str]:
             parts = " + ".join(map(quoted, columns.parts_of(column.name, cost_model)))
             found.append(f"({parts}) / {quoted('total_time')} AS {quoted(column.name)}")
         elif column.name not in there:
-            value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
-            text = f"'{value}'" if isinstance(value, str) else str(value)
-            found.append(f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}")
+            found.append(_neutral(column))
     return found
+
+
+def _is_missing(column: columns.Column, there: Collection[str] | None) -> bool:
+    """Whether rows do not have a field beyond the 23."""
+    return there is not None and column.name not in there and column.name in columns.NEUTRAL_EXTENSIONS
+
+
+def _neutral(column: columns.Column) -> str:
+    """SQL of what rows have in a column that they do not have."""
+    value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
+    text = f"'{value}'" if isinstance(value, str) else str(value)
+    return f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
 
 
 def askable_column(name: str) -> columns.Column:

@@ -183,6 +183,12 @@ class Database:
         finally:
             self.release()
 
+    def columns_of(self, key: str) -> set[str]:
+        """Returns the columns of the table that holds an exploration's rows, none where there is no such table."""
+        with self.cursor() as cursor:
+            asked = "SELECT column_name FROM duckdb_columns() WHERE table_name = $name"
+            return {name for (name,) in cursor.execute(asked, {"name": f"rows_{key}"}).fetchall()}
+
     @contextlib.contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
         """Gives a cursor for one query and turns its errors into StoreErrors.

@@ -225,6 +225,10 @@ class Shards:
         """Where they are."""
         return [str(path) for path, _ in self._paths]
 
+    def columns(self) -> set[str]:
+        """Returns the columns that they have; call `verify` before."""
+        return set(pq.read_schema(self._paths[0][0]).names) if self._paths else set()
+
     def damage(self) -> str | None:
         """Returns a sentence naming the first that is missing, cut short, overwritten or known to be damaged.
 
