@@ -21,7 +21,9 @@ FAMILIES = "models/hugging_face"
 """Importers by family of models, of which each says what is particular to its family."""
 LATER = ("engine/cost_models/calibrated", "engine/planners")
 """Rooms that do not keep to it yet."""
-ARGUMENTS = tuple(f"engine/{room}/" for room in ("cost_models", "exploration", "scenarios", "space", "store"))
+ARGUMENTS = tuple(
+    f"engine/{room}/" for room in ("cost_models", "executions", "exploration", "scenarios", "space", "store", "whatif")
+)
 """Rooms whose public functions say what each of their arguments is."""
 
 
