@@ -55,8 +55,11 @@ def render(view: View) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         times = _times(view.scenario) if inputs.source() == "scenario" else None
         first, second = inputs.chosen(inputs.first_schedule(times))
-        question = inputs.question(times)
+        question, wanted = inputs.question(times)
         exports = st.container(width="content")
+    shortened = inputs.shortened(question, wanted)
+    if shortened:
+        st.caption(shortened)
     strip = st.container()
     send, uneven, hidden = inputs.sliders(5 if times is None else 0)
     question = replace(question, send=send, uneven=uneven, hidden=hidden)
