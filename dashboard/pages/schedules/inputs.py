@@ -18,7 +18,7 @@ __all__ = ["chosen", "first_schedule", "question", "shortened", "sliders", "sour
 
 WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
 DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
-MOST_RANKS: Final = 64
+MOST_RANKS: Final = 32
 MOST_MICROBATCHES: Final = 4096
 _FROM: Final = {"scenario": "Scenario’s best", "numbers": "Plain numbers"}
 

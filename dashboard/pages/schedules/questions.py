@@ -22,13 +22,15 @@ from engine.simulate.schedules.registry import NAMES, RULES, rule
 
 __all__ = [
     "ALONG", "OFFERED", "Outcome", "Question", "along", "chunks_of", "curve_values", "drawn_replay",
-    "most_microbatches", "outcome", "outcomes", "titles",
+    "most_microbatches", "outcome", "outcomes", "plans_along", "titles",
 ]  # fmt: skip
 
 OFFERED: Final = tuple(name for name in NAMES if name != "calculon")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
-REPLAYED: Final = 16_000
+REPLAYED: Final = 10_000
 """Actions that a schedule has at most on this page, so that all of them are replayed in an instant."""
+PLANNED: Final = 512
+"""Microbatches times ranks up to which planned orders are planned along a slider."""
 DRAWN: Final = 1_400
 """Actions that a picture shows at most; of longer schedules the repeating middle is left out."""
 
@@ -191,6 +193,11 @@ def curve_values(question: Question, which: str) -> list[float]:
     return [round(each, 4) for each in np.linspace(0.0, 1.0, 21)]
 
 
+def plans_along(question: Question) -> bool:
+    """Returns whether planned orders, which are others at each value of a slider, are planned at all of them."""
+    return question.ranks * question.microbatches <= PLANNED
+
+
 @st.cache_resource(show_spinner=False, max_entries=64)
 def along(question: Question, which: str) -> pd.DataFrame:
     """Returns the makespan of every schedule along a slider: `name`, `value`, `makespan` [s], `share` of work in it.
@@ -201,6 +208,8 @@ def along(question: Question, which: str) -> pd.DataFrame:
     parts = []
     for name in OFFERED:
         known = rule(name)
+        if known.timed and not plans_along(question):
+            continue
         if which == "microbatches" or known.timed or not outcome(question, name).runs:
             made = _one_by_one(question, name, which, values)
         else:

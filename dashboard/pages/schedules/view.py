@@ -20,6 +20,7 @@ from dashboard.pages.schedules.questions import (
     chunks_of,
     outcome,
     outcomes,
+    plans_along,
     titles,
 )  # fmt: skip
 from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
@@ -155,7 +156,8 @@ def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
         along(question, which), titles(), chosen, labels[which], here, mode, as_percent=which != "microbatches"
     )
     show(chart, "schedules_curve")
-    st.caption(literal(chart.alt))
+    left_out = "" if plans_along(question) else " Planned orders are left out here: they have too many actions."
+    st.caption(literal(chart.alt + left_out))
 
 
 def _exports(one: Outcome, other: Outcome) -> None:
