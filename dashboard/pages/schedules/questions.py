@@ -25,7 +25,7 @@ __all__ = [
     "most_microbatches", "outcome", "outcomes", "plans_along", "titles",
 ]  # fmt: skip
 
-OFFERED: Final = tuple(name for name in NAMES if name != "calculon")
+OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
 REPLAYED: Final = 10_000
 """Actions that a schedule has at most on this page, so that all of them are replayed in an instant."""
