@@ -28,9 +28,10 @@ from models import Architecture, Model, model_of
 from models.loader import ModelLike
 from models.parameters import embedding_weights, layer_weights, norm_weights, position_weights
 
-__all__ = ["ModelPlan", "evaluated", "library_profile", "plan_model", "system_cluster"]
+__all__ = ["ModelPlan", "compared", "evaluated", "library_profile", "plan_model", "system_cluster"]
 
 COST_MODEL: Final = "calibrated"
+SHORT: Final = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "microbatch_size": "microbatch"}
 ROOM: Final = 1e9
 """Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
 
@@ -183,6 +184,33 @@ def evaluated(
         raise PlanError("Stages with different numbers of replicas are no execution of the cost model.")
     table = pd.DataFrame([dict(found.execution)], dtype=object)
     return engine.evaluate(model, system, table, cost_model=COST_MODEL, calibration=calibration)
+
+
+def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:
+    """The plan beside what the calibrated cost model says of it and of every execution, in sentences."""
+    planned_rate = found.plan.figure("sample_rate").value
+    told = [f"Planned: {planned_rate:.4g} samples/s on {processors} processors."]
+    if found.layout:
+        told.append(f"Megatron: --pipeline-model-parallel-layout '{found.layout}'")
+    if found.execution is None:
+        told.append("Stages with different numbers of replicas are no execution of the cost model.")
+    else:
+        row = evaluated(found, model, system).iloc[0]
+        degrees = ", ".join(f"{short} {found.execution[name]}" for name, short in SHORT.items())
+        if row["status"] == "ok":
+            told.append(f"Cost model, {degrees}, stages as even as it has them: {row['sample_rate']:.4g} samples/s.")
+        else:
+            told.append(f"Cost model, {degrees}, stages as even as it has them: {row['reason_text']}")
+    batch, datatype = found.plan.problem.global_batch, "bfloat16"
+    best = engine.best(
+        model, system, num_procs=processors, max_batch_size=batch, datatype=datatype, cost_model=COST_MODEL
+    )
+    if best:
+        degrees = ", ".join(f"{short} {best[name]}" for name, short in SHORT.items())
+        told.append(f"Best of all executions by the cost model: {best['sample_rate']:.4g} samples/s with {degrees}.")
+    else:
+        told.append("By the cost model no execution runs.")
+    return told
 
 
 def _as_execution(

@@ -39,6 +39,10 @@ def searches(
     states: States, cluster: Cluster, batch: int, microbatch: int, cancel: Cancel
 ) -> Iterator[tuple[str, Callable[[], list[Found]]]]:
     """The searches that HPGO runs, by name, to be called one after the other."""
+    if cluster.size == 1:
+        alone = Group(0, len(states) - 1, 1, (0,))
+        yield "one device", lambda: [Found("one device", (alone,), 1, states.total)]
+        return
     for units in range(2, cluster.size + 1):
         yield f"balanced-{units}", lambda units=units: balanced(states, cluster, units)  # type: ignore[misc]
     for units in sorted({2, cluster.size} if cluster.size % 2 == 0 else {cluster.size}):

@@ -17,16 +17,16 @@ published ones hold for f = b = w, or f = b, only.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from engine.executions.arrays import Flags, Floats
+from engine.executions.arrays import Flags, Floats, Ints
 
 __all__ = [
     "COMBINED", "COPIES", "DUALPIPE", "DUALPIPE_V", "INTERLEAVED", "ONE_F_ONE_B", "PAIRED", "SCHEDULES", "SPLIT",
-    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "copies", "fold", "hops", "idle", "makespan", "messages",
-    "overlapped_pairs", "refusals",
+    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "copies", "fold", "hops", "idle", "interleaved_where",
+    "makespan", "messages", "overlapped_pairs", "plain_schedule", "refusals",
 ]  # fmt: skip
 
 SCHEDULES: Final = ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b")
@@ -40,9 +40,11 @@ PAIRED: Final = (DUALPIPE, DUALPIPE_V, COMBINED)
 SPLIT: Final = (ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V)
 """Schedules that compute gradients of weights apart from those of inputs."""
 COPIES: Final = 2.0
-"""Copies of its parameters that DualPipe holds: stage r in one direction, stage P - 1 - r in the other [copies]."""
+"""Copies of its parameters that DualPipe holds: stage r in one direction, stage P - 1 - r in the other [copies].
+Source: DeepSeek-V3 (arXiv:2412.19437, section 3.2.1)."""
 
-Number = Floats | float
+Number = Any
+"""Arrays of any kind, or numbers."""
 
 
 def _among(schedule: Number, chosen: tuple[int, ...]) -> Flags:
@@ -134,7 +136,7 @@ def makespan(
     together = whole if pair is None else pair
     busy = microbatches * np.asarray(chunks, np.float64) * whole
     saved = overlapped_pairs(schedule, stages, microbatches, chunks) * (whole - together)
-    return busy - saved + idle(schedule, stages, forward, inputs, weights, together)
+    return np.asarray(busy - saved + idle(schedule, stages, forward, inputs, weights, together))
 
 
 def activations_in_flight(
@@ -197,6 +199,16 @@ def fold(schedule: Number) -> Floats:
     return np.asarray((1.0, 0.0, 1.0, 2.0, 1.0, 2.0, 0.0))[np.asarray(schedule, np.intp)]
 
 
+def plain_schedule(chunks: Number) -> Ints:
+    """The schedule of executions that do not name one: 1F1B, interleaved where stages have several chunks."""
+    return np.asarray(np.where(np.asarray(chunks) > 1, INTERLEAVED, ONE_F_ONE_B))
+
+
+def interleaved_where(schedule: Number, chunks: Number) -> Ints:
+    """Schedules with 1F1B taken as interleaved where stages have several chunks, which it means there."""
+    return np.asarray(np.where(np.asarray(schedule) == ONE_F_ONE_B, plain_schedule(chunks), schedule))
+
+
 def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> dict[str, Flags]:
     """Where a schedule does not run, by the code of the reason (`engine.executions.reasons`).
 
@@ -208,6 +220,8 @@ def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Num
     p, m = np.asarray(stages), np.asarray(microbatches)
     wanted = fold(schedule)
     wrong: Flags = np.where(wanted > 0, np.asarray(chunks) != wanted, np.asarray(chunks) < 2)
+    # Of several chunks, 1F1B is interleaved.
+    wrong = wrong & (schedule != ONE_F_ONE_B)
     least = np.select(
         [schedule == ZB_H1, schedule == ZB_V, _among(schedule, (DUALPIPE, DUALPIPE_V))], [p, 2 * p - 1, 2 * p], 1
     )
