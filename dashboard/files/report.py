@@ -172,7 +172,7 @@ def _answer(exploration: Exploration, best: dict[str, Any] | None) -> str:
         found = ways(exploration.scenario, exploration.key)
         help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
         return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
-    return f"<h2>The best execution</h2>{best_table(best)}{_words(exploration.scenario)}"
+    return f"<h2>The best execution</h2>{best_table(best, exploration.scenario.system)}{_words(exploration.scenario)}"
 
 
 def _words(scenario: Scenario) -> str:

@@ -36,7 +36,7 @@ from dashboard.words.numbers import (
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from engine.cost_models.registry import cost_model_of, named
-from hardware import GIB
+from hardware import GIB, System
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
 
@@ -133,9 +133,9 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     return found
 
 
-def best_table(best: dict[str, Any]) -> str:
+def best_table(best: dict[str, Any], system: System) -> str:
     """The best execution in words."""
-    pairs = [("degrees", title(best)), *choices(best), ("execution id", f"{int(best['id']):,}")]
+    pairs = [("degrees", title(best)), *choices(best, system), ("execution id", f"{int(best['id']):,}")]
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in pairs)
     return f'<table class="ss-sheet"><tbody>{rows}</tbody></table>'
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
-from dashboard.jobs.searches import answer, light
 from dashboard.jobs.turns import turns
+from dashboard.jobs.whatif_answers import answer, light
 from dashboard.jobs.worker import Worker
 from dashboard.words.changes import text_of
 from engine import Scenario

@@ -15,9 +15,9 @@ import numpy as np
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.scratch_folders import scratch_folder
-from dashboard.jobs.searches import light
 from dashboard.jobs.statistics_rows import IDS, evaluate
 from dashboard.jobs.turns import turns
+from dashboard.jobs.whatif_answers import light
 from dashboard.jobs.worker import Worker
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted

@@ -21,8 +21,16 @@ from engine.exploration.unstored_statistics import is_stored
 from models.token_flops import Convention
 
 __all__ = [
-    "MFU_FORMULA", "QUICK", "Metric", "common_metrics", "days_for", "flops_formula", "further", "metrics",
-    "token_flops", "utilisation",
+    "MFU_FORMULA",
+    "QUICK",
+    "Metric",
+    "common_metrics",
+    "days_for",
+    "flops_formula",
+    "metrics",
+    "token_flops",
+    "unstored_metrics",
+    "utilisation",
 ]  # fmt: skip
 
 QUICK: Final = ("sample_rate", "mfu", "total_time", "proc_mem_tier1_cap_req")
@@ -107,13 +115,13 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
     return {metric.key: metric for metric in ordered(found)}
 
 
-def further(scenario: Scenario) -> dict[str, Metric]:
+def unstored_metrics(scenario: Scenario) -> dict[str, Metric]:
     """The results that are not stored for every execution: they can be had once they are evaluated for all."""
-    return dict(_further_of(scenario.cost_model))
+    return dict(_unstored_of(scenario.cost_model))
 
 
 @cache
-def _further_of(cost_model: str) -> dict[str, Metric]:
+def _unstored_of(cost_model: str) -> dict[str, Metric]:
     """Every page asks for them at every run."""
     return {
         column.name: Metric(column.name, replace(column, better=column.better or "lower"), column.name)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from dashboard.queries.economics import Metric, further, metrics
+from dashboard.queries.economics import Metric, metrics, unstored_metrics
 from dashboard.words.numbers import format_value
 from engine import Scenario
 from engine.columns import SHARES, STORED_OF_ANY, Column, choice_label
@@ -120,7 +120,7 @@ def derived_of(scenario: Scenario) -> dict[str, Metric]:
     """The figures of a scenario that a filter may be on although they are not stored: those that follow from a stored
     one, and those that have to be evaluated first.
     """
-    every = metrics(scenario) | further(scenario)
+    every = metrics(scenario) | unstored_metrics(scenario)
     return {name: metric for name, metric in every.items() if name not in FILTERABLE}
 
 

@@ -17,7 +17,7 @@ from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
 from dashboard.pages.registry import PAGES, sections
 from dashboard.shell.scenario import sentence
-from dashboard.widgets import exploration_progress, window
+from dashboard.widgets import needed_exploration, window
 from dashboard.words.markdown import literal
 
 __all__ = ["close_page", "draw", "navigation", "open_page"]
@@ -40,7 +40,7 @@ def navigation() -> Any:
 def draw(page: Page) -> None:
     """Parses the link and draws a page, once there is what it needs."""
     view = page.view()
-    needed = [exploration_progress.require_exploration()] if page.needs is Needs.EXPLORATION else []
+    needed = [needed_exploration.require_exploration()] if page.needs is Needs.EXPLORATION else []
     view.render(view.parse(*needed))
 
 

@@ -15,7 +15,7 @@ from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import LETTERS, VIEW, Comparison
 from dashboard.link.packing import LONGEST
 from dashboard.queries.compared_scenarios import Member
-from dashboard.widgets import exploration_progress
+from dashboard.widgets import needed_exploration
 from dashboard.words.changes import text_of
 from engine import Exploration, Scenario, whatif
 
@@ -166,4 +166,4 @@ def remove(slot: str, gone: Collection[str] = ()) -> None:
 
 def explored(found: Sequence[Member]) -> list[Exploration]:
     """The explorations of scenarios."""
-    return exploration_progress.explorations_of([member.scenario for member in found], state.watcher())
+    return needed_exploration.explorations_of([member.scenario for member in found], state.watcher())

@@ -12,7 +12,7 @@ from dashboard.compat.session import is_active
 from dashboard.jobs.job import Job
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
-from dashboard.words.progress import progress_words
+from dashboard.words.waiting import progress_words
 
 __all__ = ["job_card", "job_words", "watch"]
 

@@ -18,7 +18,7 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets import compared_scenarios
 from dashboard.widgets.controls import menu_key, shut
-from dashboard.widgets.exploration_progress import seen_with
+from dashboard.widgets.needed_exploration import seen_with
 from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of
 from engine import Scenario

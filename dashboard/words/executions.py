@@ -72,8 +72,12 @@ def blocks_of(scenario: Scenario) -> int:
 
 def network_name(system: System, tier: int) -> str:
     """Return what a network tier is called: "tier 0, 8 GPUs, 450 GB/s"."""
+    return f"tier {tier}, {_network(system, tier)}"
+
+
+def _network(system: System, tier: int) -> str:
     network = system.networks[tier]
-    return f"tier {tier}, {network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
+    return f"{network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
 
 
 def offloaded(execution: Mapping[Any, Any]) -> str:
@@ -87,14 +91,20 @@ def microbatches(execution: Mapping[Any, Any]) -> int:
     return local // int(execution["microbatch_size"])
 
 
-def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
-    """Return every choice of an execution besides its degrees, as short key and value pairs."""
+def choices(execution: Mapping[Any, Any], system: System | None = None) -> list[tuple[str, str]]:
+    """Return every choice of an execution besides its degrees, as short key and value pairs.
+
+    system: to name its networks by: "8 GPUs, 450 GB/s"; without one they are "tier 0" and so on.
+    """
     extended = not _neutral(execution)
-    nets = [(key, str(int(execution[net]))) for key, degree, net in _NETWORKS if int(execution[degree]) > 1]
-    facts = []
-    if nets and not extended:
-        keys, tiers = zip(*nets, strict=True)
-        facts.append((f"{' · '.join(keys)} on network tier", " · ".join(tiers)))
+    users: dict[int, list[str]] = {}
+    for key, degree, net in _NETWORKS:
+        if int(execution[degree]) > 1 and not extended:
+            users.setdefault(int(execution[net]), []).append(key)
+    facts = [
+        (f"{' · '.join(keys)} network", f"tier {tier}" if system is None else _network(system, tier))
+        for tier, keys in sorted(users.items())
+    ]
     if applies("pipeline_interleaving", execution):
         facts.append(("interleaving", str(int(execution["pipeline_interleaving"]))))
     facts += [

@@ -53,7 +53,8 @@ class TableWriteError(TableFileError, OSError):
 
 
 def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
-    """The executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least one.
+    """Yields the executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least
+    one.
 
     Fields of the calibrated cost model beyond the 23 come where the file has them; other columns are left out. A
     `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Cells of a `.csv` file

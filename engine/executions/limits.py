@@ -29,7 +29,8 @@ class LimitError(ValueError):
 
 
 def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
-    """Limits on the fields of a cost model in one form: a sorted list of values, or a range with `min` and `max`.
+    """Returns the limits on the fields of a cost model in one form: a sorted list of values, or a range with `min` and
+    `max`.
 
     Raises `LimitError`.
 
@@ -107,7 +108,12 @@ def _value(name: str, value: Any) -> Any:
 
 
 def permits(limits: Mapping[str, Any], name: str) -> Callable[[Any], bool]:
-    """Whether normalised limits allow a value of the field."""
+    """Returns a function that tells whether normalised limits allow a value of the field.
+
+    Args:
+        limits: as `normalise` returns them.
+        name: of the field.
+    """
     limit = limits.get(name)
     if limit is None:
         return lambda value: True

@@ -27,12 +27,13 @@ FEW_ROWS = 8192
 
 
 def words_array(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
-    """A text array [rows] from positions in `words`."""
+    """Returns a text array [rows] from positions in `words`."""
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
 
 
 def given_words(series: pd.Series[Any], rows: npt.NDArray[np.intp]) -> pa.Array:
-    """The words of a column in these rows as sentences show them: short, on one line, without quotation marks."""
+    """Returns the words of a column in these rows as sentences show them: short, on one line, without quotation
+    marks."""
     codes, words = distinct(series)
     codes = codes[rows]
     told = [*(quoted(word)[1:-1] if isinstance(word, str) else quoted(word) for word in words), ""]
@@ -40,7 +41,7 @@ def given_words(series: pd.Series[Any], rows: npt.NDArray[np.intp]) -> pa.Array:
 
 
 def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:
-    """An Arrow text array as a pandas column of the standard text type."""
+    """Returns an Arrow text array as a pandas column of the standard text type."""
     return pd.Series(pd.array(array, dtype="str"), index=index)
 
 
@@ -52,7 +53,7 @@ def outcome_table(
     values: Floats,
     quantities: Quantities,
 ) -> pd.DataFrame:
-    """The table that `engine.evaluate` returns.
+    """Returns the table that `engine.evaluate` returns.
 
     Args:
         given: the fields as given [rows].

@@ -92,7 +92,7 @@ class Malformed:
 
 
 def words_of(column: Column, datatypes: Sequence[str] = tuple(DATATYPES)) -> tuple[str, ...]:
-    """The words a text field may hold, in the order of their positions."""
+    """Returns the words a text field may hold, in the order of their positions."""
     return column.choices or tuple(datatypes)
 
 

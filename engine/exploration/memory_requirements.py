@@ -22,7 +22,7 @@ _NONE = -1
 
 
 def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
-    """The least demanding execution of every cell in which any could run with enough memory of a tier, 1 or 2.
+    """Returns the least demanding execution of every cell in which any could run with enough memory of a tier, 1 or 2.
 
     Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of the tier
     and the `id` of an execution that needs no more. Cells that none of it would help (no network fits, the other tier

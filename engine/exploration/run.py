@@ -232,7 +232,8 @@ def explore_into(
 
 
 def from_store(scenario: Scenario, store: Store) -> Exploration | None:
-    """The exploration of a scenario that a store holds complete, else None. Raises StoreError, also for damage."""
+    """Returns the exploration of a scenario that a store holds complete, else None. Raises StoreError, also for
+    damage."""
     record = store.find(scenario.key)
     if record is None:
         return None
@@ -345,7 +346,8 @@ def _run(
 
 
 def slabs(space: Space, most: int | None = None) -> Iterator[range]:
-    """The cells of a space in runs of so many schedule points at most, by default those that are prepared together."""
+    """Yields the cells of a space in runs of so many schedule points at most, by default those that are prepared
+    together."""
     most = POINTS_PREPARED_TOGETHER if most is None else most
     start = points = 0
     for number, cell in enumerate(space.cells):

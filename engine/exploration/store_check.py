@@ -35,7 +35,7 @@ class Finding:
 
 
 def check_store(store: Store) -> Iterator[Finding]:
-    """Read everything that a store holds and give what was found, exploration after exploration.
+    """Reads everything that a store holds and give what was found, exploration after exploration.
 
     Raises StoreCorruptError when the database itself cannot be read.
     """
@@ -68,7 +68,7 @@ def check_store(store: Store) -> Iterator[Finding]:
 
 
 def give_way(store: Store, finding: Finding) -> None:
-    """Remove a damaged exploration that is about to be explored again; until it is, the store says that it is lost."""
+    """Removes a damaged exploration that is about to be explored again; until it is, the store says that it is lost."""
     contents = store._database().contents
     entry = contents.entries.get(finding.key)
     store.delete(finding.key)
@@ -77,13 +77,13 @@ def give_way(store: Store, finding: Finding) -> None:
 
 
 def drop(store: Store, finding: Finding) -> None:
-    """Remove what is damaged, with its record, and forget what is lost."""
+    """Removes what is damaged, with its record, and forget what is lost."""
     if finding.kind in ("damaged", "lost"):
         catalogue.delete(store._writable(), finding.key)  # also one whose key is none, or who lost only that
 
 
 def protect(store: Store, finding: Finding) -> None:
-    """Give the shards of an exploration checksums of what they are now."""
+    """Gives the shards of an exploration checksums of what they are now."""
     database = store._writable()
     shards = catalogue.catalogued(database, finding.key).shards or []
     text = store_shards.to_json(store_shards.with_checksum(database.folder, shard) for shard in shards)

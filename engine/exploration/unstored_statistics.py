@@ -32,7 +32,7 @@ def add_columns(
     progress: Callable[[Progress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> None:
-    """Have the rows of an exploration answer any statistics: those that they do not are evaluated for all of them.
+    """Has the rows of an exploration answer any statistics: those that they do not are evaluated for all of them.
 
     After that they can be asked for by every method of `exploration.rows`, as stored columns can, until they give way
     to others (`Rows.adding`). Takes two to four seconds per million rows on one core, not half as much again for all

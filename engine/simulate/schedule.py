@@ -85,7 +85,7 @@ class Schedule:
 
 
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
-    """The schedule of a feasible execution.
+    """Returns the schedule of a feasible execution.
 
     Args:
         execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
@@ -102,7 +102,7 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     times = chunk_times(execution, num_blocks)
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     microbatches = microbatches_of(execution)
-    known = rule(str(execution.get("schedule") or "calculon"))
+    known = rule(str(execution.get("schedule") or "calculon-1f1b"))
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
     built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
@@ -152,7 +152,7 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
 
 
 def _title(known: Rule, chunks: int) -> str:
-    if known.name == "calculon":
+    if known.name == "calculon-1f1b":
         return "interleaved 1F1B" if chunks > 1 else "1F1B"
     return known.title
 

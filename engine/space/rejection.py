@@ -26,7 +26,7 @@ class Rejected:
 
     @classmethod
     def nothing(cls, cells: int) -> Rejected:
-        """Before anything was rejected."""
+        """Returns the counts before anything was rejected."""
         counts = np.zeros((cells, len(reasons.REASONS) + 1), np.int64)
         return cls(counts, *((np.full(cells, np.inf), np.full(cells, np.inf)) for _ in range(2)))
 

@@ -66,7 +66,7 @@ class RowChunk:
 
 
 def chunks_of(groups: Sequence[Group]) -> Iterator[tuple[Group, slice]]:
-    """The rows of these groups in chunks; schedule points, and so cells, ascend within a group."""
+    """Yields the rows of these groups in chunks; schedule points, and so cells, ascend within a group."""
     for group in groups:
         for start in range(0, len(group.place), ROWS_PER_CHUNK):
             yield group, slice(start, min(start + ROWS_PER_CHUNK, len(group.place)))

@@ -91,7 +91,7 @@ class Grains(NamedTuple):
 
 @lru_cache(maxsize=64)
 def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
-    """The modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
+    """Returns the modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
     lists = [table.fields for table in kinds]
     joined = {name: np.concatenate([table[name] for table in lists]) for name in grains.every}
     kind = np.repeat(np.arange(len(lists)), [len(table["training"]) for table in lists])
@@ -121,7 +121,7 @@ def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
 
 
 def cell_columns(space: Space, numbers: range) -> CellColumns:
-    """The cells with these numbers; none has a possible assignment yet."""
+    """Returns the cells with these numbers; none has a possible assignment yet."""
     cells = [space.cells[number] for number in numbers]
 
     def column(values: list[int]) -> Ints:
@@ -142,7 +142,7 @@ def cell_columns(space: Space, numbers: range) -> CellColumns:
 
 
 def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[SchedulePoints, tuple[Ints, Ints]]:
-    """Schedule points of the cells left, and their distinct (tensor parallel, microbatch) pairs."""
+    """Returns the schedule points of the cells left, and their distinct (tensor parallel, microbatch) pairs."""
     parts: dict[str, list[Ints]] = {
         name: [np.zeros(0, np.int64)] for name in ("cell", "interleaving", "microbatch", "first", "stride")
     }
@@ -186,8 +186,8 @@ def mode_counts(space: Space, modes: StepModes) -> Ints:
 
 
 def executions_of(count: Ints, chosen: Flags) -> Ints:
-    """Executions that the chosen (memory mode, schedule point) pairs [memory modes, points] stand for, where each
-    memory mode stands for `count` of them [memory modes]: per schedule point [points]."""
+    """Returns the executions that the chosen (memory mode, schedule point) pairs [memory modes, points] stand for,
+    where each memory mode stands for `count` of them [memory modes]: per schedule point [points]."""
     result = np.zeros(chosen.shape[1], np.int64)
     # There are few different counts, and adding up flags is fast. A matrix product would occupy further processors.
     small = np.uint16 if len(chosen) < 2**16 else np.int64

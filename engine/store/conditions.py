@@ -48,7 +48,7 @@ class Source:
     """Whether added columns are in files of their own; else they are in the table."""
 
     def clause(self, added: Sequence[str]) -> str:
-        """Return the FROM clause, whose added columns are read from the files of the parameters `added_0`, ..."""
+        """Returns the FROM clause, whose added columns are read from the files of the parameters `added_0`, ..."""
         scans = [f"{self.scan} AS stored"]
         if self.beside:  # in the order of the rows, so that no key has to be looked up
             scans += [f"read_parquet($added_{number}) AS added_{number}" for number in range(len(added))]
@@ -91,7 +91,7 @@ class Query:
 
 
 def source_of_shards(cost_model: str, files: list[str]) -> Source:
-    """Return how shards are read, with the types of a table of rows."""
+    """Returns how shards are read, with the types of a table of rows."""
     selected = [
         f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
         if column.choices
@@ -102,7 +102,7 @@ def source_of_shards(cost_model: str, files: list[str]) -> Source:
 
 
 def source_of_table(table: str, cost_model: str, *, beside: bool = True) -> Source:
-    """Return how a table of rows, named as in SQL, is read. beside: whether added columns are in files beside it."""
+    """Returns how a table of rows, named as in SQL, is read. beside: whether added columns are in files beside it."""
     selected = [quoted(column.name) for column in columns.stored_of(cost_model)]
     return Source(table, (*selected, *_further(cost_model)), beside=beside)
 
@@ -123,7 +123,7 @@ def _further(cost_model: str) -> list[str]:
 
 
 def askable_column(name: str) -> columns.Column:
-    """Return the column called `name`; raise UnknownColumn, or StoreError when it is known but no figure of a row."""
+    """Returns the column called `name`; raises UnknownColumn, or StoreError when it is known but no figure of a row."""
     column = columns.by_name(name)
     if name not in ASKABLE:
         raise StoreError(f"The column {name} is no figure of a stored row: fields and statistics can be asked for.")
@@ -131,7 +131,7 @@ def askable_column(name: str) -> columns.Column:
 
 
 def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
-    """Return checked column names, all that a cost model stores by default."""
+    """Returns the checked column names, all that a cost model stores by default."""
     if names is None:
         return [column.name for column in columns.stored_of(cost_model)]
     if isinstance(names, str) or not names:
@@ -140,7 +140,7 @@ def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
 
 
 def numeric(name: str) -> str:
-    """Return a column's values as SQL of type DOUBLE; raise StoreError for a text column."""
+    """Returns a column's values as SQL of type DOUBLE; raises StoreError for a text column."""
     column = askable_column(name)
     if column.dtype == "str":
         raise StoreError(f"The column {name} holds text: a numeric column is needed here.")
@@ -148,17 +148,17 @@ def numeric(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a register name as an SQL identifier."""
+    """Returns a register name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def selection(names: Sequence[str]) -> str:
-    """Return column names as an SQL list without repetitions."""
+    """Returns the column names as an SQL list without repetitions."""
     return ", ".join(quoted(name) for name in dict.fromkeys(names))
 
 
 def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
-    """Return an ORDER BY list that ends with the id, so that every order is total and repeatable."""
+    """Returns an ORDER BY list that ends with the id, so that every order is total and repeatable."""
     terms = []
     for name, direction in order_by:
         column = askable_column(name)
@@ -171,7 +171,7 @@ def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
 
 
 def whole_number(value: object, what: str) -> int:
-    """Return a non-negative whole number; raise StoreError for anything else."""
+    """Returns a non-negative whole number; raises StoreError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
         raise StoreError(f"The {what} cannot be {value!r}: a whole number of at least 0 is accepted.")
     return int(value)
@@ -182,7 +182,7 @@ def _is_sequence(value: object) -> bool:
 
 
 def _accepted(column: columns.Column, operator: str, value: object) -> bool | int | float | str:
-    """Return a condition's value as a plain Python value of the column's kind; raise StoreError when it is not one."""
+    """Return a condition's value as a plain Python value of the column's kind; raises StoreError when it is not one."""
     plain = value.item() if isinstance(value, np.generic) else value
     ordered = operator not in ("=", "!=", "in", "not in")
     if column.dtype == "bool" and isinstance(plain, bool) and not ordered:

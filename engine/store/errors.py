@@ -90,7 +90,7 @@ def has_no_room(error: OSError) -> bool:
 
 
 def explain(error: Exception, path: Path) -> StoreError:
-    """Return the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
+    """Returns the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
 
     `path` is the file the operation was about; a file named by the error itself takes precedence.
     """

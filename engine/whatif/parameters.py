@@ -65,7 +65,7 @@ class Parameter:
 
 
 def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
-    """Everything that can be changed about a scenario, those of the system first."""
+    """Returns everything that can be changed about a scenario, those of the system first."""
     system, datatype = scenario.system, scenario.datatype
     unread = cost_model_of(scenario).unread
     found = [
@@ -162,7 +162,7 @@ def _plain(value: float) -> float:
 
 
 def parameter(scenario: Scenario, name: str) -> Parameter:
-    """The parameter of that name. Raises `ChangeError` naming those there are."""
+    """Returns the parameter of that name. Raises `ChangeError` naming those there are."""
     every = {each.name: each for each in parameters(scenario)}
     if name not in every:
         hint = did_you_mean(name, list(every)) or f"; there are {', '.join(every)}"
@@ -171,7 +171,8 @@ def parameter(scenario: Scenario, name: str) -> Parameter:
 
 
 def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> float:
-    """The value that a parameter has under the other changes: the scenario's, or in proportion to what moves it."""
+    """Returns the value that a parameter has under the other changes: the scenario's, or in proportion to what moves
+    it."""
     which = parameter(scenario, name)
     if which.part_of not in changes:
         return which.value
@@ -179,7 +180,7 @@ def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> fl
 
 
 def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
-    """The scenario with the named parameters at other values, in their units.
+    """Returns the scenario with the named parameters at other values, in their units.
 
     What moves several, such as compute, goes first; those of its parts that are named too are then at their own values.
     Its system and model are edited copies that remember what they were made from. Limits stay as they are. Raises

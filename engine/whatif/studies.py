@@ -92,7 +92,7 @@ class Study(Generic[Result]):
 
 
 def reoptimise(scenario: Scenario, changes: Mapping[str, float], choose: Choice = first_enumerated) -> Answer:
-    """The best execution after a change, the gain, and how the best before fares if it is kept.
+    """Returns the best execution after a change, the gain, and how the best before fares if it is kept.
 
     changes: values by name of `parameters`. choose: which of several executions that tie stands for the best, before
     and after. Raises `ChangeError`, `hardware.SystemFileError`, `models.ModelFileError` or `engine.SpaceError` for a
@@ -136,7 +136,7 @@ def sensitivity(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[tuple[Parameter, float, Point]]:
-    """One parameter at a time by each factor, re-optimised: (parameter, factor, point).
+    """Yields one parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
     names: which parameters; by default all of system and model that the factors make sense for (see `applicable`), but
     not what moves with another one of them.
@@ -174,7 +174,7 @@ def sweep(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[Point]:
-    """The optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
+    """Yields the optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
 
     changes: other parameters that are changed throughout. What is kept is the best of the scenario without `changes`,
     the one that `choose` picks where several tie. largest: as for `sensitivity`.
@@ -199,7 +199,8 @@ def sweep_two(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[Point]:
-    """The optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at first.
+    """Yields the optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at
+    first.
 
     changes, choose, largest: as for `sweep`. Raises `ChangeError` for a parameter against itself.
     """
@@ -225,7 +226,7 @@ def sizes(
     batch: Literal["kept", "scaled"] = "kept",
     largest: float = INF,
 ) -> Study[Point]:
-    """The best rate and efficiency for each number of processors.
+    """Returns the best rate and efficiency for each number of processors.
 
     batch: whether the largest batch stays what it is or grows with the machine. largest: as for `sensitivity`.
     """
@@ -254,7 +255,8 @@ def sizes(
 
 
 def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list[float]:
-    """Values from `value / reach` to `value * reach`, in equal ratios and with the value itself among them."""
+    """Returns the values from `value / reach` to `value * reach`, in equal ratios and with the value itself among
+    them."""
     if which.value == 0:
         return [0.0]
     if which.discrete:
@@ -267,7 +269,8 @@ def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list
 
 
 def size_range(scenario: Scenario, low: int, high: int, most: int = 16) -> list[int]:
-    """Processor counts between two bounds that a machine is likely to have: powers of two and three halves of them."""
+    """Returns the processor counts between two bounds that a machine is likely to have: powers of two and three halves
+    of them."""
     powers = [2**n for n in range(41)]
     halves = [3 * 2**n for n in range(39)]
     inside = sorted({n for n in (*powers, *halves) if low <= n <= high} | {scenario.num_procs})
@@ -277,7 +280,7 @@ def size_range(scenario: Scenario, low: int, high: int, most: int = 16) -> list[
 
 
 def sizes_between(low: int, high: int, step: int = 1) -> list[int]:
-    """Every `step`-th number of processors from `low` to `high`, both included where the steps meet them.
+    """Returns every `step`-th number of processors from `low` to `high`, both included where the steps meet them.
 
     Raises `engine.SpaceError` for bounds that are no numbers of processors, `ChangeError` for a range that holds none
     or more than `MOST_SIZES`.
@@ -296,7 +299,7 @@ def sizes_between(low: int, high: int, step: int = 1) -> list[int]:
 
 
 def coarse_first(count: int) -> list[int]:
-    """0 to count - 1: both ends and the middle first, then the middles of the gaps, and so on."""
+    """Returns 0 to count - 1: both ends and the middle first, then the middles of the gaps, and so on."""
     order = dict.fromkeys(index for index in (0, count - 1, count // 2) if 0 <= index < count)
     step = count
     while len(order) < count:

@@ -56,7 +56,7 @@ def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) ->
 def again(app: AppTest, found: Exploration) -> AppTest:
     """The page run once more after a widget was changed."""
     with (
-        patch("dashboard.widgets.exploration_progress.require_exploration", return_value=found),
+        patch("dashboard.widgets.needed_exploration.require_exploration", return_value=found),
         patch("dashboard.link.state.current_scenario", return_value=found.scenario),
     ):
         app.run()

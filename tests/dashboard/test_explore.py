@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.jobs import server
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, token_flops, utilisation
-from dashboard.widgets import exploration_progress
+from dashboard.widgets import needed_exploration
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
@@ -240,14 +240,14 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
 
 
 def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    explored = exploration_progress.exploration_of
+    explored = needed_exploration.exploration_of
     said = "The result could not be stored and is kept in memory. No space left."
 
     def full(scenario: Scenario, watcher: str) -> Exploration:
         server.explorations().warnings[:] = [said]
         return explored(scenario, watcher)
 
-    monkeypatch.setattr(exploration_progress, "exploration_of", full)
+    monkeypatch.setattr(needed_exploration, "exploration_of", full)
     try:
         app = opened(**SMALL)
         assert [toast.value for toast in app.toast] == [literal(said)]

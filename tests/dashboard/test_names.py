@@ -80,8 +80,8 @@ def texts(app: AppTest) -> Iterator[str]:
 def test_pages_show_titles(name: str) -> None:
     link = {"compare_b": "~procs:32"} if name == "compare" else {}
     with (
-        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.exploration_progress.explorations"),
+        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
+        patch("dashboard.widgets.needed_exploration.explorations"),
     ):
         app = run(name, found(), link)
     said = [text for text in texts(app) if not text.startswith("In commands: ")]

@@ -246,6 +246,8 @@ COMES_BACK = {
     "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/scenarios/view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
     "pages/scenarios/view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "pages/schedules/view f'schedules_{letter}_{name}'": (
+        "dashboard/test_schedules", "files_of_a_schedule_come_back"),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
     "widgets/share key": ("dashboard/test_scenarios", "opening_a_file"),
     "widgets/share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),

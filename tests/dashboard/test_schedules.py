@@ -176,6 +176,19 @@ def test_files_that_make_no_sense_are_told_in_a_sentence(text: str, words: str) 
         read_events(text)
 
 
+def test_files_of_a_schedule_come_back() -> None:
+    """Events and the table of actions as measured events, the order as an order of one's own."""
+    for name, placement in (("1f1b", Placement.LOOP), ("interleaved", Placement.LOOP), ("dualpipev", Placement.V)):
+        found = outcome(asked(ranks=2, microbatches=4, send=0.5), name).found
+        assert found is not None
+        written = found.tasks.sort_values(["rank", "start", "kind"], ignore_index=True)
+        for text in (chrome_trace_json(found), found.tasks.to_csv(index=False)):
+            again = read_events(text).sort_values(["rank", "start", "kind"], ignore_index=True)
+            pd.testing.assert_frame_equal(again, written[list(again)], check_dtype=False, rtol=1e-9)
+        order = own_order(torch_csv(found), asked(ranks=2, microbatches=4, send=0.5), placement)
+        assert order.makespan == pytest.approx(found.makespan)
+
+
 def test_an_order_of_ones_own_is_checked_and_replayed() -> None:
     text = torch_csv(replay("zbv", stages=2, microbatches=4, times=EQUAL))
     found = own_order(text, asked(ranks=2, microbatches=4), Placement.V)

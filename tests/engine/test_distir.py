@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.simulate import replay
 from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, grid, memory, schedule
 from engine.simulate.distir.schedule import folded, steps
 from tests.oracle import distir as oracle
@@ -164,6 +165,19 @@ def test_too_large_odd_and_deep() -> None:
     assert evaluated([{"D": 1, "H": 2, "P": 1, "m": 1}], "R3", width=3)["reason"][0] == "width_not_divisible"
     deep = evaluated([{"D": 1, "H": 1, "P": 512, "m": 2}], "R3", layers=512)["reason"][0]
     assert deep == "too_many_stages"
+
+
+def test_order_is_that_of_the_replays_rule() -> None:
+    """The greedy schedule in time steps, here, and as a list per rank, for the event replay."""
+    for stages in (1, 2, 3, 5, 8):
+        for microbatches in (1, 2, 7, 16):
+            lists: list[list[str]] = [[] for _ in range(stages)]
+            for step in steps(stages, microbatches):
+                for stage, kind, j in step:
+                    lists[stage].append(f"{'BW' if kind else 'F'}{j}")
+            found = replay("distir-1f1b", stages=stages, microbatches=microbatches, times={"F": 1, "B": 1, "W": 1})
+            assert found.ranks == [" ".join(each) for each in lists]
+            assert len(steps(stages, microbatches)) == 2 * (microbatches + stages - 1)
 
 
 @pytest.mark.parametrize("revision", ["R1", "R3"])

@@ -129,8 +129,8 @@ def test_planned_orders_keep_their_memory_limit() -> None:
 
 def test_calculon_pads_the_last_group() -> None:
     full = replay("interleaved", stages=4, microbatches=8, chunks=2, times=EQUAL)
-    assert replay("calculon", stages=4, microbatches=8, chunks=2, times=EQUAL).ranks == full.ranks
-    short = replay("calculon", stages=4, microbatches=6, chunks=2, times=EQUAL)
+    assert replay("calculon-1f1b", stages=4, microbatches=8, chunks=2, times=EQUAL).ranks == full.ranks
+    short = replay("calculon-1f1b", stages=4, microbatches=6, chunks=2, times=EQUAL)
     # (v-1)(P - M mod P) chunk times more than an even interleaving would take.
     assert short.makespan == (6 * 2 + 3 + 2) * 3.0
     assert len(short.tasks) == 2 * 8 * 6

@@ -211,8 +211,8 @@ def chips(facts: Iterable[tuple[str, str]]) -> str:
 
 def _title(key: str) -> str:
     meaning = _MEANING.get(key)
-    if meaning is None and key.endswith("on network tier"):
-        meaning = "Which network carries each kind of traffic; tier 0 is the innermost, within a group of GPUs."
+    if meaning is None and key.endswith(" network"):
+        meaning = "Which network carries this traffic: how many GPUs it links, and its rate per GPU and direction."
     return f' title="{escape(meaning)}"' if meaning else ""
 
 

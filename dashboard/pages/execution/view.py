@@ -84,7 +84,7 @@ def render(view: View) -> None:
     row = chosen.row
     other = _head(exploration, chosen, view.other)
     refusal(exploration, chosen)
-    st.html(markup.chips(choices(row)))
+    st.html(markup.chips(choices(row, exploration.scenario.system)))
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no figures.")
         return

@@ -13,12 +13,13 @@ from dashboard.charts.best_map import numbered
 from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
 from dashboard.link import state
 from dashboard.queries import explorations as data
-from dashboard.queries.economics import QUICK, Metric, further, metrics
+from dashboard.queries.economics import QUICK, Metric, metrics, unstored_metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.exploration_progress import explorations_of
+from dashboard.widgets.needed_exploration import explorations_of
+from dashboard.widgets.window import is_narrow
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, count, counted, scale_for, shortfall
 from engine import Exploration
@@ -171,7 +172,7 @@ def cells_for(
     if axes.of_datatypes:
         parts = []
         for one in (exploration, *others):
-            known = metrics(one.scenario) | further(one.scenario)
+            known = metrics(one.scenario) | unstored_metrics(one.scenario)
             own = known[metric.key]  # a utilisation is one of the datatype's own peak
             part, _ = cells_for(one, replace(axes, facet=None), own, where)
             parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
@@ -300,7 +301,7 @@ def pair_legend(
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
-    if not numbered(cells):
+    if not numbered(cells, narrow=is_narrow()):
         parts.append(NOT_NUMBERED)
     if axes.of_datatypes:
         parts.append("a click on a map of another datatype changes to it")

@@ -25,6 +25,7 @@ from dashboard.queries.filters import Filter
 from dashboard.widgets.controls import show
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.names import degrees
 from dashboard.words.numbers import scale_for
@@ -108,7 +109,8 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
     if as_table:
         cells_table(cells, metric)
         return
-    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain)
+    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain,
+                       narrow=is_narrow())  # fmt: skip
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
     with st.container(key="map_place"):
         if pictured and view.drawn is Stage.PICTURE:
@@ -143,7 +145,7 @@ def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table:
     elif len(cells):
         across, up, third = axes.columns
         chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
-                         selected=chosen(axes, cells, metric), domain=domain)  # fmt: skip
+                         selected=chosen(axes, cells, metric), domain=domain, narrow=is_narrow())  # fmt: skip
 
         def clicked() -> None:
             for point in st.session_state["explore_pairs"]["selection"]["points"]:

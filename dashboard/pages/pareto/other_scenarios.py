@@ -17,8 +17,8 @@ from dashboard.queries.filters import Filter, asked_of, derived_of, parse, text
 from dashboard.widgets import compared_scenarios
 from dashboard.widgets.compared_scenarios import explored, members, remove
 from dashboard.widgets.filters.popover import where_of
+from dashboard.widgets.needed_statistics import there
 from dashboard.widgets.scenario_adder import adder
-from dashboard.widgets.statistics_progress import there
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.executions import title
 from dashboard.words.markdown import literal

@@ -24,7 +24,7 @@ __all__ = [
     "ALONG", "OFFERED", "Outcome", "Question", "along", "curve_values", "drawn_replay", "outcome", "outcomes", "titles",
 ]  # fmt: skip
 
-OFFERED: Final = tuple(name for name in NAMES if name != "calculon")
+OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
 DRAWN: Final = 1_400
 """Actions that a picture shows at most; of longer schedules the repeating middle is left out."""

@@ -187,7 +187,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
             st.caption("What was chosen differently")
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
         else:
-            st.html(markup.chips(choices(best)))
+            st.html(markup.chips(choices(best, found.scenario.system)))
 
 
 def sentences(found: Answer) -> list[str]:

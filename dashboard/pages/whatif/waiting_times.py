@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboard.words.numbers import counted
-from dashboard.words.progress import span
+from dashboard.words.waiting import span
 from engine import Scenario
 from engine.whatif import Answer
 

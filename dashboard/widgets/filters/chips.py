@@ -10,9 +10,9 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.queries.economics import further
+from dashboard.queries.economics import unstored_metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
-from dashboard.widgets.statistics_progress import names_of, offer
+from dashboard.widgets.needed_statistics import names_of, offer
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, scale_for
 from engine import Exploration
@@ -161,7 +161,7 @@ def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
     columns |= {name: metric.column for name, metric in derived.items()}
     names = list(columns)
     words = {name: f"{column.label} · {column.group}" for name, column in columns.items()}
-    words |= names_of(exploration, further(exploration.scenario))
+    words |= names_of(exploration, unstored_metrics(exploration.scenario))
     name = st.selectbox(
         "Field or result", names, key=_PICKED, index=names.index("tensor_par"),
         format_func=lambda one: words[one],

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir.configurations import LARGEST_PIPELINE, ConfigurationError, is_group, read
+from engine.simulate.distir.configurations import LARGEST_PIPELINE, is_group, read
 from engine.simulate.distir.cost_models import CostModel
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, positive
 
 __all__ = ["GPT_SIZES", "NOT_COUNTED", "GPTSize", "gpt2_grid"]

@@ -89,7 +89,7 @@ def offer(exploration: Exploration, name: str) -> bool:
     else:
         st.button(
             f"Evaluate {literal(in_sentence(by_name(name).label))} · {cost_words(exploration)}", on_click=start,
-            key=f"further_start_{name}", icon=":material/calculate:",
+            key=f"evaluate_{name}", icon=":material/calculate:",
             help="Not stored: every execution that runs is evaluated again, after which it is as quick as any other.",
         )  # fmt: skip
     return False
