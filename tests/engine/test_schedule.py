@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import engine
-from engine.simulate.schedule import LARGEST, chunk_times, schedule
+from engine.cost_models.chunk_times import chunk_times
+from engine.simulate.schedule import LARGEST, schedule
 
 BLOCKS = 40
 """Of GPT-3 13B."""
@@ -142,3 +143,16 @@ def test_uneven_pipelines_have_shorter_last_stages() -> None:
 def test_an_execution_that_does_not_run_has_no_schedule() -> None:
     with pytest.raises(ValueError, match="does not run"):
         chunk_times({"total_time": float("nan")}, BLOCKS)
+
+
+def test_an_execution_runs_the_schedule_that_it_names() -> None:
+    plain = next(row for row in rows() if row["pipeline_par"] >= 4 and row["pipeline_interleaving"] == 1)
+    own = schedule(plain, BLOCKS)
+    split = schedule(plain | {"schedule": "zb_h1"}, BLOCKS)
+    assert split.title == "ZB-H1"
+    assert {"forward", "input gradient", "weight gradient"} <= set(split.tasks["kind"])
+    assert split.tasks["end"].max() < own.tasks["end"].max()
+    two = next(row for row in rows() if row["pipeline_par"] >= 4 and row["pipeline_interleaving"] == 2)
+    folded = schedule(two | {"schedule": "zb_v"}, BLOCKS, most_tasks=200)
+    assert folded.title == "ZB-V"
+    assert (folded.tasks["end"] <= two["total_time"] * (1 + 1e-9)).all()

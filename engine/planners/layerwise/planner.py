@@ -136,7 +136,7 @@ def _by_latency(
                 shapes.setdefault(f"released {each.name}", shape)
     known = {name: search.fitted(shape) for name, shape in shapes.items()}
     found = search.found(list(known.values()), progress, cancel)
-    tried = [("latency", plan) for plan in found[:LISTED]] + list(known.items())
+    tried = [("paper search", plan) for plan in found[:LISTED]] + list(known.items())
     made: dict[tuple[tuple[int, tuple[int, ...]], ...], Candidate] = {}
     for name, plan in tried:
         key = tuple((stage.stop, stage.devices) for stage in plan)
