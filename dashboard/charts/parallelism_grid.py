@@ -83,8 +83,10 @@ def _ideal(figure: go.Figure, devices: Sequence[int], most: float, colours: Pale
 
 
 def _device_axis(figure: go.Figure, devices: Sequence[int]) -> None:
+    first, last = math.log10(devices[0]), math.log10(devices[-1])
+    pad = 0.1 * (last - first) or 0.1
     figure.update_xaxes(type="log", tickvals=list(devices), ticktext=[f"{number:,}" for number in devices],
-                        title_text="devices")  # fmt: skip
+                        title_text="devices", range=[first - 0.5 * pad, last + pad])  # fmt: skip
 
 
 def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "light") -> Chart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -37,7 +37,7 @@ class Machine:
     dram_bandwidth: float | None = None
     datatype_bytes: int | None = None
 
-    def arguments(self) -> dict[str, float | int]:
+    def arguments(self) -> dict[str, Any]:
         """Returns its constants as arguments of `grid`."""
         told = {"flops": self.flops, "dram_bandwidth": self.dram_bandwidth, "datatype_bytes": self.datatype_bytes}
         return {name: value for name, value in told.items() if value is not None}
@@ -85,7 +85,7 @@ def grid_of(
     table = grid(
         configurations(numbers, batch=stack.batch), revision=machine.revision, width=stack.width, layers=stack.layers,
         batch=stack.batch, bandwidth_gbps=machine.bandwidth_gbps, memory_limit=memory_limit, filtered=placed,
-        **machine.arguments(),  # type: ignore[arg-type]
+        **machine.arguments(),
     )  # fmt: skip
     degrees = zip(table["D"], table["H"], table["P"], strict=True)
     alone = table.loc[(table["D"] * table["H"] * table["P"]) == 1, "throughput"]

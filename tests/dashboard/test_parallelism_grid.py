@@ -35,6 +35,8 @@ def test_the_papers_figure() -> None:
     assert any("16 on 2, 16 on 4, 32 on 8" in caption for caption in captions)
     assert "62.1" in told
     assert "0.927" in told
+    assert "A step of the fastest" in told
+    assert "all-reduces" in told
 
 
 def test_the_scenarios_model_on_its_gpu() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.charts.gantt import gantt
 from dashboard.charts.parallelism_grid import envelope_scatter, memory_scatter, simulated_overlay, speedup_curves
 from dashboard.pages.schedules.inputs import decimal_input, whole_input
 from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
@@ -26,13 +28,17 @@ from engine.simulate.distir import (
     measured_steps,
     overlay,
     pareto,
+    timeline,
     top,
 )
 from engine.simulate.distir.calibration import MEASURED_CONSTANTS
+from engine.simulate.schedule import WORK, Schedule
 
 __all__ = ["render"]
 
 GIB: Final = 2.0**30
+MOST_ITEMS: Final = 10_000
+"""Stages times microbatches of which a step is drawn."""
 _SCENARIO: Final = "scenario"
 _REVISIONS: Final = {"R3": "R3, the last", "R1": "R1, the notebook’s", "R2": "R2, units mended"}
 _BANDWIDTH: Final = {"R1": 200.0, "R2": 4800.0, "R3": 25.0}
@@ -82,6 +88,9 @@ def render(scenario: Scenario, mode: str) -> None:
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
         _measured(machine.revision, mode)
+    if len(runs):
+        with st.container(border=True, gap="xsmall"):
+            _step(runs.sort_values("throughput").iloc[-1], stack, machine, placed, mode)
     with st.container(border=True, gap="xsmall"):
         _best(table, runs)
 
@@ -177,6 +186,44 @@ def _measured(revision: str, mode: str) -> None:
         ("FLOP/s", plain(constants.flops or REVISIONS[constants.revision].flops)),
         ("Gbps", plain(constants.bandwidth_gbps) if constants.bandwidth_gbps else "not determined"),
     ]))  # fmt: skip
+
+
+def _step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: str) -> None:
+    """The step of the fastest configuration: its lanes, and where each stage's time goes."""
+    st.html(markup.head("A step of the fastest", f"{_degrees(best)}; stages of one replica and shard"))
+    if best["P"] * best["m"] > MOST_ITEMS:
+        st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are more than a picture shows.")
+        return
+    degrees = {name: int(best[name]) for name in ("D", "H", "P", "m")}
+    found = timeline(
+        revision=machine.revision, **degrees, width=stack.width, layers=stack.layers, batch=stack.batch,
+        bandwidth_gbps=machine.bandwidth_gbps, filtered=placed, **machine.arguments(),
+    )  # fmt: skip
+    tasks = found.items.assign(
+        kind=found.items["kind"].map({"f": WORK["F"], "b": WORK["BW"]}), chunk=0, pair=-1, microbatch=found.items["mb"]
+    )
+    lanes = Schedule(
+        stages=degrees["P"],
+        chunks=1,
+        microbatches=degrees["m"],
+        tasks=tasks,
+        step_time=found.latency,
+        title="greedy 1F1B",
+    )
+    show(gantt(lanes, mode, zoom=True), "schedules_grid_lanes")
+    st.caption("Light is forward, dark backward with its all-reduces; hatched is sending and waiting.")
+    shares = found.stages[["compute", "exchange", "send", "waiting"]].mean() / found.latency
+    names = {"compute": "computes", "exchange": "all-reduces", "send": "sends", "waiting": "waits"}
+    st.html(markup.facts([
+        *((label, percent(float(shares[name]))) for name, label in names.items()),
+        ("peak of first and last stage", " · ".join(
+            f"{plain(float(found.stages['peak_memory'].iloc[end]) / GIB)} GiB" for end in (0, -1)
+        )),
+    ]))  # fmt: skip
+    st.download_button(
+        "Events for Chrome’s trace viewer", lambda: json.dumps(found.chrome_trace()), "distir.trace.json",
+        "application/json", key="schedules_grid_trace", on_click="ignore", icon=":material/download:", type="tertiary",
+    )  # fmt: skip
 
 
 def _best(table: pd.DataFrame, runs: pd.DataFrame) -> None:
