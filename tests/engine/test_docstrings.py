@@ -14,6 +14,7 @@ NOUNS = {
     "Rows", "Samples", "Seconds", "Shares", "Stages", "This", "Tiers", "Values", "Weights",
 }  # fmt: skip
 """Words that end like a verb, but would begin half a sentence."""
+ROOMS = ("dashboard", "engine", "hardware", "models")
 COMMANDS = "engine/cli"
 """Texts of the command line, which tell people what to do."""
 FAMILIES = "models/hugging_face"
@@ -27,7 +28,7 @@ LATER = (
 def functions() -> dict[str, str]:
     """The docstrings of public functions of modules, by place."""
     found = {}
-    for file in sorted(file for top in ("dashboard", "engine", "hardware", "models") for file in (ROOT / top).rglob("*.py")):
+    for file in sorted(file for top in ROOMS for file in (ROOT / top).rglob("*.py")):
         place = file.relative_to(ROOT).as_posix()
         if place.startswith((COMMANDS, FAMILIES, *LATER)):
             continue
