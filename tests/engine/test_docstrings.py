@@ -15,6 +15,7 @@ NOUNS = {
     "Rows", "Samples", "Seconds", "Shares", "Stages", "This", "Tiers", "Values", "Weights",
 }  # fmt: skip
 """Words that end like a verb, but would begin half a sentence."""
+ROOMS = ("dashboard", "engine", "hardware", "models")
 COMMANDS = "engine/cli"
 """Texts of the command line, which tell people what to do."""
 FAMILIES = "models/hugging_face"
@@ -32,8 +33,7 @@ ARGUMENTS = tuple(
 def functions() -> dict[str, ast.FunctionDef]:
     """The public functions of modules, by place."""
     found = {}
-    tops = (ROOT / top for top in ("dashboard", "engine", "hardware", "models"))
-    for file in sorted(file for top in tops for file in top.rglob("*.py")):
+    for file in sorted(file for top in ROOMS for file in (ROOT / top).rglob("*.py")):
         place = file.relative_to(ROOT).as_posix()
         if place.startswith((COMMANDS, FAMILIES, *LATER)):
             continue
