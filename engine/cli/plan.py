@@ -192,6 +192,8 @@ def _against(made: ModelPlan, model: str, systems: list[str]) -> None:
     from engine.planners.layerwise.library_models import compared
 
     name, _, number = systems[0].rpartition(":")
+    if made.layout:
+        write(f"Megatron: --pipeline-model-parallel-layout '{made.layout}'", stream=sys.stderr)
     if len(systems) == 1:
         for line in compared(made, model, name, int(number)):
             write(line, stream=sys.stderr)

@@ -84,12 +84,16 @@ class Schedule:
         return pd.DataFrame(gaps, columns=["stage", "start", "end"])
 
 
+_PLAIN: Final = ("1f1b", "interleaved")
+"""Schedules of executions that cost models charge as Calculon does, groups that are not full among them."""
+
+
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
     """Returns the schedule of a feasible execution.
 
     Args:
         execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
-            names the one that it runs, Calculon's where there is none.
+            names the one that it runs, 1F1B or interleaved as Calculon has it where there is none.
         num_blocks: of the model.
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
@@ -102,7 +106,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     times = chunk_times(execution, num_blocks)
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     microbatches = microbatches_of(execution)
-    known = rule(str(execution.get("schedule") or "calculon-1f1b"))
+    asked = str(execution.get("schedule") or _PLAIN[0])
+    known = rule("calculon-1f1b" if asked in _PLAIN else asked)
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
     built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)

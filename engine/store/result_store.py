@@ -93,8 +93,9 @@ class Store:
         database = self._database()
         found = catalogued(database, key, self._active)
         model = found.cost_model
-        shards, source = None, source_of_table(rows_table(key), model, there=database.columns_of(key))
-        if found.shards is not None:
+        if found.shards is None:
+            shards, source = None, source_of_table(rows_table(key), model, there=database.columns_of(key))
+        else:
             shards = Shards(database.folder, found.shards, database.verified)
             try:
                 shards.verify()

@@ -85,7 +85,7 @@ def render(view: View) -> None:
         if found.told:
             st.html(markup.head("Beside the cost model", "the same model and GPUs by all executions"))
             for line in found.told:
-                st.markdown(literal(line))
+                st.caption(literal(line))
         _exports(found)
     with st.container(border=True, gap="xsmall"):
         drawn = plan_timeline(plan, MOST_DRAWN)

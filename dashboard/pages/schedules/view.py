@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.schedule_curves import schedule_curves
 from dashboard.link import state
-from dashboard.pages.schedules import inputs
+from dashboard.pages.schedules import grids, inputs
 from dashboard.pages.schedules.lanes import WAITS, card, causes, legend, told
 from dashboard.pages.schedules.measured import measured
 from dashboard.pages.schedules.questions import (
@@ -52,7 +52,10 @@ def parse() -> View:
 
 
 def render(view: View) -> None:
-    """Draws the page."""
+    """Draws the page: schedules beside each other, or every mix of parallelisms."""
+    if inputs.shown() == "grid":
+        grids.render(view.scenario, view.mode)
+        return
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         times = _times(view.scenario) if inputs.source() == "scenario" else None
         first, second = inputs.chosen(inputs.first_schedule(times))

@@ -190,8 +190,6 @@ def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors:
     """The plan beside what the calibrated cost model says of it and of every execution, in sentences."""
     planned_rate = found.plan.figure("sample_rate").value
     told = [f"Planned: {planned_rate:.4g} samples/s on {processors} processors."]
-    if found.layout:
-        told.append(f"Megatron: --pipeline-model-parallel-layout '{found.layout}'")
     if found.execution is None:
         told.append("Stages with different numbers of replicas are no execution of the cost model.")
     else:

@@ -136,7 +136,7 @@ def _by_latency(
                 shapes.setdefault(f"released {each.name}", shape)
     known = {name: search.fitted(shape) for name, shape in shapes.items()}
     found = search.found(list(known.values()), progress, cancel)
-    tried = [("latency", plan) for plan in found[:LISTED]] + list(known.items())
+    tried = [("paper search", plan) for plan in found[:LISTED]] + list(known.items())
     made: dict[tuple[tuple[int, tuple[int, ...]], ...], Candidate] = {}
     for name, plan in tried:
         key = tuple((stage.stop, stage.devices) for stage in plan)
@@ -272,6 +272,11 @@ def _notes(
         )
     if search is not None and search.consecutive:
         notes.append("The cluster has too many ways to place stages; each takes the devices next to the last one's.")
+    if search is not None and search.narrowed:
+        notes.append(
+            f"Of the {len(states)} states the search cuts along one chain, and where the released plans cut: there are "
+            "too many for all."
+        )
     if problem.cluster.uniform and baselines.best > value:
         notes.append(f"Data parallelism with overlap is better by its own model: a speedup of {baselines.best:.4g}.")
     return tuple(notes)

@@ -177,9 +177,10 @@ def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Num
 def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
     """How often the time of one message adds to a step whose messages run beside computation [messages].
 
-    Holds for equal stages and short messages: 1F1B for any; interleaved and combined up to the shorter of forward and
-    backward, where P divides M; ZB-H1 and ZB-V up to 0.3 f, where M > P or M >= 2P - 1; DualPipe and DualPipeV up to
-    about 0.1 f, where P divides M. In 1F1B a round trip holds P microbatches, so each waits for its share of it.
+    Holds for equal stages and short messages: 1F1B for any; interleaved up to the shorter of forward and backward,
+    where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where
+    M > P or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P
+    microbatches, so each waits for its share of it; what pairs hand on has to be there when the next pair starts.
     """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     fill = 2.0 * (p - 1.0)
@@ -188,7 +189,7 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
         [np.asarray(schedule) == each for each in range(len(SCHEDULES))],
         [
             around, 2.0 * (v * p - 1.0), 2.0 * fill, 5.0 * p - 7.0, m * (p - 1.0) / p + 1.5 * (p - 2.0),
-            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0), 2.0 * (v * p - 1.0),
+            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0), m * v + (v + 1.0) * p - 4.0,
         ],
     )  # fmt: skip
     return np.asarray(np.where(p > 1, found, 0.0))

@@ -35,7 +35,6 @@ from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
 from engine.cost_models.calibrated.table_evaluation import link_rate, perfect_seconds
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
-from engine.executions.rules import offloads
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
