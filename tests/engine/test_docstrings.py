@@ -32,7 +32,8 @@ ARGUMENTS = tuple(
 def functions() -> dict[str, ast.FunctionDef]:
     """The public functions of modules, by place."""
     found = {}
-    for file in sorted(file for top in ("dashboard", "engine", "hardware", "models") for file in (ROOT / top).rglob("*.py")):
+    tops = (ROOT / top for top in ("dashboard", "engine", "hardware", "models"))
+    for file in sorted(file for top in tops for file in top.rglob("*.py")):
         place = file.relative_to(ROOT).as_posix()
         if place.startswith((COMMANDS, FAMILIES, *LATER)):
             continue
