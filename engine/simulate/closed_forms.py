@@ -240,7 +240,7 @@ _CLOSED: Final = {
         "T = (Mv + P − 1)(f + x) + 2(vP − 1)c", "g dividing M; with g = 2P sends take 2(P − 1)c; c up to min(f, x)",
         _chunks, _whole_groups, _interleaved_sends,
     ),
-    "calculon": ClosedForm(
+    "calculon-1f1b": ClosedForm(
         "T = (Mv + P − 1)(f + x), and (v − 1)(f + x) for each slot that the last group lacks", _ANY, _calculon, _always,
         _never,
     ),

@@ -208,6 +208,13 @@ def test_an_order_of_ones_own_is_replayed_like_the_rule_that_it_is() -> None:
         assert own.peak_activations == found.peak_activations
 
 
+def test_numbers_of_a_table_are_as_good_as_others() -> None:
+    numbers: dict[str, Any] = {"stages": np.int64(4), "microbatches": np.int32(8), "chunks": np.int8(2)}
+    found = replay("zbv", **numbers, times={"F": np.float64(1), "B": 1, "W": 1})
+    assert found.ranks == replay("zbv", stages=4, microbatches=8, times=EQUAL).ranks
+    assert list(found.critical_path) == list(found.critical_path.entries)
+
+
 def test_numbers_that_one_framework_refuses_are_remarked() -> None:
     assert "Megatron refuses M mod g = 2" in " ".join(
         replay("interleaved", stages=4, microbatches=8, chunks=2, group=6, times=EQUAL).remarks

@@ -110,7 +110,7 @@ def _facts(found: Replay) -> list[tuple[str, str]]:
     waits = [(WAITS[cause], share) for cause, share in causes(found)]
     freed = max(found.peak_if_freed_at_B) / found.order.chunks
     return [
-        *waits, ("longest span", format_value(TIME, found.longest_span)), ("held if b frees all", f"{freed:.4g}"),
+        *waits, ("longest span", format_value(TIME, found.longest_span)), ("held until b", f"{freed:.4g}"),
     ]  # fmt: skip
 
 

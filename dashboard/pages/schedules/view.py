@@ -99,7 +99,7 @@ def _tiles(
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
-        tiles.append(markup.Tile("Fastest", best.rule.title, f"{format_value(TIME, best.found.makespan)} a step"))
+        tiles.append(markup.Tile("Fastest", format_value(TIME, best.found.makespan), best.rule.title))
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
             tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
