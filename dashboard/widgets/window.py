@@ -44,7 +44,7 @@ def watch() -> None:
 
 
 def is_narrow() -> bool:
-    """Whether the window is narrow, as far as that is known."""
+    """Returns whether the window is narrow, as far as that is known."""
     if _KNOWN not in st.session_state:
         st.session_state[_KNOWN] = "Mobi" in st.context.headers.get("User-Agent", "")
     return bool(st.session_state[_KNOWN])

@@ -16,7 +16,7 @@ from dashboard.pages.registry import PAGES
 from tests.browser.conftest import SMALL, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
-LINK = f"{SMALL}&limits=microbatch_size:1,2;pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
+LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
 TALL = 5000
 """So high that whole pages are drawn [px]."""
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")

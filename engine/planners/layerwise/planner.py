@@ -272,6 +272,11 @@ def _notes(
         )
     if search is not None and search.consecutive:
         notes.append("The cluster has too many ways to place stages; each takes the devices next to the last one's.")
+    if search is not None and search.narrowed:
+        notes.append(
+            f"Of the {len(states)} states the search cuts along one chain, and where the released plans cut: there are "
+            "too many for all."
+        )
     if problem.cluster.uniform and baselines.best > value:
         notes.append(f"Data parallelism with overlap is better by its own model: a speedup of {baselines.best:.4g}.")
     return tuple(notes)

@@ -64,6 +64,10 @@ class Load:
     saved: Floats
     before: Floats
 
+    def take(self, rows: npt.NDArray[np.intp]) -> Load:
+        """Some rows; numbers stay as they are."""
+        return Load(*(_at(getattr(self, name), rows) for name in self.__dataclass_fields__))
+
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
@@ -99,14 +103,56 @@ def critical_path(
             with any such shares.
     """
     layout, steady = case.layout, case.microbatches
+    each = 1.0 / layout.pipeline_interleaving
+    # A stage alone waits for nobody, not even for what rounding leaves.
+    slowest, critical = loads[0].whole, np.zeros(np.shape(loads[0].whole), np.intp)
+    for number, load in enumerate(loads[1:], 1):
+        critical = np.where(load.whole > slowest, number, critical)
+        slowest = np.maximum(slowest, load.whole)
+    whole = np.where(layout.pipeline_par == 1, slowest, np.maximum(total.whole, slowest))
+    missing = np.mod(-steady, layout.pipeline_par)
+    seconds = np.asarray((steady - each + missing * (1.0 - each)) * slowest + each * whole)
+    # Where the last stage is the slowest of 1F1B, its path is the longest; so is the slowest stage's of an interleaved
+    # pipeline.
+    beside = split & (case.software.overlap_pipeline > 0)
+    first = (layout.schedule == ONE_F_ONE_B) & (each == 1.0) & (layout.pipeline_par > 1)
+    apart = np.broadcast_to(
+        (first & ((critical != ENDS - 1) | beside)) | (layout.schedule > INTERLEAVED), seconds.shape
+    )
+    if not apart.any():
+        return CriticalPath(seconds, np.zeros(()), critical, whole)
+    if apart.ndim != 1:
+        return _longest_path(case, loads, total, whole, positions, message, split=split)
+    rows = np.flatnonzero(apart)
+    there = _longest_path(
+        case.take(rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
+        [_at(position, rows) for position in positions], _at(message, rows), split=split,
+    )  # fmt: skip
+    late, critical = np.zeros(len(apart)), np.broadcast_to(critical, apart.shape).copy()
+    seconds[rows], critical[rows], late[rows] = there.seconds, there.critical, there.late
+    return CriticalPath(seconds, late, critical, whole)
+
+
+def _at(values: Floats, rows: npt.NDArray[np.intp]) -> Floats:
+    """Some rows of an array; a number stays as it is."""
+    return np.asarray(values[rows] if np.ndim(values) else values)
+
+
+def _longest_path(
+    case: Case,
+    loads: Sequence[Load],
+    total: Load,
+    whole: Floats,
+    positions: Sequence[Floats],
+    message: Floats,
+    *,
+    split: bool,
+) -> CriticalPath:
+    """The longest of the paths through each of some stages; arguments as of `critical_path`, `whole` is its total."""
+    layout, steady = case.layout, case.microbatches
     p, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
     missing = np.mod(-steady, p)
     of_slowest = steady - each + missing * (1.0 - each)
-    # A stage alone waits for nobody, not even for what rounding leaves.
-    slowest = loads[0].whole
-    for load in loads[1:]:
-        slowest = np.maximum(slowest, load.whole)
-    whole = np.where(p == 1, slowest, np.maximum(total.whole, slowest))
     plain = (each == 1.0) & (p > 1) & (schedule == ONE_F_ONE_B)
     beside = plain & (case.software.overlap_pipeline > 0)
     early, trips, further = bool(np.any(plain)), split and bool(np.any(beside)), bool(np.any(schedule > INTERLEAVED))

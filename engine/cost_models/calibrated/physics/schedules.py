@@ -178,9 +178,9 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
     """How often the time of one message adds to a step whose messages run beside computation [messages].
 
     Holds for equal stages and short messages: 1F1B for any; interleaved up to the shorter of forward and backward,
-    where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where M > P
-    or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P microbatches,
-    so each waits for its share of it; what pairs hand on has to be there when the next pair starts.
+    where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where
+    M > P or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P
+    microbatches, so each waits for its share of it; what pairs hand on has to be there when the next pair starts.
     """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     fill = 2.0 * (p - 1.0)

@@ -148,7 +148,7 @@ class Flow:
 
 def longest(loads: Sequence[Load]) -> Floats:
     """Seconds per microbatch of the stage that does most, overlapped pairs as such [s]."""
-    return largest([load.whole - load.saved for load in loads])
+    return largest([load.whole - load.saved if np.ndim(load.saved) else load.whole for load in loads])
 
 
 def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Flow:
