@@ -210,6 +210,12 @@ def test_long_pipelines_are_folded_exactly(revision: str, monkeypatch: pytest.Mo
     for (latency, peak), (expected, most) in zip(short, whole, strict=True):
         assert latency == pytest.approx(expected, rel=1e-12)
         assert peak == most
+    together = [{"D": d, "H": h, "P": 12, "m": 60} for d in (1, 2) for h in (1, 2)]
+    folded_ones = evaluated(together, revision, width=512, layers=48, batch=960, bandwidth_gbps=25)
+    with monkeypatch.context() as changed:
+        changed.setattr(schedule, "longest", lambda stages: 10**9)
+        singly = evaluated(together, revision, width=512, layers=48, batch=960, bandwidth_gbps=25)
+    np.testing.assert_allclose(folded_ones["latency"], singly["latency"], rtol=1e-12)
     many = evaluated([{"D": 1, "H": 1, "P": 4, "m": 10_000_000}], revision, batch=10_000_000, width=8)
     assert many["reason"][0] == ""
     assert many["latency"][0] > 0

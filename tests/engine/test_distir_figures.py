@@ -320,5 +320,6 @@ def test_gpt2_inference_as_far_as_it_is_described() -> None:
         row = of(*degrees)
         assert row["reason"] == reason
         assert "{" not in row["reason_text"]
+    assert of(1, 1, 2, 2**20, batch=2**21)["reason"] == "too_long"
     with pytest.raises(ConfigurationError, match="heads do not divide"):
         of(1, 1, 1, 1, size=GPTSize(2, 3, 16))

@@ -133,6 +133,7 @@ def _reasons(degrees: dict[str, Ints], size: GPTSize, batch: int) -> Any:
         ("batch_not_divisible", (batch % D != 0) | (batch // D % m != 0)),
         ("heads", size.heads < H),
         ("heads_not_divisible", size.heads % H != 0),
+        ("too_long", LARGEST_ITEMS // np.minimum(m, LARGEST_ITEMS) < P),
         ("too_many_stages", min(size.layers + 1, LARGEST_PIPELINE) < P),
     )
     codes = np.full(len(D), "", object)
