@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from engine.planners.contract import Cancel, Figure, Placement, PlanError, Progress, never, unheard
 from engine.planners.layerwise.baselines import DataParallel, data_parallel, largest_batch
+from engine.planners.layerwise.checks import suspicions
 from engine.planners.layerwise.cluster import Cluster, cluster_of
 from engine.planners.layerwise.paper import PaperSearch, Planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
@@ -263,7 +264,7 @@ def _notes(
     problem: LayerwiseProblem, states: States, value: float, baselines: DataParallel, search: PaperSearch | None
 ) -> tuple[str, ...]:
     """What whoever reads the figures has to know."""
-    notes = []
+    notes = list(suspicions(problem.profile, problem.profile_batch))
     if states.linearised:
         number = len(problem.profile.layers)
         notes.append(
