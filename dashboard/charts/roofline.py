@@ -28,7 +28,7 @@ _ROOM_FOR_NAME: Final = 0.36
 
 
 def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height: int = HEIGHT) -> Chart:
-    """Draw one mark per layer and pass that computes anything; its area grows with the time it takes.
+    """Draws one mark per layer and pass that computes anything; its area grows with the time it takes.
 
     layers: columns label, engine, and for each stage of `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed`
     [bytes] and `{stage}_processing_time` [s], as `engine.cost_models.account.BlockAccount` has them.
@@ -84,7 +84,7 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
 
 
 def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
-    """One mark per layer and pass: label, engine, stage, seconds [s], intensity [FLOP/byte], rate [FLOP/s]."""
+    """Returns one mark per layer and pass: label, engine, stage, seconds [s], intensity [FLOP/byte], rate [FLOP/s]."""
     found = []
     for row in layers.to_dict("records"):
         for stage, _ in STAGES:

@@ -48,7 +48,7 @@ class Planned:
 
 
 def found_plan(task: Task, question: LayerwiseProblem | ModelQuestion) -> Planned:
-    """The plan of a question; for a worker."""
+    """Returns the plan of a question; for a worker."""
     try:
         return _of_profile(question, task.stops) if isinstance(question, LayerwiseProblem) else _of_model(question)
     except PlanCancelledError:
@@ -95,5 +95,5 @@ class LayerPlanJob(Job):
 
 
 def layer_plans(worker: Worker) -> Kind:
-    """The kind of such jobs, worked on by a worker."""
+    """Returns the kind of such jobs, worked on by a worker."""
     return Kind(name="layer_plan", doing="Planning", unit="plan", most_kept=MOST_KEPT, workers={"": worker})

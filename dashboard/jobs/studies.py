@@ -130,7 +130,8 @@ class Studies:
         return study_in(self._worker, name, *arguments, largest=largest)
 
     def request(self, key: str, make: Callable[[], Study[Any]]) -> StudyJob:
-        """The study of a key: the one there is, which goes on where nobody looked at it for a while, or a new one."""
+        """Returns the study of a key: the one there is, which goes on where nobody looked at it for a while, or a new
+        one."""
         job = self.board.seen(self.kind, key) or self.board.post(StudyJob(self.kind, key, make))
         assert isinstance(job, StudyJob)
         return job

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from dashboard.charts.elements.markup import page_head, stylesheet
-from dashboard.compat.front_end import marked_in_navigation
+from dashboard.compat.front_end import marked_in_navigation, styles
 from dashboard.compat.types import Place
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
@@ -60,7 +60,7 @@ class Above(NamedTuple):
 def open_page(static: Path, page: Any) -> Above:
     """Draws what stands above a page; returns what `close_page` needs."""
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
-    st.html(stylesheet())
+    st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     with st.container(key="unseen"):
         st.html(_behaviour(), unsafe_allow_javascript=True)

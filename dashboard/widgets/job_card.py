@@ -76,7 +76,7 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
 
 
 def job_words(job: Job) -> str:
-    """How far a job is, in words."""
+    """Returns how far a job is, in words."""
     ahead, progress = job.board.position(job), job.progress
     if ahead:
         return f"Waiting for {counted(ahead, job.kind.name)} asked for before"

@@ -38,7 +38,7 @@ class Show(StrEnum):
 
 def distir(
     model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="A size: mlp-xs, mlp-small, notebook, ...; see below.")
+        str, typer.Option("--model", metavar="NAME,...", help="Sizes: mlp-xs, mlp-small, notebook, ...; see below.")
     ] = "notebook",
     layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Weights, instead of the size's.")] = None,
     width: Annotated[int | None, typer.Option("--width", metavar="N", help="Their width, likewise.")] = None,
@@ -118,7 +118,8 @@ def distir(
     if show is Show.MEASURED:
         _measured(chosen if (constants or fit) else None, fit, document, json)
         return
-    size = _size(model, layers, width)
+    sizes = {name: _size(name, layers, width) for name in model.split(",")}
+    size = next(iter(sizes.values()))
     samples, numbers = _numbers("--batch", batches), _numbers("--devices", devices)
     if show is Show.FIGURE_3:
         counts = (4, 8, 16, 32) if microbatches in simulator.RULES else _numbers("--microbatches", microbatches)
@@ -130,21 +131,24 @@ def distir(
         _tell(table, ["kind", "series", "devices", "speedup", "reason"], document, json)
         _export(table, out)
         return
-    table = _searched(size, model, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
+    table = _searched(sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
     runs = table[table["reason"] == ""]
     rejected = table.loc[table["reason"] != "", "reason"].value_counts()
     document |= {"total": len(table), "feasible": len(runs), "rejected_by_reason": rejected.to_dict()}
     if not json:
-        write(f"{size.layers} layers of width {size.width:,}, {chosen.revision}, {bandwidth:g} Gbps: {len(table):,} "
+        shapes = ", ".join(f"{each.layers} layers of width {each.width:,}" for each in sizes.values())
+        write(f"{shapes}; {chosen.revision}, {bandwidth:g} Gbps: {len(table):,} "
               f"configurations, {len(runs):,} of them run")  # fmt: skip
         if len(rejected):
             write(text_table(("rejected because", "configurations"), [(str(k), f"{n:,}") for k, n in rejected.items()]))
     if show is Show.FIGURE_4:
-        lines = [simulator.envelopes(simulator.with_speedup(part)) for _, part in table.groupby("batch", sort=False)]
-        _tell(lines[0], ["strategy", "devices", "D", "H", "P", "m", "speedup"], document, json)
+        first = table[(table["batch"] == samples[0]) & (table["model"] == next(iter(sizes)))]
+        lines = simulator.envelopes(simulator.with_speedup(first))
+        _tell(lines, ["strategy", "devices", "D", "H", "P", "m", "speedup"], document, json)
     else:
         best = simulator.top(table, top) if show is Show.TOP else simulator.pareto(table)
-        _tell(best, ["batch", *SHOWN] if len(samples) > 1 else list(SHOWN), document, json)
+        asked = [name for name, several in (("model", sizes), ("batch", samples)) if len(several) > 1]
+        _tell(best, [*asked, *SHOWN], document, json)
     _export(table, out)
     if trace is not None and len(runs):
         _trace(runs.sort_values("throughput").iloc[-1], trace, chosen, bandwidth, filtered)
@@ -196,7 +200,7 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _searched(
-    size: Any, name: str, batches: Sequence[int], devices: Sequence[int], bandwidth: float, constants: Constants,
+    sizes: dict[str, Any], batches: Sequence[int], devices: Sequence[int], bandwidth: float, constants: Constants,
     memory_limit: float | None, rule: str, filtered: bool, store: Path | None,
 ) -> pd.DataFrame:  # fmt: skip
     """Every configuration, from the store where it has it."""
@@ -209,7 +213,7 @@ def _searched(
         records = None if store is None else Records(stack.enter_context(Store(store)))
         limit = None if memory_limit is None else memory_limit * GIB
         return search(
-            {name: size}, devices=devices, batches=batches, revision=constants.revision, bandwidth_gbps=bandwidth,
+            sizes, devices=devices, batches=batches, revision=constants.revision, bandwidth_gbps=bandwidth,
             memory_limit=limit, rule=rule, records=records, filtered=filtered, **constants.arguments(),
         )  # fmt: skip
 

@@ -138,6 +138,13 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
     FieldRow("expert_tensor_par", "Expert tensor parallel", "ETP", "int64", _PARALLELISM, (),
      "Number of GPUs that share the arithmetic of one expert.",
      default=1, applies=(_EXPERTS,), after="expert_par", frameworks=_megatron("expert_tensor_parallel_size")),
+    FieldRow("schedule", "Schedule", "schedule", "str", _PARALLELISM,
+     ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b"),
+     "In which order stages work on microbatches: one forward, one backward, interleaved where stages have several "
+     "chunks; gradients of weights later, where a stage would wait (ZB-H1, and ZB-V with chunks there and back); a "
+     "forward and a backward together that hide each other's exchange of tokens, from both ends of two copies of the "
+     "model (DualPipe), there and back (DualPipeV), or interleaved (combined 1F1B).",
+     default="1f1b", applies=(_PIPELINE,), after="pipeline_interleaving"),
     FieldRow("zero_stage", "ZeRO stage", "ZeRO", "int64", _PARALLELISM, (),
      "What replicas divide among themselves: nothing (0), optimizer state (1), gradients too (2), weights too, "
      "gathered block by block (3, fully sharded data parallelism).",
@@ -183,6 +190,10 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
         "attention": "attention", "modules": "norms, activations", "half": "every second block",
         "operators": "every second product", "save_projections": "all but projections",
         "save_dots": "all but products",
+    },
+    "schedule": {
+        "1f1b": "1F1B", "interleaved": "interleaved", "zb_h1": "ZB-H1", "zb_v": "ZB-V", "dualpipe": "DualPipe",
+        "dualpipev": "DualPipeV", "combined_1f1b": "combined 1F1B",
     },
     "attention_kernel": {
         "unfused": "unfused", "flash1": "FlashAttention 1", "flash2": "FlashAttention 2", "native": "native",

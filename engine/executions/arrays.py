@@ -26,7 +26,12 @@ SMALL_TABLE = 4
 
 
 def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
-    """Returns the rows of a dataclass of arrays at `index` (positions, a mask or a slice)."""
+    """Returns the rows of a dataclass of arrays at `index` (positions, a mask or a slice).
+
+    Args:
+        table: a dataclass of arrays, each [rows].
+        index: positions, a mask or a slice.
+    """
     # Asking the class for its fields costs as much as picking a few thousand rows.
     columns = [getattr(table, name) for name in table.__dataclass_fields__]
     if isinstance(index, np.ndarray) and index.dtype != bool:

@@ -61,6 +61,9 @@ def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
     become what the register says their field is, where they can.
 
     Raises `TableFileError` for a file that cannot be read or lacks a field.
+
+    Args:
+        path: of a `.csv`, `.parquet` or `.json` file.
     """
     file = Path(path)
     suffix = file.suffix.lower()

@@ -35,6 +35,10 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     Raises `LimitError`.
 
     Equal limits written differently become equal, so that scenarios can be compared by content.
+
+    Args:
+        limits: a value, a list of values or a range by field; None for none.
+        cost_model: whose fields they are.
     """
     if limits is None:
         return {}

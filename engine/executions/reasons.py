@@ -310,6 +310,45 @@ REASONS: tuple[Reason, ...] = (
         "More stages than blocks",
         "PP {pipeline_par} exceeds the {num_blocks} blocks of the model.",
     ),
+    _invalid(
+        "schedule_needs_pipeline",
+        "Schedule without a pipeline",
+        "schedule is {schedule}, but pipeline_par is 1; without a pipeline it must be 1f1b.",
+    ),
+    _invalid(
+        "schedule_against_interleaving",
+        "Schedule contradicts interleaving",
+        "schedule is {schedule}, but pipeline_interleaving is {pipeline_interleaving}; it must be 1 for zb_h1 and "
+        "dualpipe, 2 for zb_v and dualpipev, more than 1 for interleaved and combined_1f1b.",
+    ),
+    _infeasible(
+        "schedule_needs_microbatches",
+        "Too few microbatches for the schedule",
+        "{microbatches} microbatches are too few for {schedule} with {pipeline_par} stages: zb_h1 needs as many as "
+        "stages, zb_v twice as many less one, dualpipe and dualpipev twice as many.",
+    ),
+    _infeasible(
+        "schedule_needs_even",
+        "DualPipe with an odd number",
+        "dualpipe needs even numbers of stages and of microbatches; there are {pipeline_par} and {microbatches}.",
+    ),
+    _infeasible(
+        "schedule_needs_whole_groups",
+        "Combined 1F1B with a group that is not whole",
+        "combined_1f1b takes microbatches in groups of {pipeline_par}, which do not divide the {microbatches} "
+        "microbatches.",
+    ),
+    _infeasible(
+        "schedule_needs_experts",
+        "Combined 1F1B without expert parallelism",
+        "combined_1f1b overlaps the exchange of tokens between experts, but expert_par is {expert_par}; use "
+        "interleaved.",
+    ),
+    _infeasible(
+        "schedule_against_recompute",
+        "Combined 1F1B with full recomputation",
+        "combined_1f1b does not run with full recomputation; recompute a selection, or use interleaved.",
+    ),
     # Capacities.
     _infeasible(
         "memory_tier1",
@@ -328,20 +367,38 @@ _NUMBERS: Mapping[str, int] = {reason.code: position for position, reason in enu
 
 
 def number_of(code: str) -> int:
-    """Returns the small integer that arrays carry for a reason code; 0 stands for "nothing is wrong"."""
+    """Returns the small integer that arrays carry for a reason code; 0 stands for "nothing is wrong". Raises KeyError.
+
+    Args:
+        code: one of `REASONS`.
+    """
     return _NUMBERS[code]
 
 
 def code_of(number: int) -> str:
-    """Returns the stable code of a reason number, "" for 0."""
+    """Returns the stable code of a reason number, "" for 0.
+
+    Args:
+        number: from an array.
+    """
     return "" if number == FITS else REASONS[number - 1].code
 
 
 def sentence(code: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
-    """Returns the sentences of `rows` executions that share one reason; see `engine.executions.sentences.filled`."""
+    """Returns the sentences of `rows` executions that share one reason; see `engine.executions.sentences.filled`.
+
+    Args:
+        code: one of `REASONS`.
+        quantities: one value for all, or an array [rows], by placeholder.
+        rows: how many executions [count].
+    """
     return filled(BY_CODE[code].template, quantities, rows)
 
 
 def placeholders(code: str) -> list[str]:
-    """Returns what the sentence of a reason is filled with."""
+    """Returns what the sentence of a reason is filled with.
+
+    Args:
+        code: one of `REASONS`.
+    """
     return [name for _, name in pieces(BY_CODE[code].template) if name is not None]

@@ -27,6 +27,10 @@ def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
     Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of the tier
     and the `id` of an execution that needs no more. Cells that none of it would help (no network fits, the other tier
     overflows) are left out. With several batch sizes the least demanding counts.
+
+    Args:
+        space: the space.
+        tier: 1 for HBM, 2 for host memory.
     """
     parts = []
     for numbers in slabs(space):

@@ -120,7 +120,15 @@ def best_of(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Optimum:
-    """Returns the proven optimum of a scenario; see `best`."""
+    """Returns the proven optimum of a scenario; see `best`.
+
+    Args:
+        scenario: what is searched.
+        k: how many of the best to find [count].
+        by_cell: whether to find the best of every cell.
+        progress: called with how far it is, now and then.
+        cancel: a function or event that asks to stop.
+    """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k is {shown(k)}; it must be a whole number of at least 1.")
     space = scenario.space

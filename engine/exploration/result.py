@@ -131,7 +131,11 @@ class Exploration:
 
 
 def first_row(table: pd.DataFrame) -> dict[str, Any]:
-    """Returns the first row of a table, by column name."""
+    """Returns the first row of a table, by column name.
+
+    Args:
+        table: with at least one row.
+    """
     return {str(name): value for name, value in table.iloc[0].to_dict().items()}
 
 

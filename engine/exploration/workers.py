@@ -45,6 +45,10 @@ def workers_for(space: Space, workers: int | None) -> int:
     others.
 
     Raises ValueError for a number below 1.
+
+    Args:
+        space: the space.
+        workers: what the caller says; None where it says nothing.
     """
     if workers is None:
         return _cores() if space.total >= PARALLEL_FROM else 1
@@ -63,6 +67,11 @@ def reduce_slabs(scenario: Scenario, slabs: list[range], workers: int) -> Iterat
 
     Leaving the iterator ends the processes at once. Raises `WorkerError` when one of them dies, and `CostModelError`
     for a cost model that they cannot import.
+
+    Args:
+        scenario: what is explored.
+        slabs: runs of cells, by number.
+        workers: processes [count].
     """
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(workers))

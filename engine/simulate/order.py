@@ -114,7 +114,7 @@ def check_shape(shape: Shape, actions: int) -> None:
         )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def order_of(rule: Rule, shape: Shape) -> Order:
     """Returns the order of a schedule, built once and kept.
 

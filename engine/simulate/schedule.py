@@ -84,12 +84,16 @@ class Schedule:
         return pd.DataFrame(gaps, columns=["stage", "start", "end"])
 
 
+_PLAIN: Final = ("1f1b", "interleaved")
+"""Schedules of executions that cost models charge as Calculon does, groups that are not full among them."""
+
+
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
     """Returns the schedule of a feasible execution.
 
     Args:
         execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
-            names the one that it runs, Calculon's where there is none.
+            names the one that it runs, 1F1B or interleaved as Calculon has it where there is none.
         num_blocks: of the model.
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
@@ -102,7 +106,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     times = chunk_times(execution, num_blocks)
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     microbatches = microbatches_of(execution)
-    known = rule(str(execution.get("schedule") or "calculon-1f1b"))
+    asked = str(execution.get("schedule") or _PLAIN[0])
+    known = rule("calculon-1f1b" if asked in _PLAIN else asked)
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
     built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
@@ -112,15 +117,17 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     skipped = omitted * chunks * (times.forward + times.backward)
     reached = float(tasks["end"].max()) if len(tasks) else 0.0
     room = float(execution["total_time"]) - skipped - times.exchange - times.optimizer
+    waits, factor = found.idle, 1.0
     uneven = times.short_stages > 0
     if not tells_blocks_apart(execution):
         uneven, room = True, room - float(execution.get("overhead_time", 0.0))
     if uneven and reached > room:
-        tasks[["start", "end"]] *= room / reached
+        factor = room / reached
+        tasks[["start", "end"]] *= factor
         reached = room
     frame = pd.concat([tasks, _endings(tasks, times)], ignore_index=True)
     frame = frame.sort_values(["stage", "start"], kind="stable").reset_index(drop=True)
-    return Schedule(
+    made = Schedule(
         stages=stages,
         chunks=chunks,
         microbatches=microbatches,
@@ -131,6 +138,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         skipped_microbatches=omitted,
         title=_title(known, chunks),
     )
+    waits[["start", "end"]] *= factor
+    return replace(made, causes=_causes(made.idle(), waits, reached))
 
 
 def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: int = 0) -> Schedule:
@@ -149,6 +158,20 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
         skipped=step - found.makespan, skipped_microbatches=skipped_microbatches,
         title=found.rule.title if found.rule else "Own order", causes=found.idle,
     )  # fmt: skip
+
+
+def _causes(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
+    """Returns the gaps of a step with why: as the replay says; slots of a last group that stay empty; or its end."""
+    of_rank = {int(str(rank)): each for rank, each in waits.groupby("rank")}
+    rows = []
+    for gap in gaps.to_dict("records"):
+        middle = (gap["start"] + gap["end"]) / 2.0
+        there = of_rank.get(int(gap["stage"]))
+        said = there[(there["start"] <= middle) & (middle <= there["end"])] if there is not None else waits[:0]
+        cause, of = (str(said["cause"].iloc[0]), int(said["of"].iloc[0])) if len(said) else (
+            ("drain" if gap["end"] >= reached else "empty"), -1)  # fmt: skip
+        rows.append((int(gap["stage"]), float(gap["start"]), float(gap["end"]), cause, of))
+    return pd.DataFrame(rows, columns=["rank", "start", "end", "cause", "of"])
 
 
 def _title(known: Rule, chunks: int) -> str:

@@ -60,7 +60,11 @@ MODE_FIELDS: tuple[str, ...] = (
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
-    """Returns all divisors in ascending order."""
+    """Returns all divisors in ascending order.
+
+    Args:
+        number: at least 1.
+    """
     small = np.arange(1, int(number**0.5) + 1)
     small = small[number % small == 0]
     return tuple(sorted({*small.tolist(), *(number // small).tolist()}))
@@ -91,6 +95,9 @@ class Cell:
     context_par: int = 1
     expert_par: int = 1
     expert_tensor_par: int = 1
+    schedules: tuple[int, ...] = ()
+    """The pipeline schedule that goes with each of `interleavings`, by its position among the choices; none where the
+    cost model knows one."""
 
 
 class Space(ABC):
@@ -232,6 +239,8 @@ class Space(ABC):
         modes = c["mode_kind"][cell]
         for name in self.mode_fields:
             fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
+        if any(column.name == "schedule" for column in fields_of(self.cost_model)):
+            fields["schedule"] = _ragged([item.schedules for item in self.cells], cell, interleaving)
         return fields | self.further(cell)
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
@@ -266,7 +275,13 @@ class Space(ABC):
 def to_table(
     fields: Mapping[str, npt.NDArray[Any]], wanted: Sequence[Column], datatypes: Sequence[str]
 ) -> pd.DataFrame:
-    """Returns the fields by name as a table of the `wanted` ones, words written out."""
+    """Returns the fields by name as a table of the `wanted` ones, words written out.
+
+    Args:
+        fields: arrays [rows] by name, words as positions.
+        wanted: the columns of the table.
+        datatypes: the words of the datatype, which the register leaves open.
+    """
     columns: dict[str, Any] = {}
     for column in wanted:
         values = fields[column.name]
@@ -288,8 +303,14 @@ def _ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
 
 
 def checked_size(name: str, value: Any) -> int:
-    """Returns a processor count or batch size. Raises `SpaceError` for anything but a whole number that a field could
-    hold."""
+    """Returns a processor count or batch size.
+
+    Raises `SpaceError` for anything but a whole number that a field could hold.
+
+    Args:
+        name: the field that it is for.
+        value: what was given.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
         label = _SIZES.get(name, name)
         raise SpaceError(f"{label} ({name}) is {shown(value)}; it must be a whole number from 1 to {LARGEST:,}.")

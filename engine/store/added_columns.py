@@ -74,7 +74,11 @@ class AddedWriter(ABC):
 
 
 def file_of(name: str) -> str:
-    """Returns the name of the file of a column."""
+    """Returns the name of the file of a column.
+
+    Args:
+        name: of the column.
+    """
     return f"{name}.parquet"
 
 

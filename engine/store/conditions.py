@@ -3,7 +3,7 @@
 Names of columns come only from the register and values travel only as parameters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -90,10 +90,18 @@ class Query:
         return f"{quoted(column.name)} {condition.operator.upper()} {right}"
 
 
-def source_of_shards(cost_model: str, files: list[str]) -> Source:
-    """Returns how shards are read, with the types of a table of rows."""
+def source_of_shards(cost_model: str, files: list[str], there: Collection[str] | None = None) -> Source:
+    """Returns how shards are read, with the types of a table of rows.
+
+    Args:
+        cost_model: whose columns they have.
+        files: paths of the shards, in order.
+        there: as for `source_of_table`.
+    """
     selected = [
-        f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
+        _neutral(column)
+        if _is_missing(column, there)
+        else f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
         if column.choices
         else quoted(column.name)
         for column in columns.stored_of(cost_model)
@@ -101,9 +109,22 @@ def source_of_shards(cost_model: str, files: list[str]) -> Source:
     return Source("read_parquet($files)", (*selected, *_further(cost_model)), files)
 
 
-def source_of_table(table: str, cost_model: str, *, beside: bool = True) -> Source:
-    """Returns how a table of rows, named as in SQL, is read. beside: whether added columns are in files beside it."""
-    selected = [quoted(column.name) for column in columns.stored_of(cost_model)]
+def source_of_table(
+    table: str, cost_model: str, *, there: Collection[str] | None = None, beside: bool = True
+) -> Source:
+    """Returns how a table of rows is read.
+
+    Args:
+        table: its name, as in SQL.
+        cost_model: whose columns it has.
+        there: the columns that it has, where it may be of a version that knew fewer fields: what executions have where
+            none is given stands for those.
+        beside: whether added columns are in files beside it.
+    """
+    selected = [
+        _neutral(column) if _is_missing(column, there) else quoted(column.name)
+        for column in columns.stored_of(cost_model)
+    ]
     return Source(table, (*selected, *_further(cost_model)), beside=beside)
 
 
@@ -116,14 +137,30 @@ def _further(cost_model: str) -> list[str]:
             parts = " + ".join(map(quoted, columns.parts_of(column.name, cost_model)))
             found.append(f"({parts}) / {quoted('total_time')} AS {quoted(column.name)}")
         elif column.name not in there:
-            value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
-            text = f"'{value}'" if isinstance(value, str) else str(value)
-            found.append(f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}")
+            found.append(_neutral(column))
     return found
 
 
+def _is_missing(column: columns.Column, there: Collection[str] | None) -> bool:
+    """Whether rows do not have a field beyond the 23."""
+    return there is not None and column.name not in there and column.name in columns.NEUTRAL_EXTENSIONS
+
+
+def _neutral(column: columns.Column) -> str:
+    """SQL of what rows have in a column that they do not have."""
+    value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
+    text = f"'{value}'" if isinstance(value, str) else str(value)
+    return f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
+
+
 def askable_column(name: str) -> columns.Column:
-    """Returns the column called `name`; raises UnknownColumn, or StoreError when it is known but no figure of a row."""
+    """Returns a column that rows can be asked for.
+
+    Raises UnknownColumn where there is none, and StoreError where it is known but no figure of a row.
+
+    Args:
+        name: of the column.
+    """
     column = columns.by_name(name)
     if name not in ASKABLE:
         raise StoreError(f"The column {name} is no figure of a stored row: fields and statistics can be asked for.")
@@ -131,7 +168,12 @@ def askable_column(name: str) -> columns.Column:
 
 
 def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
-    """Returns the checked column names, all that a cost model stores by default."""
+    """Returns the names of columns, checked, each once. Raises StoreError, and UnknownColumn.
+
+    Args:
+        names: which columns; None for all that the cost model stores.
+        cost_model: whose rows they are.
+    """
     if names is None:
         return [column.name for column in columns.stored_of(cost_model)]
     if isinstance(names, str) or not names:
@@ -140,7 +182,11 @@ def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
 
 
 def numeric(name: str) -> str:
-    """Returns a column's values as SQL of type DOUBLE; raises StoreError for a text column."""
+    """Returns a column's values as SQL of type DOUBLE. Raises StoreError for a text column.
+
+    Args:
+        name: of the column.
+    """
     column = askable_column(name)
     if column.dtype == "str":
         raise StoreError(f"The column {name} holds text: a numeric column is needed here.")
@@ -148,17 +194,29 @@ def numeric(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Returns a register name as an SQL identifier."""
+    """Returns a register name as an SQL identifier.
+
+    Args:
+        name: of a column of the register.
+    """
     return '"' + name.replace('"', '""') + '"'
 
 
 def selection(names: Sequence[str]) -> str:
-    """Returns the column names as an SQL list without repetitions."""
+    """Returns the column names as an SQL list without repetitions.
+
+    Args:
+        names: of columns of the register.
+    """
     return ", ".join(quoted(name) for name in dict.fromkeys(names))
 
 
 def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
-    """Returns an ORDER BY list that ends with the id, so that every order is total and repeatable."""
+    """Returns an ORDER BY list that ends with the id, so that every order is total and repeatable.
+
+    Args:
+        order_by: names of columns with the direction of each, the most important first.
+    """
     terms = []
     for name, direction in order_by:
         column = askable_column(name)
@@ -171,7 +229,12 @@ def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
 
 
 def whole_number(value: object, what: str) -> int:
-    """Returns a non-negative whole number; raises StoreError for anything else."""
+    """Returns a whole number that is not negative. Raises StoreError for anything else.
+
+    Args:
+        value: what was given.
+        what: how the message calls it.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
         raise StoreError(f"The {what} cannot be {value!r}: a whole number of at least 0 is accepted.")
     return int(value)

@@ -28,7 +28,11 @@ _SPARE_LINES: Final = 100
 
 
 def identity_in(path: Path) -> str:
-    """Returns the identity of the store that the list at `path` is of; nothing where there is no list."""
+    """Returns the identity of the store that the list at `path` is of; nothing where there is no list.
+
+    Args:
+        path: of the list.
+    """
     with contextlib.suppress(OSError):
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:

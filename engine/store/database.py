@@ -66,12 +66,20 @@ this process made without these keeps ours from being made, too."""
 
 
 def rows_table(key: str) -> str:
-    """Returns the quoted name of the table in which earlier versions kept the rows of a small exploration."""
+    """Returns the quoted name of the table in which earlier versions kept the rows of a small exploration.
+
+    Args:
+        key: of the exploration.
+    """
     return f'"rows_{key}"'
 
 
 def checked_key(key: str) -> str:
-    """Returns `key` if it may name an exploration; raises StoreError otherwise."""
+    """Returns a key that may name an exploration. Raises StoreError for anything else.
+
+    Args:
+        key: what was given.
+    """
     if not isinstance(key, str) or not KEY_PATTERN.fullmatch(key):
         raise StoreError(
             f"The exploration key {str(key)[:80]!r} is not usable: 1 to 128 of a-z, 0-9, - and _ are accepted."
@@ -174,6 +182,12 @@ class Database:
             yield
         finally:
             self.release()
+
+    def columns_of(self, key: str) -> set[str]:
+        """Returns the columns of the table that holds an exploration's rows, none where there is no such table."""
+        with self.cursor() as cursor:
+            asked = "SELECT column_name FROM duckdb_columns() WHERE table_name = $name"
+            return {name for (name,) in cursor.execute(asked, {"name": f"rows_{key}"}).fetchall()}
 
     @contextlib.contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:

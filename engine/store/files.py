@@ -161,7 +161,11 @@ class StoreFiles:
 
 
 def is_name(name: object) -> bool:
-    """Tells whether something may be the name of a file that a store has made."""
+    """Tells whether something may be the name of a file that a store has made.
+
+    Args:
+        name: whatever a record says.
+    """
     return isinstance(name, str) and _FILE.fullmatch(name) is not None
 
 

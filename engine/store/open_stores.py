@@ -49,6 +49,9 @@ def return_later(database: _Database) -> None:
     """Gives a database back now, or as soon as nobody looks at those that are open.
 
     It may be called from anywhere, also by the collector in a thread that is about to open a store.
+
+    Args:
+        database: the one to give back.
     """
     _open.returned.append(database)
     _take_back()

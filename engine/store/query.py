@@ -348,14 +348,22 @@ class Rows:
 
 
 def interrupt_all(active: set[duckdb.DuckDBPyConnection]) -> None:
-    """Cancels whatever these cursors are doing."""
+    """Cancels whatever these cursors are doing.
+
+    Args:
+        active: cursors of running queries.
+    """
     for cursor in list(active):
         with contextlib.suppress(duckdb.Error):  # one that has just finished
             cursor.interrupt()
 
 
 def as_stored(result: pa.Table) -> pa.Table:
-    """Returns a query's result with the register's types and units on every column of rows."""
+    """Returns a query's result with the register's types and units on every column of rows.
+
+    Args:
+        result: as DuckDB gave it.
+    """
     arrays, fields = [], []
     for name, array in zip(result.column_names, result.columns, strict=True):
         column = ASKABLE.get(name)

@@ -93,15 +93,16 @@ class Store:
         database = self._database()
         found = catalogued(database, key, self._active)
         model = found.cost_model
-        shards, source = None, source_of_table(rows_table(key), model)
-        if found.shards is not None:
+        if found.shards is None:
+            shards, source = None, source_of_table(rows_table(key), model, there=database.columns_of(key))
+        else:
             shards = Shards(database.folder, found.shards, database.verified)
             try:
                 shards.verify()
             except StoreError:
                 catalogued(database, key)  # raises when the exploration has been removed meanwhile
                 raise
-            source = source_of_shards(model, shards.files)
+            source = source_of_shards(model, shards.files, shards.columns())
         return Rows(database, source, self._active, model, database.added, key, shards, self)
 
     @property

@@ -169,7 +169,11 @@ class ShardWriter:
 def write_shard(path: Path, rows: pa.Table) -> int:
     """Writes rows to a new file as a `ShardWriter` does, for one that takes it, perhaps in another process.
 
-    Returns the checksum of what was written.
+    Returns the checksum of what was written. Raises OSError, and FileExistsError where there is such a file.
+
+    Args:
+        path: of the new file.
+        rows: with the columns of the register.
     """
     with _SumOfWhatIsWritten(path, "xb") as file:
         pq.write_table(rows, file, row_group_size=ROWS_PER_GROUP, **_OPTIONS)
@@ -177,12 +181,21 @@ def write_shard(path: Path, rows: pa.Table) -> int:
 
 
 def to_json(shards: Iterable[Shard]) -> str:
-    """Returns the list of shards as the record keeps it."""
+    """Returns the list of shards as the record keeps it.
+
+    Args:
+        shards: in the order of their rows.
+    """
     return json.dumps([asdict(shard) for shard in shards])
 
 
 def from_json(key: str, text: object) -> list[Shard]:
-    """Returns the list of shards that the record of an exploration keeps. Raises ValueError for what is none."""
+    """Returns the list of shards that the record of an exploration keeps. Raises ValueError for what is none.
+
+    Args:
+        key: of the exploration.
+        text: what the record keeps.
+    """
     try:
         shards = [Shard(**entry) for entry in store_text.list_of(text)]
     except TypeError:
@@ -211,6 +224,10 @@ class Shards:
     def files(self) -> list[str]:
         """Where they are."""
         return [str(path) for path, _ in self._paths]
+
+    def columns(self) -> set[str]:
+        """Returns the columns that they have; call `verify` before."""
+        return set(pq.read_schema(self._paths[0][0]).names) if self._paths else set()
 
     def damage(self) -> str | None:
         """Returns a sentence naming the first that is missing, cut short, overwritten or known to be damaged.
@@ -242,7 +259,13 @@ class Shards:
 
 
 def damage_inside(path: Path, shard: Shard, verified: Verified) -> str | None:
-    """Returns what is wrong with a shard, down to the last bit; None when nothing is."""
+    """Returns what is wrong with a shard, down to the last bit; None when nothing is.
+
+    Args:
+        path: of the file.
+        shard: what its record says of it.
+        verified: what was verified before, and how; extended here.
+    """
     said = _visible_damage(path, shard, verified)
     try:
         state = _state(path)
@@ -256,7 +279,12 @@ def damage_inside(path: Path, shard: Shard, verified: Verified) -> str | None:
 
 
 def with_checksum(folder: Path, shard: Shard) -> Shard:
-    """Returns a shard with the checksum of what it is now. Raises a StoreError when it cannot be read."""
+    """Returns a shard with the checksum of what it is now. Raises a StoreError when it cannot be read.
+
+    Args:
+        folder: of the store.
+        shard: what its record says of it.
+    """
     path = folder / shard.name
     try:
         return shard if shard.checksum is not None else replace(shard, checksum=_checksum(path))
@@ -265,7 +293,12 @@ def with_checksum(folder: Path, shard: Shard) -> Shard:
 
 
 def undecodable(path: Path, shard: Shard) -> str | None:
-    """Returns what is wrong with a shard that no checksum is known of; None when it can be read to its end."""
+    """Returns what is wrong with a shard that no checksum is known of; None when it can be read to its end.
+
+    Args:
+        path: of the file.
+        shard: what its record says of it.
+    """
     try:
         with pq.ParquetFile(path) as file:
             rows = sum(file.read_row_group(group).num_rows for group in range(file.num_row_groups))

@@ -183,6 +183,9 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
     """Returns the space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
 
     None for spaces too large to be kept. Raises what `Scenario.space` raises.
+
+    Args:
+        scenario: any of those that share a space.
     """
     key = layout_key(scenario)
 
@@ -193,7 +196,12 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
 
 
 def made_ready(space: Space, key: str) -> AnyReadySpace | None:
-    """Returns the space laid out, None where it is too large to be kept."""
+    """Returns the space laid out, None where it is too large to be kept.
+
+    Args:
+        space: the space.
+        key: what its row table depends on.
+    """
     cost_model = cost_model_of(space)
     if not cost_model.searches_by_bounds:
         return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
@@ -204,7 +212,11 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
 
 
 def layout_key(scenario: Scenario) -> str:
-    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one."""
+    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one.
+
+    Args:
+        scenario: any of those that share a space.
+    """
     content = {
         "cost_model": scenario.cost_model,
         "num_procs": scenario.num_procs,

@@ -34,6 +34,10 @@ def searchable(scenario: Scenario, largest: float) -> Scenario:
     """Returns the scenario. Raises `engine.SpaceError` where its space has more executions than `largest`.
 
     The search of one point cannot be stopped, and numbers with many divisors make spaces that take hours.
+
+    Args:
+        scenario: what is to be searched.
+        largest: executions that its space may have [count].
     """
     total = scenario.space.total
     if total > largest:
@@ -42,7 +46,11 @@ def searchable(scenario: Scenario, largest: float) -> Scenario:
 
 
 def first_enumerated(executions: pd.DataFrame) -> int:
-    """Returns the first of executions that tie: the rule of `engine.best` and `engine.explore`."""
+    """Returns the first of executions that tie: the rule of `engine.best` and `engine.explore`.
+
+    Args:
+        executions: those that tie, in the order of the enumeration.
+    """
     return int(executions["id"].iloc[0])
 
 
@@ -91,7 +99,12 @@ _searchers: Kept[Searcher] = Kept(SPACES_KEPT)
 
 
 def searcher_of(scenario: Scenario, choose: Choice = first_enumerated) -> Searcher:
-    """Returns the searcher of a base scenario, the latest few being kept. choose: see `Searcher`."""
+    """Returns the searcher of a base scenario, the latest few being kept.
+
+    Args:
+        scenario: the base.
+        choose: which of several executions that tie stands for the best.
+    """
     return _searchers.get((scenario.key, choose), lambda: Searcher(scenario, choose))
 
 
@@ -193,7 +206,12 @@ class Searcher:
 
 def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     """Returns the same choices in another scenario: with its number of processors, and the batch that data parallelism
-    then divides."""
+    then divides.
+
+    Args:
+        execution: its fields by name.
+        scenario: where it goes.
+    """
     fields = {column.name: execution[column.name] for column in fields_of(scenario.cost_model)}
     model_parallel = int(fields["tensor_par"]) * int(fields["pipeline_par"]) * int(fields.get("context_par", 1))
     if int(fields["num_procs"]) != scenario.num_procs:

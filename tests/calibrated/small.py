@@ -73,7 +73,7 @@ def scenario(
     )  # fmt: skip
 
 
-NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software")
+NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules")
 
 
 @cache
@@ -103,6 +103,16 @@ def named(name: str) -> engine.Scenario:
             "activations_offload": False, "optimizer_offload": [False, True], "tensor_par_comm_type": ["rs_ag"],
         }  # fmt: skip
         return scenario(model_of(EXPERTS, 2048), system_of("h200_141g_sxm", first=2.7, second=1.0), limits)
+    if name == "schedules":
+        limits = {
+            "schedule": ["1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b"],
+            "activation_recompute": ["none", "full"], "tensor_par": [1, 2], "pipeline_par": [2, 3, 4],
+            "weight_offload": False, "optimizer_offload": False, "pipeline_overlap": [False, True],
+            "tensor_par_overlap": "none", "data_par_overlap": True, "context_par": 1, "expert_tensor_par": 1,
+            "tensor_par_comm_type": "rs_ag",
+        }  # fmt: skip
+        model, machine = model_of({**EXPERTS, "layers": 8}, 2048), system_of("h100_80g_sxm", first=3.5, second=1.0)
+        return scenario(model, machine, limits, num_procs=16, max_batch_size=32)
     assert name == "old software"
     limits = {
         "attention_kernel": "flash1", "launch": "eager", "activation_recompute": ["attn_only", "full"],

@@ -18,6 +18,7 @@ from engine.columns import (
     FIELDS,
     NEUTRAL_EXTENSIONS,
     STATISTICS,
+    by_name,
     headline_of,
     statistics_of,
 )
@@ -57,6 +58,7 @@ def in_words(table: pd.DataFrame) -> dict[str, Any]:
         "overlap_data": table["data_par_overlap"].to_numpy(),
         "overlap_expert": table["expert_overlap"].to_numpy(),
         "overlap_pipeline": table["pipeline_overlap"].to_numpy(),
+        "schedule": [by_name("schedule").choices.index(word) for word in table["schedule"]],
         "unfused_elementwise": (table["launch"] == "eager").to_numpy(),
         "gradient_bytes": gradients,
         "shard_gradient_bytes": gradients,
@@ -176,6 +178,21 @@ def gathered(size: float, inside: int, outside: int) -> float:
     return time + P.latency / 2 * hops
 
 
+def one_path(stage: int, microbatches: int, times: list[float], forwards: list[float], message: float) -> float:
+    """Seconds of 1F1B by one stage: those before it, its own work, and its waiting for those after it when the pipeline
+    fills and when it drains; with messages beside computation, also for a round trip of them."""
+    stages, time, forward = len(times), times[stage], forwards[stage]
+    if stages == 1:
+        return microbatches * time
+    after, behind = sum(times[stage + 1 :]), stages - 1 - stage
+    waits = max(after - behind * forward, 0.0) + max(after - behind * (time - forward), 0.0)
+    if microbatches < stages:
+        waits = max(after - (microbatches - 1) * min(forward, time - forward), 0.0)
+    trip = (sum(times) + 2 * (stages - 1) * message) / stages
+    trips = (stages - 1) * (microbatches - 1) // stages * stages / (stages - 1) if message else 0
+    return sum(times[:stage]) + microbatches * time + waits + trips * max(trip - time, 0.0)
+
+
 def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]) -> float:
     """Seconds of a step of a dense model, from the seconds of a block and of the ends of the model.
 
@@ -210,7 +227,20 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
         times[stage] += 0.0 if stages == 1 else waits / 2 if stage in (0, stages - 1) else waits
     slowest = max(times)
     total = sum(times)
-    running = microbatches * slowest + (total - slowest) / chunks + 2 * (stages - 1) * message
+    running = microbatches * slowest + (total - slowest) / chunks + 2 * (chunks * stages - 1) * message
+    if chunks == 1:
+        late = waits / 2
+        forwards = [
+            count * block["forward"] + late * (2 if 0 < stage < stages - 1 else 1) / 2
+            for stage, count in enumerate(held)
+        ]
+        forwards[0] += block["embedding"] / 3
+        forwards[-1] += block["head"] / 3
+        paths = [
+            one_path(stage, microbatches, times, forwards, message if e["pipeline_overlap"] else 0.0)
+            for stage in range(stages)
+        ]
+        running = max(paths) + 2 * (stages - 1) * message
     # Parameters of the stage with most, and the exchange of their gradients.
     words = shape["words"] / tensor
     ends = [words] + [0.0] * (stages - 2) + [words] if stages > 1 else [words if shape["tied"] else 2 * words]
@@ -361,7 +391,9 @@ def test_extensions_default_to_a_current_stack() -> None:
         "context_par": {1}, "expert_par": {1}, "expert_tensor_par": {1}, "selective_recompute": {"attention"},
         "attention_kernel": {"native"}, "launch": {"fused"}, "gradient_datatype": {"float32"},
         "optimizer_datatype": {"float32"}, "expert_overlap": {False}, "pipeline_overlap": {False},
+        "schedule": {"1f1b", "interleaved"},
     }  # fmt: skip
+    assert found["schedule"].eq("interleaved").equals(found["pipeline_interleaving"] > 1)
     pd.testing.assert_frame_equal(named("dense").evaluate(found), found)
     old = engine.evaluate("llama-3-8B", "a100_80g_sxm", table.head(3)[[column.name for column in FIELDS]])
     assert set(old["attention_kernel"]) == {"flash2"}

@@ -119,6 +119,37 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "pipeline_exceeds_blocks", DENSE, {"pipeline_par": 64, "num_procs": 1024, "pipeline_interleaving": 1},
         "PP 64 exceeds the 32 blocks of the model.",
     ),
+    (
+        "schedule_needs_pipeline", DENSE,
+        {"schedule": "zb_h1", "pipeline_par": 1, "num_procs": 16, "pipeline_interleaving": 1},
+        "schedule is zb_h1, but pipeline_par is 1; without a pipeline it must be 1f1b.",
+    ),
+    (
+        "schedule_against_interleaving", DENSE, {"schedule": "zb_h1"},
+        "schedule is zb_h1, but pipeline_interleaving is 2; it must be 1 for zb_h1 and dualpipe, 2 for zb_v and "
+        "dualpipev, more than 1 for interleaved and combined_1f1b.",
+    ),
+    (
+        "schedule_needs_microbatches", DENSE, {"schedule": "dualpipe", "pipeline_interleaving": 1, "batch_size": 32},
+        "4 microbatches are too few for dualpipe with 4 stages: zb_h1 needs as many as stages, zb_v twice as many less "
+        "one, dualpipe and dualpipev twice as many.",
+    ),
+    (
+        "schedule_needs_even", DENSE, {"schedule": "dualpipe", "pipeline_interleaving": 1, "batch_size": 72},
+        "dualpipe needs even numbers of stages and of microbatches; there are 4 and 9.",
+    ),
+    (
+        "schedule_needs_whole_groups", EXPERTS, {"schedule": "combined_1f1b", "expert_par": 4, "batch_size": 72},
+        "combined_1f1b takes microbatches in groups of 4, which do not divide the 9 microbatches.",
+    ),
+    (
+        "schedule_needs_experts", EXPERTS, {"schedule": "combined_1f1b"},
+        "combined_1f1b overlaps the exchange of tokens between experts, but expert_par is 1; use interleaved.",
+    ),
+    (
+        "schedule_against_recompute", EXPERTS, {"schedule": "combined_1f1b", "expert_par": 4},
+        "combined_1f1b does not run with full recomputation; recompute a selection, or use interleaved.",
+    ),
 ]  # fmt: skip
 
 # What both cost models ask, as this one tells it.

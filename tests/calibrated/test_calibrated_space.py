@@ -27,6 +27,9 @@ FIELDS = [column.name for column in ALL_FIELDS]
 HEADLINE = headline_of("calibrated")
 CELL = ["tensor_par", "pipeline_par", "data_par", "batch_size"]
 MEMORY = {"memory_tier1", "memory_tier2"}
+SCHEDULE = {
+    "schedule_needs_microbatches", "schedule_needs_even", "schedule_needs_whole_groups", "schedule_against_recompute",
+}  # fmt: skip
 
 
 def rows_of(found: engine.Exploration) -> pd.DataFrame:
@@ -158,7 +161,7 @@ def test_pieces_and_processes_make_no_difference(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_tried_breaks_no_rule_and_nothing_is_tried_twice(name: str) -> None:
     table = evaluated(name)
-    assert set(table["reason"]) <= {"", "offload_needs_three_blocks", *MEMORY}
+    assert set(table["reason"]) <= {"", "offload_needs_three_blocks", *SCHEDULE, *MEMORY}
     read = [field for field in FIELDS if field not in NOT_READ]
     assert not table.duplicated(read).any()
 
@@ -296,6 +299,6 @@ def test_nothing_fits() -> None:
     found = explore_scenario(chosen)
     assert (found.feasible, found.best, dict(best_of(chosen))) == (0, None, {})
     table = chosen.evaluate(chosen.space.table(np.arange(0, chosen.space.total, 7)))
-    assert set(table["reason"]) <= {"offload_needs_three_blocks", *MEMORY}
+    assert set(table["reason"]) <= {"offload_needs_three_blocks", *SCHEDULE, *MEMORY}
     assert set(found.infeasible_by_reason) == set(table["reason"])
     assert all(reasons.BY_CODE[code].status == "infeasible" for code in found.infeasible_by_reason)

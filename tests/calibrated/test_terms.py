@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.physics.gemm import MatrixUnit, gemm, linear
 from engine.cost_models.calibrated.physics.head import ends
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES, Case, Floats
 from engine.cost_models.calibrated.physics.launch import block_launches, launch_time
-from engine.cost_models.calibrated.physics.pipeline import message_time, messages_time, passes
+from engine.cost_models.calibrated.physics.pipeline import Load, critical_path, message_time, messages_time
 from engine.cost_models.calibrated.physics.rates import Rates, maturity, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.recompute import recomputed
 from engine.cost_models.calibrated.physics.sharding import (
@@ -228,10 +228,28 @@ def test_the_ring_hides_behind_attention() -> None:
     assert ring(case(), rates, P, np.asarray(0.0), np.asarray(0.0))[0] == 0
 
 
+def through(c: Case, first: float, last: float, whole: float) -> float:
+    """Seconds of a pipeline by its first and its last stage; a third of everything is forward."""
+    none = np.zeros(())
+    loads = [
+        Load(np.asarray(time), np.asarray(time / 3), none, none, np.asarray(before))
+        for time, before in ((first, 0.0), (last, whole - last))
+    ]
+    every = Load(np.asarray(whole), np.asarray(whole / 3), none, none, none)
+    positions = [none, c.layout.pipeline_par - 1.0]
+    return float(critical_path(c, loads, every, positions, none).seconds)
+
+
 def test_pipeline_time_by_hand() -> None:
     c = case(pipeline_par=4.0, pipeline_interleaving=2.0, data_par=1.0, microbatch_size=1.0, batch_size=16.0)
-    found = passes(c).seconds(np.asarray(2.0), np.asarray(7.0)) + messages_time(c, np.asarray(0.1))
-    assert found == close(16 * 2 + (7 - 2) / 2 + 3 * 2 * 0.1)
+    assert through(c, 2.0, 1.0, 7.0) == close(16 * 2 + (7 - 2) / 2)
+    # Eight chunks one after the other, forward and backward.
+    assert messages_time(c, np.asarray(0.1)) == close(2 * 7 * 0.1)
+    alone = case(pipeline_par=4.0, data_par=1.0, microbatch_size=1.0, batch_size=16.0)
+    assert messages_time(alone, np.asarray(0.1)) == close(2 * 3 * 0.1)
+    # The slowest stage is the last; or the first, which works while others fill and drain.
+    assert through(alone, 1.0, 4.0, 7.0) == close(16 * 4 + 3)
+    assert through(alone, 2.0, 1.0, 5.0) == close(16 * 2 + max(3 - 3 * 2 / 3, 0) + max(3 - 3 * 4 / 3, 0))
 
 
 def interleaved(stages: int, chunks: int, microbatches: int) -> int:
@@ -267,9 +285,7 @@ def test_a_group_that_is_not_full_waits_at_every_chunk(stages: int, chunks: int,
         pipeline_par=float(stages), pipeline_interleaving=float(chunks), data_par=1.0, microbatch_size=1.0,
         batch_size=float(microbatches),
     )  # fmt: skip
-    once = np.asarray(1.0)  # of a stage that is as fast as the others
-    found = passes(c).seconds(once, stages * once)
-    assert found * chunks == close(interleaved(stages, chunks, microbatches))
+    assert through(c, 1.0, 1.0, stages) * chunks == close(interleaved(stages, chunks, microbatches))
 
 
 def test_messages_split_over_the_tensor_parallel_group() -> None:

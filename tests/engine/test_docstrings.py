@@ -1,4 +1,5 @@
-"""Docstrings of public functions are sentences with the function as their subject: "Returns the rows that ..."."""
+"""Docstrings of public functions: sentences with the function as their subject ("Returns the rows that ..."), and every
+argument by name."""
 
 from __future__ import annotations
 
@@ -18,27 +19,45 @@ COMMANDS = "engine/cli"
 """Texts of the command line, which tell people what to do."""
 FAMILIES = "models/hugging_face"
 """Importers by family of models, of which each says what is particular to its family."""
-LATER = ("engine/cost_models/calibrated", "engine/planners")
+LATER = (
+    "dashboard/charts/gantt", "dashboard/pages/execution/detail", "engine/cost_models/calibrated", "engine/planners",
+)  # fmt: skip
 """Rooms that do not keep to it yet."""
+ARGUMENTS = tuple(
+    f"engine/{room}/" for room in ("cost_models", "executions", "exploration", "scenarios", "space", "store", "whatif")
+)
+"""Rooms whose public functions say what each of their arguments is."""
 
 
-def functions() -> dict[str, str]:
-    """The docstrings of public functions of modules, by place."""
+def functions() -> dict[str, ast.FunctionDef]:
+    """The public functions of modules, by place."""
     found = {}
-    for file in sorted(file for top in ("engine", "hardware", "models") for file in (ROOT / top).rglob("*.py")):
+    for file in sorted(file for top in ("dashboard", "engine", "hardware", "models") for file in (ROOT / top).rglob("*.py")):
         place = file.relative_to(ROOT).as_posix()
         if place.startswith((COMMANDS, FAMILIES, *LATER)):
             continue
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                found[f"{place}:{node.name}"] = ast.get_docstring(node) or "nothing"
+                found[f"{place}:{node.name}"] = node
     return found
 
 
+def told(text: str) -> set[str]:
+    """The arguments that a docstring has in its list."""
+    listed = text.partition("Args:\n")[2]
+    lines = [line for line in listed.split("\n\n")[0].split("\n") if re.match(r"    \w", line)]
+    return {name for line in lines for name in re.split(r",\s*", line.partition(":")[0].strip())}
+
+
 def test_docstrings_begin_with_a_verb() -> None:
-    strange = {
-        place: text.split("\n")[0]
-        for place, text in functions().items()
-        if not VERB.fullmatch(first := text.split()[0]) or first in NOUNS
-    }
-    assert strange == {}
+    begun = {place: (ast.get_docstring(node) or "nothing").split()[0] for place, node in functions().items()}
+    assert {place: word for place, word in begun.items() if not VERB.fullmatch(word) or word in NOUNS} == {}
+
+
+def test_docstrings_say_what_each_argument_is() -> None:
+    untold = {}
+    for place, node in functions().items():
+        asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        if place.startswith(ARGUMENTS) and (missing := asked - told(ast.get_docstring(node) or "")):
+            untold[place] = missing
+    assert untold == {}

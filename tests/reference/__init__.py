@@ -18,6 +18,8 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
         "attention_of_the_model", "gradient_sharding_in_pipeline", "context_not_dividing_sequence",
         "expert_par_without_experts", "expert_par_not_dividing_experts", "expert_par_not_dividing_ranks",
         "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
+        "schedule_needs_pipeline", "schedule_against_interleaving", "schedule_needs_microbatches",
+        "schedule_needs_even", "schedule_needs_whole_groups", "schedule_needs_experts", "schedule_against_recompute",
     }
 )  # fmt: skip
 """Codes that `calculon` never gives."""

@@ -82,7 +82,7 @@ class Axes:
 
 
 def axes_in_link(exploration: Exploration) -> Axes:
-    """The axes that the link names, tensor by pipeline parallel otherwise."""
+    """Returns the axes that the link names, tensor by pipeline parallel otherwise."""
     offered = _offered(exploration, exploration.key)
     x = state.url_value(*_X, {*offered, _X[1]})
     first = _Y[1] if x != _Y[1] else _X[1]
@@ -104,7 +104,7 @@ def _facets_offered(exploration: Exploration) -> list[str]:
 
 
 def in_other_datatypes(exploration: Exploration) -> list[Exploration]:
-    """What a map per datatype needs besides the exploration: its scenario in the other datatypes of the system.
+    """Returns what a map per datatype needs besides the exploration: its scenario in the other datatypes of the system.
 
     Shows the progress of the first that is not there yet, and stops the page without; empty where nobody asked.
     """
@@ -165,7 +165,7 @@ def _grouped(
 def cells_for(
     exploration: Exploration, axes: Axes, metric: Metric, where: data.Where, others: Sequence[Exploration] = ()
 ) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """The cells of the map as `charts.best_map` reads them, and (values of the third field shown, all it has).
+    """Returns the cells of the map as `charts.best_map` reads them, and (values of the third field shown, all it has).
 
     others: see `in_other_datatypes`.
     """
@@ -252,7 +252,7 @@ def _title(members: Sequence[Filter]) -> str:
 
 
 def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
-    """The `at` of the cell that the panel is about: the selected one, else the best; None without any."""
+    """Returns the `at` of the cell that the panel is about: the selected one, else the best; None without any."""
     wanted = ""
     if axes.of_cells:
         cell = state.selected_cell()
@@ -286,7 +286,7 @@ class Rates(NamedTuple):
 
 
 def best_rates(exploration: Exploration, where: data.Where) -> Rates:
-    """The best by throughput of the executions that meet conditions, and how many there are."""
+    """Returns the best by throughput of the executions that meet conditions, and how many there are."""
     found = _grouped(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
     if not len(found):
         return Rates(-1, 0, 0)
@@ -297,7 +297,7 @@ def best_rates(exploration: Exploration, where: data.Where) -> Rates:
 def pair_legend(
     axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool
 ) -> str:
-    """The caption line under a map along any axes."""
+    """Returns the caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
@@ -352,7 +352,7 @@ def pick_group(
 def group_of(
     exploration: Exploration, axes: Axes, cells: pd.DataFrame, at: str, metric: Metric, where: data.Where
 ) -> data.Group:
-    """What the panel shows of a cell of the map."""
+    """Returns what the panel shows of a cell of the map."""
     row = cells[cells["at"] == at].iloc[0]
     filters, _ = parse(at)
     lower = metric.column.better == "lower"

@@ -69,7 +69,7 @@ def view_of(
     filters: Sequence[Filter],
     drawn: Stage,
 ) -> View:
-    """What the page shows of executions that meet filters, of which there are some."""
+    """Returns what the page shows of executions that meet filters, of which there are some."""
     every = not filters and axes.usual and is_stored(metric.statistic)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
@@ -79,7 +79,7 @@ def view_of(
 
 
 def map_part(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
-    """The map with its caption. as_table: as a table in its stead."""
+    """Draws the map with its caption. as_table: as a table in its stead."""
     if view.every:
         _map_of_all(exploration, view, domain, as_table)
     else:
@@ -87,7 +87,7 @@ def map_part(exploration: Exploration, view: View, domain: Domain, as_table: boo
 
 
 def panel_part(exploration: Exploration, view: View) -> None:
-    """The panel of the selected cell, the best otherwise."""
+    """Draws the panel of the selected cell, the best otherwise."""
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown(view)
@@ -97,7 +97,7 @@ def panel_part(exploration: Exploration, view: View) -> None:
 
 
 def download_part(exploration: Exploration, view: View) -> None:
-    """The download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
+    """Draws the download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
     others show is read after it, when nothing of the page is waited for any more."""
     download(exploration, view.filters)
     if st.session_state.pop(_CLICKED, False) and view.every:

@@ -69,7 +69,7 @@ _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
 def headline(
     exploration: Exploration, best: Mapping[str, Any], ties: int, where: Where = (), left: int = 0, fitting: int = 0
 ) -> list[Tile]:
-    """The strip of figures of the best execution and of the space.
+    """Returns the strip of figures of the best execution and of the space.
 
     ties: executions with exactly its throughput, itself among them.
     where: conditions on executions, `best` and what is counted then being of those that meet them; left: how many do;

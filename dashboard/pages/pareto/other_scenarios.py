@@ -60,8 +60,8 @@ def chooser(first: Scenario) -> None:
 def frontiers(
     exploration: Exploration, axes: Sequence[Metric], filters: Sequence[Filter], upward: tuple[str, ...]
 ) -> list[Named] | None:
-    """The frontiers of the other scenarios, explored if need be; says so where one has none. None where figures of one
-    are being evaluated, which is drawn then.
+    """Returns the frontiers of the other scenarios, explored if need be; says so where one has none. None where figures
+    of one are being evaluated, which is drawn then.
 
     Filters hold in them, too. upward: as for `frontier`, which says what is raised.
     """
@@ -96,7 +96,8 @@ def _why_not(exploration: Exploration, member: Member, missing: set[str]) -> str
 
 
 def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[Named], chosen: int | None) -> None:
-    """What every scenario reaches on the vertical axis for no more than the chosen execution of A asks on the other."""
+    """Draws what every scenario reaches on the vertical axis for no more than the chosen execution of A asks on the
+    other."""
     if not others or chosen is None or not len(found):
         return
     y, x = axes[0], axes[1]

@@ -24,13 +24,14 @@ from engine.cost_models.calibrated.physics.head import Ends
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, refusals
 from engine.cost_models.calibrated.physics.stages import fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling, whole_step
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
+    refused,
     requirements_by_way,
     stages_of,
-    without_room_to_offload,
 )
 from engine.cost_models.calibrated.rows.prepared_rows import (
     TABLE_CHUNK,
@@ -96,6 +97,7 @@ class CalibratedBoundSearch:
         self._shapes, self._shape_of = block_shapes(self.point_table.point)
         self._needing, self._needs_as = _alike_in_memory(space, self.point_table)
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
+        self._paired = bool(np.isin(points.schedule, PAIRED).any())
         self.size = len(points.cell)
 
     def feasible(self, space: CalibratedSpace) -> int:
@@ -149,7 +151,14 @@ class CalibratedBoundSearch:
             return np.where(there, [found[groups].min(axis=0) for groups in kinds], 0.0).ravel()
 
         best = BlockLevel(
-            {kind: replace(block, forward=fastest(block.forward)) for kind, block in level.kinds.items()},
+            {
+                kind: replace(
+                    block,
+                    forward=fastest(block.forward),
+                    paired=fastest(block.paired) if self._paired else np.zeros(()),
+                )
+                for kind, block in level.kinds.items()
+            },
             Ends(*map(fastest, level.ends)),
         )
         modes = {"tensor_par_comm_type": self._exchanges, "pipeline_overlap": np.ones(len(kinds), bool)}
@@ -213,7 +222,8 @@ class CalibratedBoundSearch:
             for start in range(0, len(every), POINTS_AT_ONCE):
                 here = every[start : start + POINTS_AT_ONCE]
                 point = {name: array[self._needing[here]] for name, array in self.point_table.point.items()}
-                fits = listed[:, None] & ~without_room_to_offload(space, modes, point["pipeline_par"])
+                broken = refused(space, modes, point).values()
+                fits = listed[:, None] & ~np.logical_or.reduce(list(broken))
                 for chosen, stage, first, second in requirements_by_way(stages_of(space, point, modes), modes):
                     fits[chosen] &= ((first <= capacities[0]) & (second <= capacities[1]))[stage]
                 feasible += int((executions_of(self._count[kind], fits) * standing_for[here]).sum())
@@ -233,11 +243,23 @@ def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[I
         for stage in fullest_stages(case)
         for values in (stage.dense, stage.experts, in_flight(case, stage.position))
     ]
+    # Whether a schedule runs depends on how many microbatches there are.
+    held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _refusals(point_table)]
     numbered = [np.unique(values, return_inverse=True)[1] for values in held]
     others = (
         point_table.point[name] for name in point_table.point if name not in ("batch_size", "pipeline_interleaving")
     )
     return distinct(point_table.points.kind, *others, *numbered)
+
+
+def _refusals(point_table: PointTable) -> list[Flags]:
+    """Where the schedule of a schedule point does not run, rule by rule; nothing where all run anyway."""
+    point = point_table.point
+    if not np.any(point["schedule"] > INTERLEAVED):
+        return []
+    microbatches = point_table.points.microbatches
+    rules = refusals(point["schedule"], point["pipeline_par"], microbatches, point["pipeline_interleaving"])
+    return list(rules.values())
 
 
 def _together(
@@ -254,7 +276,11 @@ def _together(
         return np.concatenate([value.reshape(width, -1) for value in values], axis=1).ravel()
 
     kinds = {
-        kind: replace(block, forward=joined([part.kinds[kind].forward for part in parts]))
+        kind: replace(
+            block,
+            forward=joined([part.kinds[kind].forward for part in parts]),
+            paired=joined([part.kinds[kind].paired for part in parts]),
+        )
         for kind, block in parts[0].kinds.items()
     }
     return BlockLevel(kinds, Ends(*map(joined, zip(*(part.ends for part in parts), strict=True))))
@@ -265,4 +291,5 @@ def _rates(
 ) -> Floats:
     """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, points]."""
     case = case_at(space, point, modes)
-    return point["batch_size"] / whole_step(running_seconds(case, level, p), straggling(case, p), p).seconds
+    running = running_seconds(case, level, p, split=False)
+    return point["batch_size"] / whole_step(running, straggling(case, p), p).seconds

@@ -24,6 +24,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
+from engine.cost_models.calibrated.physics.schedules import plain_schedule
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
 from models import Model
@@ -173,6 +174,7 @@ def _layout(e: Mapping[str, Any]) -> Layout:
         **{name: number(name, 1.0) for name in ("context_par", "expert_par", "recompute_share")},
         "expert_tensor_par": number("expert_tensor_par", tensor),
         "pipeline_interleaving": number("pipeline_interleaving", 1.0),
+        "schedule": number("schedule", plain_schedule(number("pipeline_interleaving", 1.0))),
         "sequence_par": number("sequence_par", _is(e, "tensor_par_comm_type", "rs_ag", 1.0)),
         "fully_sharded": number("fully_sharded", 0.0),
         "linear_bits": number("linear_bits", _bits(e)),

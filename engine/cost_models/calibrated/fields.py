@@ -27,6 +27,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     Software,
 )
 from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated.physics.schedules import COMBINED, interleaved_where, plain_schedule, refusals
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG
@@ -37,7 +38,7 @@ from hardware import System
 from models import Model
 
 __all__ = [
-    "DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read",
+    "DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read", "schedule_rules",
     "tensor_rules", "zero_rules",
 ]  # fmt: skip
 
@@ -67,10 +68,11 @@ FULLY_SHARDED = 3
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
     """What extensions are where a table says nothing: the register's default, but the stage that `optimizer_sharding`
-    implies and the fastest attention kernel of the system."""
+    implies, interleaved where stages have several chunks, and the fastest attention kernel of the system."""
     sharded = np.asarray(table["optimizer_sharding"], np.int64)
     given: dict[str, Any] = NEUTRAL | {
         "zero_stage": sharded,
+        "schedule": plain_schedule(np.maximum(np.asarray(table["pipeline_interleaving"], np.int64), 1)),
         "attention_kernel": ATTENTION_KERNELS.index(fastest_attention(system)),
     }
     return {
@@ -160,6 +162,7 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
                 & tokens_undivided(f["microbatch_size"], model.seq_size, tensor, context),
             ),
             *tensor_rules(shapes, tensor).items(),
+            *schedule_rules(f).items(),
             ("datatype_not_on_system", ~present[f["datatype"]]),
         ),
     )
@@ -193,6 +196,21 @@ def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Fla
         "zero_stage_against_sharding": mode["optimizer_sharding"] != (stage >= 1),
         "sharding_needs_replicas": (stage >= 1) & single_replica,
         "gradient_sharding_in_pipeline": (stage == 2) & pipelined,
+    }
+
+
+def schedule_rules(f: Mapping[str, Any]) -> dict[str, Flags]:
+    """Tells which executions their schedule does not run, by reason code; `f` are fields by name.
+
+    Combined 1F1B is Megatron's, which asks for expert parallelism and refuses full recomputation beside the numbers of
+    `schedules.refusals`.
+    """
+    schedule = np.maximum(f["schedule"], 0)
+    each = np.maximum(f["data_par"] * f["microbatch_size"], 1)
+    combined: Flags = (schedule == COMBINED) & (f["pipeline_par"] > 1)
+    return refusals(schedule, f["pipeline_par"], f["batch_size"] // each, f["pipeline_interleaving"]) | {
+        "schedule_needs_experts": combined & (f["expert_par"] <= 1),
+        "schedule_against_recompute": combined & (f["activation_recompute"] == FULL),
     }
 
 
@@ -230,6 +248,7 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "overlap_data": fields["data_par_overlap"],
         "overlap_expert": fields["expert_overlap"],
         "overlap_pipeline": fields["pipeline_overlap"],
+        "schedule": interleaved_where(fields["schedule"], fields["pipeline_interleaving"]),
         "gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
         "moment_bytes": np.where(np.asarray(fields["optimizer_datatype"]) == 0, 4.0, 2.0),
         "shard_gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),

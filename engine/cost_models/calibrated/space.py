@@ -19,6 +19,13 @@ from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
+from engine.cost_models.calibrated.physics.schedules import (
+    COMBINED,
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    plain_schedule,
+    refusals,
+)
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Ints
@@ -43,6 +50,8 @@ COVERED: dict[str, str] = {
     "expert_par": "divisors of the experts, where there are any",
     "expert_tensor_par": "1 and tensor_par, where there are experts",
     "pipeline_interleaving": "numbers of chunks that divide a stage evenly; 1 where stages are uneven",
+    "schedule": "1F1B, interleaved where stages have several chunks, and Megatron's combined 1F1B where experts are "
+    "spread; others with a limit",
     "microbatch_size": "divisors of a replica's batch",
     "zero_stage": "0, 1, 3, and 2 without a pipeline; 3 always with its gathers overlapped",
     "activation_recompute": "none, full, and selective of norms and activation functions or of every second block; "
@@ -68,9 +77,13 @@ COVERED: dict[str, str] = {
 FURTHER_DEGREES = ("context_par", "expert_par", "expert_tensor_par")
 """Extensions that cells tell apart, not modes."""
 
+OFFERED = (ONE_F_ONE_B, INTERLEAVED, COMBINED)
+"""Schedules that are tried without a limit: those of Megatron-LM, whose software facts executions have by default."""
+
 FIELDS_OF_A_MODE: tuple[str, ...] = (
-    *MODE_FIELDS, *(column.name for column in EXTENSIONS if column.name not in FURTHER_DEGREES),
-)  # fmt: skip
+    *MODE_FIELDS,
+    *(column.name for column in EXTENSIONS if column.name not in (*FURTHER_DEGREES, "schedule")),
+)
 TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 """Bits of a cell's kind."""
 
@@ -200,14 +213,30 @@ class CalibratedSpace(Space):
                         kind = (tensor > 1) * TENSOR + (pipeline > 1) * PIPELINE + (data * context > 1) * REPLICAS
                         if not microbatches or not len(self.modes[kind]):
                             continue
-                        cells += [
-                            Cell(
-                                tensor, pipeline, data, batch, interleavings, microbatches, kind, 1, context, expert,
-                                split,
-                            )
-                            for expert, split in ways
-                        ]  # fmt: skip
+                        counts = tuple(batch // data // size for size in microbatches)
+                        for expert, split in ways:
+                            chunks, schedules = self._schedules(interleavings, pipeline, counts, expert > 1)
+                            if chunks:
+                                cells.append(
+                                    Cell(
+                                        tensor, pipeline, data, batch, chunks, microbatches, kind, 1, context, expert,
+                                        split, schedules,
+                                    )
+                                )  # fmt: skip
         return tuple(cells)
+
+    def _schedules(
+        self, interleavings: tuple[int, ...], pipeline: int, counts: tuple[int, ...], spread: bool
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Numbers of chunks and the schedule that goes with each, of those that run with some of these numbers of
+        microbatches; 1F1B and interleaved first.
+
+        spread: whether experts are.
+        """
+        limit = self.limits.get("schedule")
+        choices = by_name("schedule").choices
+        wanted = OFFERED if limit is None else tuple(choices.index(word) for word in limit)
+        return _chunks_and_schedules(interleavings, pipeline, counts, spread, frozenset(wanted))
 
     def _interleavings(self, blocks: int, pipeline: int) -> tuple[int, ...]:
         """Numbers of chunks at a pipeline degree; none where it does not fit."""
@@ -258,6 +287,23 @@ class CalibratedSpace(Space):
         degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in FURTHER_DEGREES}
         every = degrees | networks_of(self.system, {**self._columns, **degrees})
         return {name: values[cell] for name, values in every.items()}
+
+
+@lru_cache(maxsize=4096)
+def _chunks_and_schedules(
+    interleavings: tuple[int, ...], pipeline: int, counts: tuple[int, ...], spread: bool, wanted: frozenset[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """See `CalibratedSpace._schedules`."""
+    plain = [(chunks, int(plain_schedule(chunks))) for chunks in interleavings]
+    found = [(chunks, schedule) for chunks, schedule in plain if schedule in wanted]
+    for schedule in sorted(wanted - {ONE_F_ONE_B, INTERLEAVED}) if pipeline > 1 else ():
+        if schedule == COMBINED and not spread:
+            continue
+        for chunks in interleavings:
+            broken = refusals(schedule, pipeline, np.array(counts), chunks).values()
+            if not np.logical_or.reduce([np.broadcast_to(each, len(counts)) for each in broken]).all():
+                found.append((chunks, schedule))
+    return tuple(chunks for chunks, _ in found), tuple(schedule for _, schedule in found)
 
 
 @lru_cache(maxsize=256)

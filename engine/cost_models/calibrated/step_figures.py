@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.offload import Exposed
 from engine.cost_models.calibrated.physics.parameters import Parameters
@@ -20,7 +21,7 @@ from engine.cost_models.calibrated.physics.step import PipelineLevel, Update, wh
 
 __all__ = ["FlowPart", "StepPart", "flow_part", "step_part", "with_exchange"]
 
-FORWARD_OF_ENDS = 1.0 / 3.0
+FORWARD_OF_ENDS = FORWARD_SHARE
 
 
 @dataclass(slots=True)

@@ -204,6 +204,7 @@ def _quantities(
         "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
         "blocks_per_proc": fewest_blocks(int(shapes.num_blocks), np.maximum(f["pipeline_par"], 1)),
         "batch_seq": f["microbatch_size"] * model.seq_size,
+        "microbatches": f["batch_size"] // np.maximum(f["data_par"] * f["microbatch_size"], 1),
         "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
         "seq_size": model.seq_size,
         **{name: int(getattr(shapes, name)) for name in ("hidden", "feedforward", "attn_heads", "key_value_heads")},

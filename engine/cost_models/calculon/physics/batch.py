@@ -399,6 +399,9 @@ def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Ar
     efficiency `perfect` over the step.
 
     Args:
+        rate: rates of the system.
+        s: how blocks and microbatches fall on the pipeline.
+        part: times of the step.
         useful: what a microbatch needs of one block, `block_flops` and the optimizer's [FLOP].
     """
     computing = part.fw_time + part.bw_time + part.optim_step_time

@@ -21,7 +21,7 @@ from engine.cost_models.calibrated.physics.attention import Core, attention_core
 from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.context_parallel import ring
 from engine.cost_models.calibrated.physics.elementwise import Traffic, activation, casts, norms
-from engine.cost_models.calibrated.physics.experts import active_width, expert_layer
+from engine.cost_models.calibrated.physics.experts import HIDDEN_EXCHANGE, active_width, expert_layer
 from engine.cost_models.calibrated.physics.gemm import Layer, Linear, MatrixUnit
 from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.launch import block_launches, dense_factor, expert_launches, launch_time
@@ -43,6 +43,8 @@ class BlockTimes:
     `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
     from `linear` on add up to them. `computing` is the forward pass without communication, `repeated_exposed` the
     tensor-parallel communication among `recompute`; what else is exchanged again counts with its own kind.
+    `weight_gradient` is the gradient of the weights among `backward`, and `paired` the forward and the backward of two
+    microbatches that run together, each of which hides the other's exchange of tokens between experts.
     """
 
     forward: Floats
@@ -57,6 +59,8 @@ class BlockTimes:
     context_exposed: Floats
     expert_exposed: Floats
     launch: Floats
+    weight_gradient: Floats
+    paired: Floats
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockTimes:
         """The rows at `index`; numbers stay as they are."""
@@ -64,9 +68,10 @@ class BlockTimes:
         return BlockTimes(*(value[index] if value.ndim else value for value in values))
 
     def together(self) -> BlockTimes:
-        """Forward and backward as one in `forward`, and nothing else."""
+        """Forward and backward as one in `forward`, overlapped ones in `paired`, and nothing else."""
         none = np.zeros(())
-        return BlockTimes(self.forward + self.backward, *[none] * (len(BLOCK_TIMES) - 1))
+        values = [self.forward + self.backward, *[none] * (len(BLOCK_TIMES) - 2), self.paired]
+        return BlockTimes(*values)
 
 
 BLOCK_TIMES = tuple(field.name for field in fields(BlockTimes))
@@ -98,7 +103,7 @@ def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
         query = found["query_down"].where(case.model.query_rank > 0).and_then(query)
     key = found["key_value_down"].and_then(found["key_value_up"])
     chain = query.and_then(key).and_then(out)
-    return Linear(np.where(latent, chain.forward, plain.forward), np.where(latent, chain.backward, plain.backward))
+    return Linear(*(np.where(latent, low, full) for low, full in zip(chain, plain, strict=True)))
 
 
 def attention_layers(case: Case) -> dict[str, Layer]:
@@ -264,6 +269,13 @@ def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTi
     slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
     slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
     late = slow_forward - forward + slow_backward - backward
+    exchanged = 2.0 * experts + sent_again
+    together = slow_forward + slow_backward
+    if np.any(exchanged > 0):
+        hidden = np.where(case.software.overlap_expert > 0, 0.0, 1.0 - HIDDEN_EXCHANGE) * exchanged
+        least = np.maximum(exchanged, np.maximum(slow_forward, slow_backward))
+        least = np.maximum(least, floor_forward + floor_backward)
+        together = np.where(blocking, together, np.maximum(forward + backward - hidden, least))
     parts = (
         slow_forward,
         slow_backward,
@@ -275,7 +287,9 @@ def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTi
         redone,
         2.0 * tensor,
         shared.context[0] + shared.context[1] + ring_again,
-        2.0 * experts + sent_again,
+        exchanged,
         late,
+        products.weight,
+        together,
     )
     return BlockTimes(*np.broadcast_arrays(*parts))

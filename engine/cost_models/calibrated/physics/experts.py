@@ -24,7 +24,10 @@ from engine.cost_models.calibrated.physics.networks import LARGEST_HOST, shared_
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import Rates
 
-__all__ = ["Experts", "active_width", "distinct_destinations", "exchange", "expert_layer", "expert_layers", "permuted"]
+__all__ = [
+    "HIDDEN_EXCHANGE", "Experts", "active_width", "distinct_destinations", "exchange", "expert_layer", "expert_layers",
+    "permuted",
+]  # fmt: skip
 
 PERMUTE_BYTES = 16.0
 """Bytes per routed element for permuting tokens into groups of one expert and back, each pass [bytes]. Source: stated

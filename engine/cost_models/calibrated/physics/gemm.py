@@ -106,18 +106,22 @@ def gemm(
 
 
 class Linear(NamedTuple):
-    """Seconds of a linear layer [s]: forward, and backward (gradients of input and weight)."""
+    """Seconds of a linear layer [s]: forward, backward (gradients of input and weight), and the gradient of the weight
+    among that."""
 
     forward: Floats
     backward: Floats
+    weight: Floats
 
     def and_then(self, other: Linear) -> Linear:
         """Both layers."""
-        return Linear(self.forward + other.forward, self.backward + other.backward)
+        return Linear(
+            self.forward + other.forward, self.backward + other.backward, self.weight + other.weight
+        )
 
     def where(self, condition: npt.NDArray[np.bool_]) -> Linear:
         """The layer in rows that have it, nothing elsewhere."""
-        return Linear(np.where(condition, self.forward, 0.0), np.where(condition, self.backward, 0.0))
+        return Linear(*(np.where(condition, seconds, 0.0) for seconds in self))
 
 
 def linear(
@@ -140,7 +144,7 @@ def linear(
     layer = Layer(m, n, k, count, together, in_bytes)
     slower = layer.slower(unit.p)
     forward, gradient, weight = layer.products(unit)
-    return Linear(forward * slower, (gradient + weight) * slower)
+    return Linear(forward * slower, (gradient + weight) * slower, weight * slower)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from engine.cost_models.calibrated.physics.launch import launch_time
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import Rates
 
-__all__ = ["Ends", "ends", "head_layer"]
+__all__ = ["FORWARD_SHARE", "Ends", "ends", "head_layer"]
 
 LOGIT_FORWARD = 12.0
 """Bytes per logit of the 32-bit softmax and loss forward [bytes]. Source: count of the kernels' reads and writes, taken
@@ -27,6 +27,11 @@ EMBEDDING_FORWARD = 6.0
 """Bytes per element that is looked up, forward [bytes]. Source: as for `LOGIT_FORWARD`."""
 EMBEDDING_BACKWARD = 10.0
 """The same backward [bytes]. Source: as for `LOGIT_FORWARD`."""
+
+
+FORWARD_SHARE = 1.0 / 3.0
+"""Share of the ends' seconds that is forward, and as much that is gradients of weights [dimensionless]: one each of the
+head's three products. Source: stated by us."""
 
 
 class Ends(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.physics.schedules import plain_schedule
 from engine.executions.arrays import Floats
 
 __all__ = [
@@ -45,7 +46,13 @@ class _Arrays:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """The fields of this group out of a mapping or table that may hold more."""
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: _arrays(values[name]) for name in names})
+        given = cls._completed(values)
+        return cls(**{name: _arrays(given[name]) for name in names})
+
+    @classmethod
+    def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values with those that follow from others where they are not given."""
+        return values
 
     def columns(self) -> Iterator[Floats]:
         """Every array of the group, those of each network too."""
@@ -144,7 +151,8 @@ class Layout(_Arrays):
 
     `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
-    gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`.
+    gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`, `schedule` one in
+    `engine.cost_models.calibrated.physics.schedules.SCHEDULES`.
     """
 
     tensor_par: Floats
@@ -154,6 +162,7 @@ class Layout(_Arrays):
     expert_par: Floats
     expert_tensor_par: Floats
     pipeline_interleaving: Floats
+    schedule: Floats
     microbatch_size: Floats
     batch_size: Floats
     sequence_par: Floats
@@ -162,6 +171,10 @@ class Layout(_Arrays):
     linear_bits: Floats
     recompute: Floats
     recompute_share: Floats
+
+    @classmethod
+    def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"schedule": plain_schedule(values["pipeline_interleaving"]), **values}
 
     @property
     def groups(self) -> tuple[Floats, Floats, Floats]:

@@ -30,7 +30,7 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
 
     "tp", "recomm" (tensor-parallel communication that is done again), "cp", "ep", "pp" and "dp", which are gradients,
     gathers of sharded weights and tied embeddings. An interleaved schedule sends a message per chunk, all hidden but
-    those that fill the pipeline.
+    those that fill the pipeline. What overlapped pairs hide counts.
     """
     none = np.zeros(())
     software = replace(
@@ -46,11 +46,14 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
     blocks = sum(flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in range(len(KINDS)))
     chunks = case.layout.pipeline_interleaving
     messages = case.microbatches * chunks * software.messages * message_time(case, rates, p)
+    # A stage between others has messages on both sides, whether it is the slowest with or without all overlap.
+    sides = np.where(case.layout.pipeline_par > 2, 1.0, 0.5)
+    every = np.where(chunks == 1, sides * messages + flow.messages, 0.0)
     return {
         "tp": step.tensor_exposed,
         "recomm": step.repeated_exposed,
         "cp": case.microbatches * blocks * whole,
-        "ep": step.expert_exposed,
-        "pp": step.pipeline_exposed + np.where(chunks > 1, messages, 0.0),
+        "ep": step.expert_exposed + flow.saved,
+        "pp": np.maximum(step.pipeline_exposed + np.where(chunks > 1, messages, 0.0), every),
         "dp": once.exchange + once.tied + step.gather_exposed,
     }

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
-from engine.cost_models.calibrated.physics.stages import ENDS, Stage, fullest_stages
-from engine.cost_models.calibrated.physics.weights import LocalWeights, held_on, local_weights
+from engine.cost_models.calibrated.physics.schedules import activations_in_flight
+from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, fullest_stages, placement_of
+from engine.cost_models.calibrated.physics.weights import LocalWeights, held_on, local_weights, replicas_of
 
 __all__ = [
     "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
@@ -142,13 +143,10 @@ def activation_bytes(case: Case) -> Activations:
 def in_flight(case: Case, position: Floats | float) -> Floats:
     """Microbatches whose activations the stage at a position from 0 keeps at once [microbatches of a whole stage].
 
-    Under interleaving (Narayanan et al. 2021) the stage i runs 2 (p - i - 1) + (v - 1) p + 1 chunks ahead; without,
-    p - i microbatches. Which of its chunks they are is not told apart: every chunk counts as often.
+    See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often.
     """
     p, v = case.layout.pipeline_par, case.layout.pipeline_interleaving
-    after = p - 1.0 - position
-    chunks = np.where(v > 1, 2.0 * after + (v - 1.0) * p + 1.0, after + 1.0)
-    return np.minimum(np.where(p > 1, chunks, 1.0) / v, case.microbatches)
+    return activations_in_flight(case.layout.schedule, p, position, case.microbatches, v) / v
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +219,7 @@ class _Held:
     @classmethod
     def of(cls, case: Case) -> _Held:
         layout = case.layout
-        replicas = layout.data_par * layout.context_par
-        split = layout.expert_par * layout.expert_tensor_par
-        expert_replicas = np.maximum(replicas * layout.tensor_par / split, 1.0)
+        replicas, expert_replicas = replicas_of(case)
         sharded = layout.fully_sharded > 0
 
         def each(plain: Floats | float, full: Floats | float, stage: float) -> tuple[Floats, Floats]:
@@ -247,7 +243,7 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
     """What a processor holds at its peak, on the first stage, the last, and others that may be the fullest [bytes]."""
     common = _Common(local_weights(case), _Held.of(case), activation_bytes(case))
     return tuple(
-        _stage_memory(case, common, stage, end=number < ENDS, last=number == ENDS - 1)
+        _stage_memory(case, common, stage, number)
         for number, stage in enumerate(fullest_stages(case))
     )
 
@@ -260,10 +256,11 @@ class _Common(NamedTuple):
     kept: Activations
 
 
-def _stage_memory(case: Case, common: _Common, stage: Stage, *, end: bool, last: bool) -> StageMemory:
+def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> StageMemory:
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
     local, held, kept = common
-    blocks, experts, vocabulary = held_on(case, local, stage, end=end)
+    end = number < ENDS
+    blocks, experts, vocabulary = held_on(case, local, stage, number)
     plain = blocks + vocabulary
     weights = held.weights(plain, experts)
     gradients = held.gradient[0] * plain + held.gradient[1] * experts
@@ -284,7 +281,7 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, *, end: bool, last:
         logits = logits + np.where(
             pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
         )
-        logits = logits if last else np.where(layout.pipeline_par == 1, logits, 0.0)
+        logits = logits * _heads(case, number)
     # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
     largest = model.hidden * (1.0 + model.gated) * model.feedforward / t
     gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(stage, local.dense, local.sparse + local.experts)
@@ -301,6 +298,17 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, *, end: bool, last:
         weights, gradients, optimizer, activations, working, logits, temporaries, held.weights(blocks, experts),
         1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_blocks / np.maximum(activations, 1.0),
     )  # fmt: skip
+
+
+def _heads(case: Case, number: int) -> Floats:
+    """1 where the first stage (`number` 0) or the last (1) has the head and the loss, 0 where not [dimensionless]."""
+    alone = case.layout.pipeline_par == 1
+    found = np.asarray(alone, np.float64) if number == 0 else np.ones(())
+    placement = placement_of(case)
+    if placement.any():
+        turned = 1.0 if number == 0 else 0.0
+        found = np.where((placement == TURN) & ~alone, turned, np.where((placement == BOTH) & ~alone, 1.0, found))
+    return found
 
 
 def _of_largest_block(stage: Stage, dense: Floats, experts: Floats) -> Floats:

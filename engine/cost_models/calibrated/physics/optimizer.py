@@ -10,8 +10,8 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.rates import Rates
-from engine.cost_models.calibrated.physics.stages import ENDS, fullest_stages
-from engine.cost_models.calibrated.physics.weights import held_on, local_weights
+from engine.cost_models.calibrated.physics.stages import fullest_stages
+from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of
 
 __all__ = ["held_by_stage", "optimizer_time"]
 
@@ -31,7 +31,7 @@ OPTIMIZER_LAUNCHES = 50.0
 def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
     """Parameters on one processor, outside and inside experts [elements], of every stage that may hold most."""
     local = local_weights(case)
-    found = (held_on(case, local, stage, end=number < ENDS) for number, stage in enumerate(fullest_stages(case)))
+    found = (held_on(case, local, stage, number) for number, stage in enumerate(fullest_stages(case)))
     return [(held.blocks + held.vocabulary, held.experts) for held in found]
 
 
@@ -42,11 +42,10 @@ def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats,
         held, held_experts: parameters on one processor [elements]. host: host time per kernel [s].
     """
     layout = case.layout
-    replicas = layout.data_par * layout.context_par
-    expert_replicas = replicas * layout.tensor_par / (layout.expert_par * layout.expert_tensor_par)
+    replicas, expert_replicas = replicas_of(case)
     sharded = layout.zero_stage >= 1
     owned = held / np.where(sharded, replicas, 1.0)
-    owned = owned + held_experts / np.where(sharded, np.maximum(expert_replicas, 1.0), 1.0)
+    owned = owned + held_experts / np.where(sharded, expert_replicas, 1.0)
     local = np.where(layout.fully_sharded > 0, 0.0, held + held_experts)
     each = OPTIMIZER_BYTES + MOMENT_PASSES * case.software.moment_bytes
     return (each * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host

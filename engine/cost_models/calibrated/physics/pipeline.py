@@ -1,21 +1,44 @@
-"""Pipelines whose stages are not equal: the slowest stage sets the pace, the others fill and drain.
+"""Pipelines whose stages are not equal: which of them sets the pace, and how long it waits for the others.
+
+1F1B and ZB-H1 take the longest of a path through every stage: until it starts, its own work, what it waits for while
+others fill and drain, until the first stage ends. A slow early stage works while others fill and drain, so the slowest
+stage is not taken to be the last. For the other schedules the slowest stage has the steady state and the mean of all
+others fills and drains; that is exact for equal stages, and too long by some percent at most where they differ.
 
 Sources: the steady state and its ends, the calibration study on 1,147 measured rows; interleaving, Narayanan et al.
-2021 (arXiv:2104.04473, section 2.2).
+2021 (arXiv:2104.04473, section 2.2); paths through unequal stages, stated by us, never longer than a replay of the
+schedule.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.networks import rate_over
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.schedules import (
+    COMBINED,
+    DUALPIPE,
+    DUALPIPE_V,
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    PAIRED,
+    SPLIT,
+    ZB_H1,
+    ZB_V,
+    hops,
+    idle,
+    overlapped_pairs,
+)
+from engine.cost_models.calibrated.physics.stages import ENDS
 
-__all__ = ["Passes", "message_time", "messages_time", "passes"]
+__all__ = ["CriticalPath", "Load", "critical_path", "message_time", "messages_time", "pairs_per_stage"]
 
 
 def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
@@ -30,41 +53,237 @@ def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
     return np.where(layout.pipeline_par > 1, time, 0.0)
 
 
-class Passes(NamedTuple):
-    """How often the slowest stage and the sum over all stages are on the critical path; `steady` of the former in the
-    steady state, arrays [rows]."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a stage does per microbatch, arrays [rows] [s]: all of it; forward; gradients of weights; what of it
+    overlapped pairs save; and all that the stages before it do."""
 
-    slowest: Floats
-    total: Floats
-    steady: Floats
+    whole: Floats
+    forward: Floats
+    weights: Floats
+    saved: Floats
+    before: Floats
 
-    def seconds(self, slowest: Floats, total: Floats) -> Floats:
-        """Seconds of all microbatches through the pipeline without messages [s].
-
-        Args:
-            slowest: seconds per microbatch of the slowest stage, forward and backward. total: the sum over stages [s].
-        """
-        return self.slowest * slowest + self.total * total
-
-    def bubble(self, slowest: Floats, total: Floats) -> Floats:
-        """Seconds of that for which the slowest stage waits for others [s]; arguments as of `seconds`."""
-        return (self.slowest - self.steady) * slowest + self.total * total
+    def take(self, rows: npt.NDArray[np.intp]) -> Load:
+        """Some rows; numbers stay as they are."""
+        return Load(*(_at(getattr(self, name), rows) for name in self.__dataclass_fields__))
 
 
-def passes(case: Case) -> Passes:
-    """The critical path of every row: n max_i x_i + (sum_i x_i - max_i x_i) / v + r max_i x_i (v - 1) / v seconds.
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """All microbatches through the pipeline, arrays [rows].
 
-    The slowest stage runs n microbatches; the second part fills and drains the pipeline. In the third r microbatches
-    are missing for n to be whole groups of p: an interleaved schedule sends a group through all stages before its next
-    chunk, and a group that lacks some waits as if they were there, at every chunk but the last (Narayanan et al.,
-    arXiv:2104.04473, section 2.2, ask for whole groups; Calculon charges the same). Neither a slower stage nor a larger
-    sum ever makes it shorter.
+    `seconds` in all without messages that fill it [s], `late` those of them in which every microbatch waits for a round
+    trip [s]; `critical` is the stage whose path is the longest; `total` the time per microbatch of all stages, not less
+    than that of one [s].
     """
-    microbatches, each = case.microbatches, 1.0 / case.layout.pipeline_interleaving
-    missing = np.mod(-microbatches, case.layout.pipeline_par)
-    return Passes(microbatches - each + missing * (1.0 - each), each, microbatches)
+
+    seconds: Floats
+    late: Floats
+    critical: npt.NDArray[np.intp]
+    total: Floats
 
 
-def messages_time(case: Case, message: Floats) -> Floats:
-    """Seconds of the messages that fill and drain the pipeline [s]: 2 (p - 1) of `message` [s]."""
-    return (case.layout.pipeline_par - 1.0) * 2.0 * message
+def critical_path(
+    case: Case, loads: Sequence[Load], total: Load, positions: Sequence[Floats], message: Floats, *, split: bool = True
+) -> CriticalPath:
+    """The longest path of every row through any of some stages.
+
+    An interleaved pipeline takes n x + (sum of all x - x) / v + r x (v - 1) / v seconds by a stage that takes x. It
+    runs n microbatches; the second part fills and drains the pipeline. In the third r microbatches are missing for n to
+    be whole groups of p: an interleaved schedule sends a group through all stages before its next chunk, and a group
+    that lacks some waits as if they were there, at every chunk but the last (Narayanan et al., arXiv:2104.04473,
+    section 2.2, ask for whole groups; Calculon charges the same). Neither a slower stage nor a larger sum ever makes it
+    shorter.
+
+    Args:
+        loads: of the first stage, the last, and others between them. total: the sum over all stages.
+        positions: of the stages, from 0. message: seconds of one [s].
+        split: whether `loads` say what of them is forward and gradients of weights; without, no path is longer than
+            with any such shares.
+    """
+    layout, steady = case.layout, case.microbatches
+    each = 1.0 / layout.pipeline_interleaving
+    # A stage alone waits for nobody, not even for what rounding leaves.
+    slowest, critical = loads[0].whole, np.zeros(np.shape(loads[0].whole), np.intp)
+    for number, load in enumerate(loads[1:], 1):
+        critical = np.where(load.whole > slowest, number, critical)
+        slowest = np.maximum(slowest, load.whole)
+    whole = np.where(layout.pipeline_par == 1, slowest, np.maximum(total.whole, slowest))
+    missing = np.mod(-steady, layout.pipeline_par)
+    seconds = np.asarray((steady - each + missing * (1.0 - each)) * slowest + each * whole)
+    # Where the last stage is the slowest of 1F1B, its path is the longest; so is the slowest stage's of an interleaved
+    # pipeline.
+    beside = split & (case.software.overlap_pipeline > 0)
+    first = (layout.schedule == ONE_F_ONE_B) & (each == 1.0) & (layout.pipeline_par > 1)
+    apart = np.broadcast_to(
+        (first & ((critical != ENDS - 1) | beside)) | (layout.schedule > INTERLEAVED), seconds.shape
+    )
+    if not apart.any():
+        return CriticalPath(seconds, np.zeros(()), critical, whole)
+    if apart.ndim != 1:
+        return _longest_path(case, loads, total, whole, positions, message, split=split)
+    rows = np.flatnonzero(apart)
+    there = _longest_path(
+        case.take(rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
+        [_at(position, rows) for position in positions], _at(message, rows), split=split,
+    )  # fmt: skip
+    late, critical = np.zeros(len(apart)), np.broadcast_to(critical, apart.shape).copy()
+    seconds[rows], critical[rows], late[rows] = there.seconds, there.critical, there.late
+    return CriticalPath(seconds, late, critical, whole)
+
+
+def _at(values: Floats, rows: npt.NDArray[np.intp]) -> Floats:
+    """Some rows of an array; a number stays as it is."""
+    return np.asarray(values[rows] if np.ndim(values) else values)
+
+
+def _longest_path(
+    case: Case,
+    loads: Sequence[Load],
+    total: Load,
+    whole: Floats,
+    positions: Sequence[Floats],
+    message: Floats,
+    *,
+    split: bool,
+) -> CriticalPath:
+    """The longest of the paths through each of some stages; arguments as of `critical_path`, `whole` is its total."""
+    layout, steady = case.layout, case.microbatches
+    p, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
+    missing = np.mod(-steady, p)
+    of_slowest = steady - each + missing * (1.0 - each)
+    plain = (each == 1.0) & (p > 1) & (schedule == ONE_F_ONE_B)
+    beside = plain & (case.software.overlap_pipeline > 0)
+    early, trips, further = bool(np.any(plain)), split and bool(np.any(beside)), bool(np.any(schedule > INTERLEAVED))
+    paths, waits = [], []
+    for number, (load, position) in enumerate(zip(loads, positions, strict=True)):
+        path, wait = of_slowest * load.whole + each * whole, np.zeros(())
+        if early and number != ENDS - 1:
+            forward = load.forward if split else load.whole / 2.0
+            path = np.where(plain, _early_path(case, load, forward, whole, position), path)
+        if trips:
+            wait = np.where(beside, _round_trips(case, load, whole, message), 0.0)
+            path = path + wait
+        if further:
+            path = _further_path(case, path, load, total, loads[0], position, split=split)
+        # A row that has no such stage has no path through it.
+        paths.append(path if number < ENDS else np.where(position > 0, path, 0.0))
+        waits.append(wait)
+    seconds, critical, late = paths[0], np.zeros(np.shape(paths[0]), np.intp), waits[0]
+    for number, path in enumerate(paths[1:], 1):
+        longer = path > seconds
+        critical = np.where(longer, number, critical)
+        late = np.where(longer, waits[number], late) if trips else late
+        seconds = np.maximum(seconds, path)
+    if trips:
+        # The rest is waiting for slower stages.
+        late = np.minimum(late, _trips(case) * 2.0 * (p - 1.0) * message / p)
+    return CriticalPath(seconds, late, critical, whole)
+
+
+def pairs_per_stage(case: Case) -> Floats:
+    """Overlapped forwards and backwards of a whole stage in a step [microbatches]."""
+    layout = case.layout
+    chunks = layout.pipeline_interleaving
+    return overlapped_pairs(layout.schedule, layout.pipeline_par, case.microbatches, chunks) / chunks
+
+
+def _early_path(case: Case, load: Load, forward: Floats, whole: Floats, position: Floats) -> Floats:
+    """Seconds of 1F1B by a stage that is not the last, of which `forward` are forward [s].
+
+    With p microbatches or more it waits twice for what comes after it: before the first backward, less the forwards of
+    k others that it does meanwhile, and before the last, less k backwards, where k stages come after it.
+    """
+    steady = case.microbatches
+    after = whole - load.whole - load.before
+    behind = case.layout.pipeline_par - 1.0 - position
+    backward = load.whole - forward
+    waits = np.maximum(after - behind * forward, 0.0) + np.maximum(after - behind * backward, 0.0)
+    few = steady < case.layout.pipeline_par
+    if np.any(few):
+        once = after - (steady - 1.0) * np.minimum(forward, backward)
+        waits = np.where(few, np.maximum(once, 0.0), waits)
+    return np.asarray(load.before + steady * load.whole + waits)
+
+
+def _further_path(
+    case: Case, plain: Floats, load: Load, total: Load, first: Load, position: Floats, *, split: bool
+) -> Floats:
+    """The path by a stage where the schedule is another than 1F1B or interleaved, `plain` elsewhere [s]."""
+    layout, steady = case.layout, case.microbatches
+    p, schedule = layout.pipeline_par, layout.schedule
+    found = plain
+    paired = np.isin(schedule, PAIRED)
+    saved: Floats = np.zeros(())
+    if paired.any():
+        saved = pairs_per_stage(case) * load.saved
+        found = np.where(schedule == COMBINED, plain - saved, found)
+    if not split:
+        return np.where(np.isin(schedule, SPLIT), steady * load.whole - saved, found)
+    if np.any(schedule == ZB_H1):
+        found = np.where(schedule == ZB_H1, _split_path(case, load, total, first, position), found)
+    waiting = np.isin(schedule, (ZB_V, DUALPIPE, DUALPIPE_V))
+    if waiting.any():
+        # Half of a stage is a chunk of a V.
+        share = np.where(schedule == DUALPIPE, 1.0, 2.0) * np.maximum(p - 1.0, 1.0)
+        forward, weights = (total.forward - load.forward) / share, (total.weights - load.weights) / share
+        every = (total.whole - load.whole) / share
+        pair = every - (total.saved - load.saved) / share
+        idling = idle(schedule, p, forward, every - forward - weights, weights, pair)
+        found = np.where(waiting, steady * load.whole - saved + idling, found)
+    return found
+
+
+def _split_path(case: Case, load: Load, total: Load, first: Load, position: Floats) -> Floats:
+    """Seconds of ZB-H1 by a stage [s]: gradients of inputs wait for later stages before the first, and on their way
+    back after the last, while the stage itself has `position` gradients of weights left to do."""
+    share = load.before / np.where(total.whole > 0, total.whole, 1.0)
+    last = position == case.layout.pipeline_par - 1.0
+    inputs = load.whole - load.forward - load.weights
+    all_inputs = total.whole - total.forward - total.weights
+    forward = np.where(last, total.forward - load.forward, share * total.forward)
+    back = np.where(last, all_inputs - inputs, share * all_inputs)
+    after = total.forward - load.forward - forward + all_inputs - inputs - back
+    behind = case.layout.pipeline_par - 1.0 - position
+    ending = np.where(position > 0, back + first.weights - (position + 1.0) * load.weights, 0.0)
+    return (
+        forward
+        + case.microbatches * load.whole
+        + np.maximum(after - behind * load.forward, 0.0)
+        + np.maximum(ending, 0.0)
+    )
+
+
+def _round_trips(case: Case, load: Load, whole: Floats, message: Floats) -> Floats:
+    """Seconds that a stage of 1F1B waits for messages which run beside computation [s]: a round trip of the pipeline
+    holds p microbatches, and shows as far as it is longer than the stage works on as many."""
+    p = case.layout.pipeline_par
+    around = (whole + 2.0 * (p - 1.0) * message) / p
+    return _trips(case) * np.maximum(around - load.whole, 0.0)
+
+
+def _trips(case: Case) -> Floats:
+    """Microbatches of 1F1B that wait for a round trip of the pipeline [microbatches]."""
+    p = case.layout.pipeline_par
+    others = np.maximum(p - 1.0, 1.0)
+    return np.asarray(np.floor(others * (case.microbatches - 1.0) / p) * p / others)
+
+
+def messages_time(case: Case, message: Floats, *, least: bool = False) -> Floats:
+    """Seconds of the messages that fill and drain the pipeline, or show although they run beside computation [s].
+
+    Where stages wait for every message, and in 1F1B, 2 (p - 1) of `message` [s] fill and drain the pipeline; see
+    `schedules.hops` for the others.
+
+    least: only what any way to send them has.
+    """
+    layout = case.layout
+    p, chunks, schedule = layout.pipeline_par, layout.pipeline_interleaving, layout.schedule
+    fill = (p - 1.0) * 2.0 * message
+    beside = chunks > 1
+    if not least:
+        beside = beside | (schedule > INTERLEAVED) & (case.software.overlap_pipeline > 0)
+    if not np.any(beside):
+        return fill
+    return np.where(beside, hops(schedule, p, case.microbatches, chunks) * message, fill)

@@ -17,16 +17,16 @@ published ones hold for f = b = w, or f = b, only.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from engine.executions.arrays import Flags, Floats
+from engine.executions.arrays import Flags, Floats, Ints
 
 __all__ = [
     "COMBINED", "COPIES", "DUALPIPE", "DUALPIPE_V", "INTERLEAVED", "ONE_F_ONE_B", "PAIRED", "SCHEDULES", "SPLIT",
-    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "copies", "fold", "hops", "idle", "makespan", "messages",
-    "overlapped_pairs", "refusals",
+    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "copies", "fold", "hops", "idle", "interleaved_where",
+    "makespan", "messages", "overlapped_pairs", "plain_schedule", "refusals",
 ]  # fmt: skip
 
 SCHEDULES: Final = ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b")
@@ -40,9 +40,11 @@ PAIRED: Final = (DUALPIPE, DUALPIPE_V, COMBINED)
 SPLIT: Final = (ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V)
 """Schedules that compute gradients of weights apart from those of inputs."""
 COPIES: Final = 2.0
-"""Copies of its parameters that DualPipe holds: stage r in one direction, stage P - 1 - r in the other [copies]."""
+"""Copies of its parameters that DualPipe holds: stage r in one direction, stage P - 1 - r in the other [copies].
+Source: DeepSeek-V3 (arXiv:2412.19437, section 3.2.1)."""
 
-Number = Floats | float
+Number = Any
+"""Arrays of any kind, or numbers."""
 
 
 def _among(schedule: Number, chosen: tuple[int, ...]) -> Flags:
@@ -134,7 +136,7 @@ def makespan(
     together = whole if pair is None else pair
     busy = microbatches * np.asarray(chunks, np.float64) * whole
     saved = overlapped_pairs(schedule, stages, microbatches, chunks) * (whole - together)
-    return busy - saved + idle(schedule, stages, forward, inputs, weights, together)
+    return np.asarray(busy - saved + idle(schedule, stages, forward, inputs, weights, together))
 
 
 def activations_in_flight(
@@ -175,9 +177,10 @@ def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Num
 def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
     """How often the time of one message adds to a step whose messages run beside computation [messages].
 
-    Holds for equal stages and short messages: 1F1B for any; interleaved and combined up to the shorter of forward and
-    backward, where P divides M; ZB-H1 and ZB-V up to 0.3 f, where M > P or M >= 2P - 1; DualPipe and DualPipeV up to
-    about 0.1 f, where P divides M. In 1F1B a round trip holds P microbatches, so each waits for its share of it.
+    Holds for equal stages and short messages: 1F1B for any; interleaved up to the shorter of forward and backward,
+    where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where
+    M > P or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P
+    microbatches, so each waits for its share of it; what pairs hand on has to be there when the next pair starts.
     """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     fill = 2.0 * (p - 1.0)
@@ -186,7 +189,7 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
         [np.asarray(schedule) == each for each in range(len(SCHEDULES))],
         [
             around, 2.0 * (v * p - 1.0), 2.0 * fill, 5.0 * p - 7.0, m * (p - 1.0) / p + 1.5 * (p - 2.0),
-            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0), 2.0 * (v * p - 1.0),
+            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0), m * v + (v + 1.0) * p - 4.0,
         ],
     )  # fmt: skip
     return np.asarray(np.where(p > 1, found, 0.0))
@@ -195,6 +198,16 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
 def fold(schedule: Number) -> Floats:
     """Chunks per rank that a schedule has, 0 where any number above 1 will do [chunks]."""
     return np.asarray((1.0, 0.0, 1.0, 2.0, 1.0, 2.0, 0.0))[np.asarray(schedule, np.intp)]
+
+
+def plain_schedule(chunks: Number) -> Ints:
+    """The schedule of executions that do not name one: 1F1B, interleaved where stages have several chunks."""
+    return np.asarray(np.where(np.asarray(chunks) > 1, INTERLEAVED, ONE_F_ONE_B))
+
+
+def interleaved_where(schedule: Number, chunks: Number) -> Ints:
+    """Schedules with 1F1B taken as interleaved where stages have several chunks, which it means there."""
+    return np.asarray(np.where(np.asarray(schedule) == ONE_F_ONE_B, plain_schedule(chunks), schedule))
 
 
 def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> dict[str, Flags]:
@@ -208,6 +221,8 @@ def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Num
     p, m = np.asarray(stages), np.asarray(microbatches)
     wanted = fold(schedule)
     wrong: Flags = np.where(wanted > 0, np.asarray(chunks) != wanted, np.asarray(chunks) < 2)
+    # Of several chunks, 1F1B is interleaved.
+    wrong = wrong & (schedule != ONE_F_ONE_B)
     least = np.select(
         [schedule == ZB_H1, schedule == ZB_V, _among(schedule, (DUALPIPE, DUALPIPE_V))], [p, 2 * p - 1, 2 * p], 1
     )

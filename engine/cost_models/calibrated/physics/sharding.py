@@ -15,6 +15,7 @@ from engine.cost_models.calibrated.physics.collectives import Tier, collective, 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.weights import replicas_of
 
 __all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
 
@@ -93,7 +94,7 @@ def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, 
         weights, expert_weights: parameters on one processor outside and inside experts [elements].
     """
     layout = case.layout
-    ranks = layout.data_par * layout.context_par
+    ranks, _ = replicas_of(case)
     plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
     full = plain
     if np.any(expert_weights > 0):
@@ -114,7 +115,7 @@ def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
     """Tiers of the replicas of an expert, which are as far apart as all experts take."""
     layout = case.layout
     split = layout.expert_par * layout.expert_tensor_par
-    ranks = np.maximum(layout.data_par * layout.context_par * layout.tensor_par / split, 1.0)
+    _, ranks = replicas_of(case)
     return network_tiers(ranks, split, case.accelerator, rates, layout.groups)
 
 

@@ -7,20 +7,38 @@ Narayanan et al. 2021 (arXiv:2104.04473, section 2.2); what offloading adds, sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.block import BlockTimes, blocks
 from engine.cost_models.calibrated.physics.collectives import Tier, collective
-from engine.cost_models.calibrated.physics.head import Ends, ends
+from engine.cost_models.calibrated.physics.head import FORWARD_SHARE, Ends, ends
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import Passes, message_time, messages_time, passes
+from engine.cost_models.calibrated.physics.pipeline import (
+    CriticalPath,
+    Load,
+    critical_path,
+    message_time,
+    messages_time,
+    pairs_per_stage,
+)
 from engine.cost_models.calibrated.physics.rates import Rates, sustained_rates
+from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, SPLIT
 from engine.cost_models.calibrated.physics.sharding import EMBEDDING_GATHERS, Gathers, data_tiers, layer_gathers
-from engine.cost_models.calibrated.physics.stages import KINDS, Kind, Stage, blocks_by_kind, slowest_stages
+from engine.cost_models.calibrated.physics.stages import (
+    BOTH,
+    ENDS,
+    KINDS,
+    TURN,
+    Kind,
+    Stage,
+    blocks_by_kind,
+    placement_of,
+    slowest_stages,
+)
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
@@ -82,36 +100,62 @@ def block_level(case: Case, p: Parameters) -> BlockLevel:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Microbatches through the pipeline, arrays [rows]: `running` is the seconds of all of them [s].
+    """Microbatches through the pipeline, arrays [rows].
 
     Per stage that may be the slowest: its blocks, what its ends add per microbatch [s], how long it waits for messages
-    [s], and all of its time per microbatch [s]. `slowest` and `total` are the slowest of them and the sum over all
-    stages [s], `critical` says which is the slowest. `gathers` are of one block of each kind.
+    [s], and what it does per microbatch. `total` is the sum over all stages. The slowest stage is the one through which
+    the longest `path` goes. `gathers` are of one block of each kind; `messages` is what messages add beside the path
+    [s].
     """
 
+    case: Case
     stages: tuple[Stage, ...]
     edges: tuple[Floats, ...]
     waits: tuple[Floats, ...]
-    times: tuple[Floats, ...]
+    loads: tuple[Load, ...]
+    total: Load
     gathers: Mapping[Kind, Gathers]
     embedding_gather: Floats
     message: Floats
-    slowest: Floats
-    total: Floats
-    critical: npt.NDArray[np.intp]
-    path: Passes
-    running: Floats
+    path: CriticalPath
+    messages: Floats
+
+    @property
+    def running(self) -> Floats:
+        """Seconds of all microbatches [s]."""
+        return self.path.seconds + self.messages
+
+    @property
+    def slowest(self) -> Floats:
+        """Seconds per microbatch of the slowest stage, overlapped pairs as such [s]."""
+        return longest(self.loads)
+
+    @property
+    def saved(self) -> Floats:
+        """Seconds that overlapped pairs save of all microbatches of the slowest stage [s]."""
+        layout = self.case.layout
+        if not np.any(layout.schedule > INTERLEAVED):
+            return np.zeros(())
+        return pairs_per_stage(self.case) * self.of_slowest([load.saved for load in self.loads])
 
     def of_slowest(self, values: Sequence[Floats]) -> Floats:
         """Each row's value of its slowest stage, of arrays by stage [rows]."""
         found = values[0]
         for number, value in enumerate(values[1:], 1):
-            found = np.where(self.critical == number, value, found)
+            found = np.where(self.path.critical == number, value, found)
         return found
 
 
-def pipeline_flow(case: Case, level: BlockLevel, p: Parameters) -> Flow:
-    """All microbatches of every row through the pipeline from its blocks [s]."""
+def longest(loads: Sequence[Load]) -> Floats:
+    """Seconds per microbatch of the stage that does most, overlapped pairs as such [s]."""
+    return largest([load.whole - load.saved if np.ndim(load.saved) else load.whole for load in loads])
+
+
+def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Flow:
+    """All microbatches of every row through the pipeline from its blocks [s].
+
+    split: whether `level` tells forward and backward apart; without, a time that no such split exceeds.
+    """
     layout, software = case.layout, case.software
     rates = sustained_rates(case.accelerator, software.age_years, p)
     message = message_time(case, rates, p)
@@ -130,34 +174,90 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters) -> Flow:
     one = layout.pipeline_par == 1
     none: Floats = np.zeros(())
     stages = slowest_stages(case)
-    inner = len(stages) - 2
-    edges = (
-        level.ends.embedding + np.where(one, level.ends.head, 0.0) + gather,
-        level.ends.head + np.where(one, level.ends.embedding, 0.0) + gather,
-        *[none] * inner,
-    )
+    edges = (*_edges(case, level, gather), *[none] * (len(stages) - ENDS))
     # Stages between others wait for messages on both sides, the first and the last on one.
     blocking = (layout.pipeline_interleaving == 1) & (software.overlap_pipeline == 0)
     wait = np.where(blocking, software.messages * message, 0.0)
-    waits = (wait / 2.0, wait / 2.0, *(np.where(stage.position > 0, wait, 0.0) for stage in stages[2:]))
+    waits = (wait / 2.0, wait / 2.0, *(np.where(stage.position > 0, wait, 0.0) for stage in stages[ENDS:]))
     times = tuple(
         of_kinds(stage.blocks, per) + edge + late for stage, edge, late in zip(stages, edges, waits, strict=True)
     )
-    slowest, critical = times[0], np.zeros(np.shape(times[0]), np.intp)
-    for number, time in enumerate(times[1:], 1):
-        critical = np.where(time > slowest, number, critical)
-        slowest = np.maximum(slowest, time)
+    everywhere = blocks_by_kind(case.model)
     ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
-    total = of_kinds(blocks_by_kind(case.model), per) + ends_of_all
-    total = _whole(case, total + wait * (layout.pipeline_par - 1.0), slowest)
-    path = passes(case)
-    running = path.seconds(slowest, total) + messages_time(case, message)
-    return Flow(stages, edges, waits, times, gathers, gather, message, slowest, total, critical, path, running)
+    total = of_kinds(everywhere, per) + ends_of_all + wait * (layout.pipeline_par - 1.0)
+    parts = _Parts(case, level, gathers, split)
+    loads = tuple(
+        parts.load(number, stage.blocks, time, edge, late, before)
+        for number, (stage, time, edge, late, before) in enumerate(
+            zip(stages, times, edges, waits, _before(stages, per, times, edges, wait, total), strict=True)
+        )
+    )
+    of_all = parts.load(None, everywhere, total, ends_of_all, wait * (layout.pipeline_par - 1.0), none)
+    path = critical_path(case, loads, of_all, [stage.position for stage in stages], message, split=split)
+    shown = messages_time(case, message, least=not split)
+    return Flow(case, stages, edges, waits, loads, of_all, gathers, gather, message, path, shown)
 
 
-def _whole(case: Case, total: Floats, slowest: Floats) -> Floats:
-    """The sum over stages [s]; a stage alone waits for nobody, not even for what rounding leaves."""
-    return np.where(case.layout.pipeline_par == 1, slowest, np.maximum(total, slowest))
+def _edges(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, Floats]:
+    """What the ends of the model add to the first and the last stage per microbatch [s]."""
+    embedding, head, one = level.ends.embedding, level.ends.head, case.layout.pipeline_par == 1
+    first = embedding + np.where(one, head, 0.0) + gather
+    last = head + np.where(one, embedding, 0.0) + gather
+    placement = placement_of(case)
+    if placement.any():
+        turned, both = (placement == TURN) & ~one, (placement == BOTH) & ~one
+        half = (embedding + head) / 2.0 + gather
+        first = np.where(turned, embedding + head + 2.0 * gather, np.where(both, half, first))
+        last = np.where(turned, 0.0, np.where(both, half, last))
+    return first, last
+
+
+def _before(
+    stages: Sequence[Stage],
+    per: Mapping[Kind, Floats],
+    times: Sequence[Floats],
+    edges: Sequence[Floats],
+    wait: Floats,
+    total: Floats,
+) -> tuple[Floats, ...]:
+    """What all stages before each of some do per microbatch [s]."""
+    between = (
+        of_kinds(stage.before, per) + edges[0] + wait * np.maximum(stage.position - 0.5, 0.0) for stage in stages[ENDS:]
+    )
+    return (np.zeros(()), total - times[1], *between)
+
+
+class _Parts:
+    """What of the blocks of a stage is forward, gradients of weights, and saved by overlapped pairs."""
+
+    def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[Kind, Gathers], split: bool) -> None:
+        schedule = case.layout.schedule
+        further = bool(np.any(schedule > INTERLEAVED))
+        self._split = further and split and bool(np.isin(schedule, SPLIT).any())
+        self._staged = split and bool(np.any(case.layout.pipeline_par > 1))
+        self._forward = {kind: block.forward + gathers[kind].forward for kind, block in level.kinds.items()}
+        self._weights = {kind: block.weight_gradient for kind, block in level.kinds.items()}
+        self._saved = None
+        paired = np.isin(schedule, PAIRED)
+        if further and paired.any():
+            self._saved = {
+                kind: np.where(paired, block.forward + block.backward - block.paired, 0.0)
+                for kind, block in level.kinds.items()
+            }
+
+    def load(
+        self, number: int | None, blocks: Sequence[Floats], whole: Floats, edge: Floats, late: Floats, before: Floats
+    ) -> Load:
+        """The load of a stage with these blocks; `number` is its place among those looked at, None of all together."""
+        forward = weights = saved = np.zeros(())
+        # What the last stage does forward matters only where weights have gradients of their own.
+        if self._split or (self._staged and number not in (None, 1)):
+            forward = of_kinds(blocks, self._forward) + FORWARD_SHARE * edge + late / 2.0
+        if self._split:
+            weights = of_kinds(blocks, self._weights) + FORWARD_SHARE * edge
+        if self._saved is not None:
+            saved = of_kinds(blocks, self._saved)
+        return Load(whole, forward, weights, saved, before)
 
 
 def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
@@ -214,6 +314,8 @@ def offloaded_flow(
         rate: rate of the link per direction [bytes/s].
     """
     forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
+    paired = np.isin(case.layout.schedule, PAIRED)
+    saved: dict[Kind, Floats] | None = {} if paired.any() else None
     for kind, block in level.kinds.items():
         there, kept = weights[kind.experts], activations[kind.experts]
         computing = block.forward + flow.gathers[kind].forward, block.backward + flow.gathers[kind].backward
@@ -222,15 +324,47 @@ def offloaded_flow(
         late = [np.maximum(size / rate - hidden, 0.0) for size, hidden in zip(moved, computing, strict=True)]
         forwards[kind], backwards[kind] = late
         both[kind] = late[0] + late[1]
+        if saved is not None:
+            # A pair takes as long as its computation or the transfers of both, whichever is longer.
+            pair = block.paired + flow.gathers[kind].forward + flow.gathers[kind].backward
+            pair = np.maximum(pair, (moved[0] + moved[1]) / rate)
+            saved[kind] = np.where(paired, np.maximum(computing[0] + computing[1] + both[kind] - pair, 0.0), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.fmax(needed, np.fmax(moved[0] / computing[0], moved[1] / computing[1]))
-    times = [time + of_kinds(stage.blocks, both) for time, stage in zip(flow.times, flow.stages, strict=True)]
-    slowest, everywhere = largest(times), blocks_by_kind(case.model)
+    everywhere = blocks_by_kind(case.model)
+    loads = [
+        _later(load, stage.blocks, forwards, both, saved) for load, stage in zip(flow.loads, flow.stages, strict=True)
+    ]
+    first, last, *others = loads
+    total = _later(flow.total, everywhere, forwards, both, saved)
+    last = replace(last, before=total.whole - last.whole)
+    others = [
+        replace(load, before=load.before + of_kinds(stage.before, both))
+        for load, stage in zip(others, flow.stages[ENDS:], strict=True)
+    ]
+    loads = [first, last, *others]
+    path = critical_path(case, loads, total, [stage.position for stage in flow.stages], flow.message)
+    added = np.maximum(path.seconds - flow.path.seconds, 0.0)
     late_whole = of_kinds(everywhere, both)
-    total = _whole(case, flow.total + late_whole, slowest)
-    added = flow.path.seconds(slowest - flow.slowest, total - flow.total)
     share = of_kinds(everywhere, forwards) / np.where(late_whole > 0, late_whole, 1.0)
-    return OffloadedFlow(added * share, added * (1.0 - share), slowest, np.asarray(needed))
+    return OffloadedFlow(added * share, added * (1.0 - share), longest(loads), np.asarray(needed))
+
+
+def _later(
+    load: Load,
+    blocks: Sequence[Floats],
+    forwards: Mapping[Kind, Floats],
+    both: Mapping[Kind, Floats],
+    saved: Mapping[Kind, Floats] | None,
+) -> Load:
+    """The load of a stage whose blocks take longer by so much forward, and in both passes, and of which overlapped
+    pairs save so much [s]."""
+    return replace(
+        load,
+        whole=load.whole + of_kinds(blocks, both),
+        forward=load.forward + of_kinds(blocks, forwards),
+        saved=load.saved if saved is None else of_kinds(blocks, saved),
+    )
 
 
 def largest(values: Sequence[Floats]) -> Floats:

@@ -7,9 +7,12 @@ Stages are cut from that order, so what a stage holds is counted, never averaged
 Where blocks do not divide evenly and blocks + 2 do, frameworks count embedding and loss as layers, so the first and the
 last chunk hold one block less (Megatron-LM, `account_for_embedding_in_pipeline_split`). Otherwise the remainder goes to
 the last chunks before the last one: they keep the fewest microbatches, and the ends have embedding and head to do.
-With interleaving, chunk c of stage i is the (c p + i)-th of p v (Narayanan et al., arXiv:2104.04473, section 2.2).
+With interleaving, chunk c of stage i is the (c p + i)-th of p v (Narayanan et al., arXiv:2104.04473, section 2.2). In
+the shape of a V, stage i has the chunks i and 2 p - 1 - i of 2 p, so that the first has both ends of the model (Qi et
+al., arXiv:2405.15362). In both directions, stage i has the chunks i and p - 1 - i of p, each for half of the
+microbatches, so that it counts as having half of either (DualPipe, arXiv:2412.19437).
 
-Sources: Megatron-LM and Narayanan et al. 2021, as cited.
+Sources: Megatron-LM, Narayanan et al. 2021, Qi et al. 2024 and DeepSeek-V3, as cited.
 """
 
 from __future__ import annotations
@@ -17,17 +20,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.schedules import DUALPIPE, SCHEDULES, V_SHAPED
 from engine.executions.arrays import Ints, distinct
 
 __all__ = [
-    "ENDS", "KINDS", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages", "pattern_of",
-    "slowest_stages",
+    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages",
+    "pattern_of", "placement_of", "slowest_stages",
 ]  # fmt: skip
 
 
@@ -47,6 +51,13 @@ ENDS = 2
 first. Source: the order in which this module lists them."""
 
 
+LOOP, TURN, BOTH = range(3)
+"""Where the chunks of a stage are in the model: every p-th; there and back; from either end."""
+PLACEMENTS = np.array([LOOP] * len(SCHEDULES), np.float64)
+PLACEMENTS[[*V_SHAPED]], PLACEMENTS[DUALPIPE] = TURN, BOTH
+"""Where a schedule places its chunks, by its position in `schedules.SCHEDULES`."""
+
+
 class Pattern(NamedTuple):
     """The order of a model's blocks as whole numbers.
 
@@ -60,13 +71,15 @@ class Pattern(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A stage of every row: its position from 0, and its blocks by kind; arrays [rows] or plain numbers.
+    """A stage of every row: its position from 0, its blocks by kind and those of all stages before it; arrays [rows] or
+    plain numbers.
 
     A row that has no such stage has one without blocks.
     """
 
     position: Floats
     blocks: tuple[Floats, ...]
+    before: tuple[Floats, ...]
 
     @property
     def dense(self) -> Floats:
@@ -106,8 +119,11 @@ def fullest_stages(case: Case) -> tuple[Stage, ...]:
 
 
 @lru_cache(maxsize=4096)
-def blocks_of_stages(pattern: Pattern, stages: int, chunks: int) -> Ints:
-    """Blocks of every kind on every stage [kinds, stages], each of `chunks` chunks."""
+def blocks_of_stages(
+    pattern: Pattern, stages: int, chunks: int, placement: int = LOOP
+) -> npt.NDArray[Any]:
+    """Blocks of every kind on every stage [kinds, stages], each of `chunks` chunks; of stages in both directions as
+    many as a microbatch finds there on average."""
     slots = stages * chunks
     least, more = divmod(pattern.blocks, slots)
     sizes = np.full(slots, least)
@@ -117,7 +133,12 @@ def blocks_of_stages(pattern: Pattern, stages: int, chunks: int) -> Ints:
     else:
         sizes[slots - 1 - more : slots - 1] += 1
     before = _counted(pattern, np.concatenate([[0], np.cumsum(sizes)]))
-    found: Ints = np.diff(before, axis=1).reshape(len(KINDS), chunks, stages).sum(axis=1)
+    every = np.diff(before, axis=1).reshape(len(KINDS), chunks, stages)
+    found: npt.NDArray[Any] = every.sum(axis=1)
+    if placement == TURN:
+        found = every[:, 0] + every[:, 1, ::-1]
+    elif placement == BOTH:
+        found = (found + found[:, ::-1]) / 2.0
     found.setflags(write=False)
     return found
 
@@ -136,18 +157,18 @@ def _counted(pattern: Pattern, layers: Ints) -> Ints:
 
 
 @lru_cache(maxsize=4096)
-def _slowest(pattern: Pattern, stages: int, chunks: int) -> tuple[int, ...]:
-    return _maximal(blocks_of_stages(pattern, stages, chunks), stages, of_first=False)
+def _slowest(pattern: Pattern, stages: int, chunks: int, placement: int) -> tuple[int, ...]:
+    return _maximal(blocks_of_stages(pattern, stages, chunks, placement), stages, of_first=False)
 
 
 @lru_cache(maxsize=4096)
-def _fullest(pattern: Pattern, stages: int, chunks: int) -> tuple[int, ...]:
+def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int) -> tuple[int, ...]:
     # A window changes nothing of what a block keeps.
-    blocks = blocks_of_stages(pattern, stages, chunks)
+    blocks = blocks_of_stages(pattern, stages, chunks, placement)
     return _maximal(np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]]), stages, of_first=True)
 
 
-def _maximal(blocks: Ints, stages: int, *, of_first: bool) -> tuple[int, ...]:
+def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[int, ...]:
     """The first stage, the last, and those between that hold more of something than each stage kept before them.
 
     of_first: whether the first stage counts among those before: it keeps most, but does not wait on both sides.
@@ -176,22 +197,35 @@ def _alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp
     return list(zip(*keys, strict=True)), which, shape
 
 
-def _stages(case: Case, choose: Callable[[Pattern, int, int], tuple[int, ...]]) -> tuple[Stage, ...]:
+def placement_of(case: Case) -> Floats:
+    """Where every row's schedule places its chunks; a plain number where no row has another than `LOOP`."""
+    schedule = case.layout.schedule
+    found = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
+    return found if found.any() else np.zeros(())
+
+
+def _stages(case: Case, choose: Callable[[Pattern, int, int, int], tuple[int, ...]]) -> tuple[Stage, ...]:
     layout = case.layout
-    keys, which, shape = _alike(layout.pipeline_par, layout.pipeline_interleaving, *pattern_of(case.model))
+    keys, which, shape = _alike(
+        layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), *pattern_of(case.model)
+    )
     chosen, blocks = [], []
-    for stages, chunks, *numbers in keys:
+    for stages, chunks, placement, *numbers in keys:
         pattern = Pattern(*numbers)
-        chosen.append(choose(pattern, stages, chunks))
-        blocks.append(blocks_of_stages(pattern, stages, chunks))
+        chosen.append(choose(pattern, stages, chunks, placement))
+        blocks.append(blocks_of_stages(pattern, stages, chunks, placement))
     found = []
     for number in range(max(map(len, chosen), default=2)):
         held = np.zeros((len(KINDS), len(keys)))
-        position = np.zeros(len(keys))
+        position, before = np.zeros(len(keys)), np.zeros_like(held)
         for row, (positions, counts) in enumerate(zip(chosen, blocks, strict=True)):
             if number < len(positions):
                 position[row], held[:, row] = positions[number], counts[:, positions[number]]
+                before[:, row] = counts[:, : positions[number]].sum(axis=1)
         # A kind that no row has stays a plain number: nothing is multiplied for it.
-        by_kind = tuple(kind.take(which).reshape(shape) if kind.any() else np.zeros(()) for kind in held)
-        found.append(Stage(position.take(which).reshape(shape), by_kind))
+        by_kind, earlier = (
+            tuple(kind.take(which).reshape(shape) if kind.any() else np.zeros(()) for kind in counted)
+            for counted in (held, before)
+        )
+        found.append(Stage(position.take(which).reshape(shape), by_kind, earlier))
     return tuple(found)

@@ -18,7 +18,6 @@ from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.launch import launch_time
 from engine.cost_models.calibrated.physics.optimizer import held_by_stage, optimizer_time
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import messages_time
 from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.physics.sharding import exposed_exchange, gradient_exchange, tied_exchange
 from engine.cost_models.calibrated.physics.stage_times import (
@@ -104,9 +103,12 @@ class Update:
     optimizer: Floats
 
 
-def running_seconds(case: Case, level: BlockLevel, p: Parameters) -> Floats:
-    """Seconds of all microbatches of every row through the pipeline [s]; `pipeline_level` without the parts."""
-    return pipeline_flow(case, level, p).running
+def running_seconds(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Floats:
+    """Seconds of all microbatches of every row through the pipeline [s]; `pipeline_level` without the parts.
+
+    split: as for `pipeline_flow`.
+    """
+    return pipeline_flow(case, level, p, split=split).running
 
 
 def straggling(case: Case, p: Parameters) -> Floats:
@@ -162,7 +164,7 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
     """
     flow = pipeline_flow(case, level, p) if flow is None else flow
     numbers = [flow.of_slowest([stage.blocks[position] for stage in flow.stages]) for position in range(len(KINDS))]
-    micro = flow.path.steady
+    micro, saved = case.microbatches, flow.saved
 
     def on_path(name: str) -> Floats:
         return np.asarray(micro * of_kinds(numbers, {kind: getattr(b, name) for kind, b in level.kinds.items()}))
@@ -170,6 +172,7 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
     gathered = of_kinds(numbers, {kind: each.forward + each.backward for kind, each in flow.gathers.items()})
     edge = flow.of_slowest(flow.edges)
     at_edge = np.where(edge > 0, flow.embedding_gather, 0.0)
+    whole = micro * flow.of_slowest([load.whole for load in flow.loads])
     of_blocks = (
         "linear", "attention", "elementwise", "recompute", "launch", "tensor_exposed", "context_exposed",
         "expert_exposed", "computing", "repeated_exposed",
@@ -177,11 +180,15 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
     parts = {name: on_path(name) for name in of_blocks} | {
         "ends": micro * (edge - at_edge),
         "gather_exposed": micro * (gathered + at_edge),
-        "pipeline_exposed": micro * flow.of_slowest(flow.waits) + messages_time(case, flow.message),
-        "bubble": flow.path.bubble(flow.slowest, flow.total),
+        "pipeline_exposed": micro * flow.of_slowest(flow.waits) + flow.messages + flow.path.late,
+        "bubble": flow.path.seconds - flow.path.late - whole + saved,
         "running": flow.running,
         "window": flow.slowest / case.layout.pipeline_interleaving,
     }
+    # What pairs hide is communication of experts, and waiting for launches that is hidden with it.
+    exchanged = np.minimum(saved, parts["expert_exposed"])
+    parts["expert_exposed"] = parts["expert_exposed"] - exchanged
+    parts["launch"] = parts["launch"] - (saved - exchanged)
     return PipelineLevel(**dict(zip(parts, np.broadcast_arrays(*parts.values()), strict=True)))
 
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
-from engine.cost_models.calibrated.physics.stages import Stage
+from engine.cost_models.calibrated.physics.schedules import DUALPIPE, copies
+from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, placement_of
 
 __all__ = [
     "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "held_on",
-    "local_weights", "router_weights", "shared_weights",
+    "local_weights", "replicas_of", "router_weights", "shared_weights", "vocabularies",
 ]  # fmt: skip
 
 
@@ -76,17 +77,45 @@ class Held(NamedTuple):
     vocabulary: Floats
 
 
-def held_on(case: Case, local: LocalWeights, stage: Stage, *, end: bool) -> Held:
-    """Parameters that a stage holds on one processor [elements]; `end` says whether it is the first or the last."""
+def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
+    """Parameters that a stage holds on one processor [elements], of both directions where it works in both.
+
+    number: 0 for the first stage, 1 for the last, more for those between them.
+    """
     none: Floats = np.zeros(())
     vocabulary = none
-    if end:
-        twice = (case.layout.pipeline_par == 1) & (case.model.tied_embeddings == 0)
-        vocabulary = local.vocabulary * np.where(twice, 2.0, 1.0)
-    blocks = stage.dense * local.dense
+    if number < ENDS:
+        vocabulary = local.vocabulary * vocabularies(case, number)
+    times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
+    blocks = times * stage.dense * local.dense
     if not np.any(stage.experts):
         return Held(blocks, none, vocabulary)
-    return Held(blocks + stage.experts * local.sparse, stage.experts * local.experts, vocabulary)
+    sparse = times * stage.experts
+    return Held(blocks + sparse * local.sparse, sparse * local.experts, vocabulary)
+
+
+def replicas_of(case: Case) -> tuple[Floats, Floats]:
+    """Processors that hold the same parameters outside experts, and the same experts, both directions of a pipeline
+    among them [processors]."""
+    layout = case.layout
+    replicas = layout.data_par * layout.context_par
+    if np.any(layout.schedule == DUALPIPE):
+        replicas = replicas * copies(layout.schedule)
+    split = layout.expert_par * layout.expert_tensor_par
+    return replicas, np.maximum(replicas * layout.tensor_par / split, 1.0)
+
+
+def vocabularies(case: Case, number: int) -> Floats:
+    """Vocabulary matrices on the first stage (`number` 0) or the last (1): one, but both on a stage that has both ends
+    of the model, unless they are one [matrices]."""
+    alone = case.layout.pipeline_par == 1
+    both = np.where(case.model.tied_embeddings == 0, 2.0, 1.0)
+    found = np.where(alone, both, 1.0)
+    placement = placement_of(case)
+    if placement.any():
+        turned = both if number == 0 else 0.0
+        found = np.where((placement == TURN) & ~alone, turned, np.where((placement == BOTH) & ~alone, both, found))
+    return np.asarray(found)
 
 
 def local_weights(case: Case) -> LocalWeights:

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from engine.cost_models.calibrated.fields import schedule_rules
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import StageMemory, stage_memories
 from engine.cost_models.calibrated.physics.offload import offloadable, tiers_of
+from engine.cost_models.calibrated.physics.schedules import INTERLEAVED
 from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
@@ -23,7 +25,7 @@ from engine.executions.rules import fewest_blocks, offloads, too_few_to_offload
 from engine.space.schedule_points import StepModes
 from hardware import GIB
 
-__all__ = ["GIB", "Stages", "memory_requirements", "requirements_by_way", "stages_of", "without_room_to_offload"]
+__all__ = ["GIB", "Stages", "memory_requirements", "refused", "requirements_by_way", "stages_of"]
 
 
 @dataclass(slots=True)
@@ -75,6 +77,18 @@ def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Float
     for here, kinds, one, two in requirements_by_way(stages, modes):
         first[here], second[here] = one[kinds], two[kinds]
     return first, second
+
+
+def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> dict[str, Flags]:
+    """Which (memory mode, schedule point) pairs do not run whatever the memory, by reason code [memory modes,
+    points]."""
+    found = {"offload_needs_three_blocks": without_room_to_offload(space, modes, point["pipeline_par"])}
+    if np.any(point["schedule"] > INTERLEAVED):
+        recompute = modes.memory_modes["activation_recompute"][:, None]
+        shape = np.broadcast_shapes(recompute.shape, point["schedule"].shape)
+        rules = schedule_rules({**point, "activation_recompute": recompute})
+        found |= {code: np.broadcast_to(flags, shape) for code, flags in rules.items()}
+    return found
 
 
 def without_room_to_offload(space: CalibratedSpace, modes: StepModes, pipeline_par: Ints) -> Flags:

@@ -27,7 +27,7 @@ from engine.cost_models.calibrated.physics.stage_times import (
     pipeline_flow,
 )
 from engine.cost_models.calibrated.physics.step import Update, pipeline_level, running_seconds, straggling, update_level
-from engine.cost_models.calibrated.rows.memory_requirements import GIB, without_room_to_offload
+from engine.cost_models.calibrated.rows.memory_requirements import GIB, refused
 from engine.cost_models.calibrated.rows.row_tables import CalibratedRowTable, calibrated_row_table
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
@@ -35,7 +35,6 @@ from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
 from engine.cost_models.calibrated.table_evaluation import link_rate, perfect_seconds
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
-from engine.executions.rules import offloads
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import Group, fitting
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
@@ -111,8 +110,8 @@ class CalibratedRows:
         # No memory helps where the networks reach no further.
         system, reached = self.space.system, self.space.connected
         first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
-        few = (self.space.num_blocks // self.cells.pipeline_par < 3)[self.points.cell]
-        allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
+        rules = refused(self.space, self.modes, self.row_table.point).values()
+        allowed = np.ascontiguousarray(~np.logical_or.reduce(list(rules)).T)
         return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), allowed)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
@@ -147,7 +146,7 @@ def prepare_row_table(
     """
     p, cells, points, modes = space.parameters, row_table.cells, row_table.points, row_table.modes
     rejected = Rejected.nothing(len(cells.number))
-    fits = _reject(space, cells, points, modes, row_table.needs, rejected)
+    fits = _reject(space, row_table, rejected)
     levels, flow_row = _levels(space, p, row_table, fits, wanted)
     every = np.arange(len(levels.mode))
     flow = None
@@ -195,23 +194,17 @@ def _in_shape(table: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-def _reject(
-    space: CalibratedSpace,
-    cells: CellColumns,
-    points: SchedulePoints,
-    modes: StepModes,
-    needs: tuple[Floats, Floats],
-    rejected: Rejected,
-) -> Flags:
+def _reject(space: CalibratedSpace, row_table: CalibratedRowTable, rejected: Rejected) -> Flags:
     """Which (memory mode, schedule point) pairs run; counts what does not."""
+    cells, points, modes, needs = row_table.cells, row_table.points, row_table.modes, row_table.needs
     count = mode_counts(space, modes)
     fits: Flags = (count > 0).T[:, points.kind]
     # Where the networks reach no further, no memory would help.
     apart = np.broadcast_to(not space.connected, fits.shape)
-    few = without_room_to_offload(space, modes, cells.pipeline_par[points.cell])
+    rules = refused(space, modes, row_table.point)
     capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
-    possible = fits & ~few & ~apart
-    checks = [("network_too_small", apart), ("offload_needs_three_blocks", few)]
+    possible = fits & ~np.logical_or.reduce([apart, *rules.values()])
+    checks = [("network_too_small", apart), *rules.items()]
     checks += [(code, needs[tier] > capacity[tier]) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
     for code, failing in checks:
         over = fits & failing
