@@ -65,7 +65,7 @@ def plan(
 
 
 def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cancel = never) -> LayerwisePlan:
-    """The best plan of a problem. Raises as `plan` does."""
+    """Returns the best plan of a problem. Raises as `plan` does."""
     checked(problem)
     progress(0.0, "Cutting the graph")
     return planned(problem, states_of(problem.profile), progress, cancel)
@@ -74,7 +74,8 @@ def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cance
 def planned(
     problem: LayerwiseProblem, own: States, progress: Progress = unheard, cancel: Cancel = never
 ) -> LayerwisePlan:
-    """`solve` of a checked problem with the states of its profile at its own batch, for callers that plan it often."""
+    """Does `solve` of a checked problem with the states of its profile at its own batch, for callers that plan it
+    often."""
     states = own.at(problem.global_batch, problem.profile_batch)
     search = None
     if problem.mode == "released":
