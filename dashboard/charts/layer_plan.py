@@ -13,12 +13,14 @@ from dashboard.words.numbers import plain
 from engine.planners.layerwise import LayerwisePlan
 from engine.planners.layerwise.timeline import Timeline
 
-__all__ = ["batch_curves", "device_grid", "stage_memory_bars", "stage_timeline"]
+__all__ = ["device_grid", "plan_curves", "stage_memory_bars", "stage_timeline"]
 
 MOST_COLUMNS: Final = 32
 MOST_DRAWN: Final = 24
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 _ROW: Final = 26
+ALONG: Final = {"global_batch": ("Global batch, samples", "batch"), "devices": ("Devices", "devices")}
+"""First column of a sweep -> title of the axis, and what one value is called."""
 CURVES: Final = (
     ("best_hybrid", "Best pipeline", "solid"), ("data_parallel_overlapped", "Data parallel, overlapped", "dash"),
     ("data_parallel_p3", "Data parallel, P3", "dot"), ("data_parallel", "Data parallel", "dashdot"),
@@ -66,9 +68,7 @@ def _rows(plan: LayerwisePlan) -> list[tuple[str, list[int]]]:
     cluster = plan.problem.cluster
     if max(machine.devices for machine in cluster.machines) == 1:
         width = 8 if cluster.size <= 64 else MOST_COLUMNS
-        return [
-            ("", list(range(first, min(first + width, cluster.size)))) for first in range(0, cluster.size, width)
-        ]
+        return [("", list(range(first, min(first + width, cluster.size)))) for first in range(0, cluster.size, width)]
     rows: list[tuple[str, list[int]]] = []
     for number, machine in enumerate(cluster.machines):
         first, last = cluster.first[number], cluster.first[number] + machine.devices
@@ -159,27 +159,31 @@ def stage_memory_bars(plan: LayerwisePlan, mode: str = "light") -> Chart:
     return Chart(figure, f"Stage {fullest + 1} is the fullest: {needs[fullest]:.3g} of {rooms[fullest]:.3g} GB.")
 
 
-def batch_curves(batches: pd.DataFrame, here: int, mode: str = "light") -> Chart:
-    """Draws speedups over global batches: the best pipeline and the three kinds of data parallelism."""
-    colours = palette(mode)
-    if not batches["best_hybrid"].notna().any():
-        return empty(colours, 300, "Nothing runs at any of these batches.")
+def plan_curves(rows: pd.DataFrame, here: int, mode: str = "light") -> Chart:
+    """Draws speedups over global batches or numbers of devices: the best pipeline and three kinds of data parallelism.
+
+    rows: from `engine.planners.layerwise.sweep`. here: the batch or number of the plan in view.
+    """
+    colours, key = palette(mode), str(rows.columns[0])
+    title_of, value_of = ALONG[key]
+    if not rows["best_hybrid"].notna().any():
+        return empty(colours, 300, "Nothing runs at any of these points.")
     figure = base(colours, 300)
     for (name, title, dash), colour in zip(CURVES, SCENARIOS[colours.mode], strict=True):
         figure.add_trace(go.Scatter(
-            x=batches["global_batch"], y=batches[name], mode="lines", name=title,
+            x=rows[key], y=rows[name], mode="lines", name=title,
             line={"color": colour, "dash": dash, "width": 2},
-            hovertemplate=f"{title}, batch %{{x:,}}: %{{y:.4g}}<extra></extra>",
+            hovertemplate=f"{title}, {value_of} %{{x:,}}: %{{y:.4g}}<extra></extra>",
         ))  # fmt: skip
     figure.update_layout(
-        showlegend=True, margin={"t": 30}, xaxis={"title": {"text": "Global batch, samples"}},
+        showlegend=True, margin={"t": 30}, xaxis={"title": {"text": title_of}},
         yaxis={"title": {"text": "Speedup over one device"}, "rangemode": "tozero"},
         shapes=[{"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper",
                  "line": {"color": colours.text, "width": 1, "dash": "dot"}}],
     )  # fmt: skip
-    last = batches.iloc[-1]
+    last = rows.iloc[-1]
     told = [f"{title} {plain(float(last[name]))}" for name, title, _ in CURVES if pd.notna(last[name])]
-    return Chart(figure, f"At a batch of {int(last['global_batch']):,}: {', '.join(told)}.")
+    return Chart(figure, f"At {value_of} {int(last[key]):,}: {', '.join(told)}.")
 
 
 def _tint(stage: int | None, colour: str, colours: Palette) -> str:

@@ -15,7 +15,7 @@ from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem, solve
 from engine.planners.layerwise.library_models import ModelPlan, compared, plan_model
 from engine.planners.layerwise.problem import checked
-from engine.planners.layerwise.sweep import batch_sweep
+from engine.planners.layerwise.sweep import batch_sweep, scalability
 from hardware import System
 from models import Model
 
@@ -23,6 +23,8 @@ __all__ = ["LayerPlanJob", "ModelQuestion", "Planned", "layer_plans"]
 
 MOST_KEPT: Final = 32
 """Plans that are remembered."""
+MOST_SWEPT: Final = 64
+"""Devices of a cluster up to which all batches and numbers of devices are planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class ModelQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, the speedup on the same devices each in a machine of its own (None where nothing runs there), the batches
-    with their baselines, and for a library model what the cost model says beside it."""
+    """A plan, the speedup on the same devices each in a machine of its own (None where nothing runs there), all batches
+    and numbers of devices with their baselines (None where that would take long), and for a library model what the cost
+    model says beside it."""
 
     plan: LayerwisePlan
     flat: float | None
     batches: pd.DataFrame | None
+    devices: pd.DataFrame | None
     model: ModelPlan | None
     told: tuple[str, ...]
 
@@ -65,8 +69,12 @@ def _of_profile(problem: LayerwiseProblem, stops: Callable[[], bool]) -> Planned
         except PlanError:
             flat = None
     # All batches by the released searches, which take a few milliseconds each.
-    batches = batch_sweep(replace(problem, mode="released"), cancel=stops) if problem.cluster.uniform else None
-    return Planned(plan, flat, batches, None, ())
+    quick, size = replace(problem, mode="released"), problem.cluster.size
+    batches = devices = None
+    if problem.cluster.uniform and size <= MOST_SWEPT:
+        batches = batch_sweep(quick, cancel=stops)
+        devices = scalability(quick, cancel=stops) if size > 2 else None
+    return Planned(plan, flat, batches, devices, None, ())
 
 
 def _of_model(question: ModelQuestion) -> Planned:
@@ -76,7 +84,7 @@ def _of_model(question: ModelQuestion) -> Planned:
     told: Sequence[str] = ()
     if len(question.systems) == 1:
         told = compared(found, question.model, *question.systems[0])
-    return Planned(found.plan, None, None, found, tuple(told))
+    return Planned(found.plan, None, None, None, found, tuple(told))
 
 
 class LayerPlanJob(Job):

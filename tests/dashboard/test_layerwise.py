@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.layer_plan import batch_curves, device_grid, stage_memory_bars, stage_timeline
+from dashboard.charts.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
 from dashboard.jobs.layer_plans import ModelQuestion, found_plan
 from dashboard.jobs.worker import Task
 from engine.planners.layerwise import LayerwiseProblem
@@ -63,7 +63,9 @@ def test_charts_show_the_plan() -> None:
     assert len(stage_timeline(found.plan, drawn).figure.data[0].x) == 12
     assert "is the fullest" in stage_memory_bars(found.plan, "dark").alt
     assert found.batches is not None
-    assert "4,096" in batch_curves(found.batches, 64).alt
+    assert "4,096" in plan_curves(found.batches, 64).alt
+    assert found.devices is not None
+    assert "devices 16" in plan_curves(found.devices, 16, "dark").alt
     document = json.loads(json.dumps(strategy(found.plan)))
     assert valued(found.plan, user_stages(document, 16, len(found.plan.states))) == pytest.approx(found.plan.speedup)
 

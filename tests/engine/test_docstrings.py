@@ -21,7 +21,7 @@ COMMANDS = "engine/cli"
 FAMILIES = "models/hugging_face"
 """Importers by family of models, of which each says what is particular to its family."""
 LATER = (
-    "dashboard/charts/gantt", "dashboard/pages/execution/detail", "engine/cost_models/calibrated", "engine/planners",
+    "dashboard/charts/gantt", "dashboard/pages/execution/detail", "engine/cost_models/calibrated",
 )  # fmt: skip
 """Rooms that do not keep to it yet."""
 ARGUMENTS = tuple(

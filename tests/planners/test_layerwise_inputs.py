@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.layerwise import plan
+from engine.planners.layerwise.checks import suspicions
 from engine.planners.layerwise.examples import example, examples
 from engine.planners.layerwise.library_models import plan_model
 from engine.planners.layerwise.problem import LayerwiseProblem
@@ -136,6 +137,22 @@ def test_too_many_frontiers_become_one_order_and_say_so() -> None:
     assert short.linearised
     assert len(short) == len(profile.layers)
     assert short.time[-1] == pytest.approx(profile.time)
+
+
+def test_units_and_batches_that_look_wrong_are_said() -> None:
+    def told(text: str, batch: float) -> str:
+        return " ".join(suspicions(profile_text(text), batch))
+
+    assert "whole millions" in " ".join(suspicions(example("vgg19"), 32))
+    assert "not 32" in " ".join(suspicions(example("resnet50"), 32))
+    assert "another batch" in " ".join(suspicions(example("resnet50"), 100))
+    assert suspicions(example("resnet50"), 128) == ()
+    assert "milliseconds" in told(chain(layer("a", 1e9), layer("b")), 1)
+    text = "a -- a -- forward_compute_time=9, backward_compute_time=0, activation_size=1, parameter_size=0\n"
+    assert "backward pass" in told(text, 1)
+    assert "no time" in told(text, 1)
+    found = plan(example("vgg19"), global_batch=64, machines=[4])
+    assert any("whole millions" in note for note in found.notes)
 
 
 def test_sweeps_have_a_row_for_each_point() -> None:

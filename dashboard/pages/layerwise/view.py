@@ -9,8 +9,8 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.layer_plan import (
     MOST_DRAWN,
-    batch_curves,
     device_grid,
+    plan_curves,
     stage_memory_bars,
     stage_timeline,
 )
@@ -163,11 +163,16 @@ def _exports(found: Planned) -> None:
 
 def _tables(found: Planned, mode: str) -> None:
     plan = found.plan
-    if found.batches is not None:
-        with st.container(border=True, gap="xsmall"):
-            st.html(markup.head("All batches", "released searches beside data parallelism, each by its own model"))
-            chart = batch_curves(found.batches, plan.problem.global_batch, mode)
-            show(chart, "layerwise_batches")
+    sweeps = (
+        ("All batches", "batches", found.batches, plan.problem.global_batch),
+        ("Fewer devices", "sizes", found.devices, plan.problem.cluster.size),
+    )
+    drawn = [(title, name, rows, here) for title, name, rows, here in sweeps if rows is not None]
+    for place, (title, name, rows, here) in zip(st.columns(len(drawn) or 1, gap="medium"), drawn, strict=False):
+        with place.container(border=True, gap="xsmall"):
+            st.html(markup.head(title, "released searches beside data parallelism, each by its own model"))
+            chart = plan_curves(rows, here, mode)
+            show(chart, f"layerwise_{name}")
             st.caption(literal(chart.alt))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall"):

@@ -56,8 +56,8 @@ def library_profile(
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
 ) -> tuple[LayerProfile, float]:
-    """The profile of a model on groups of `tensor_par` processors, and what parameters with gradients and optimizer
-    take in multiples of the parameters.
+    """Returns the profile of a model on groups of `tensor_par` processors, and what parameters with gradients and
+    optimizer take in multiples of the parameters.
 
     Args:
         microbatch: sequences at which it is taken.
@@ -101,7 +101,8 @@ def library_profile(
 
 
 def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "") -> Cluster:
-    """The groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks' rates.
+    """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
+    rates.
 
     Raises `PlanError` where groups do not fill the processors.
     """
@@ -128,7 +129,8 @@ def plan_model(
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
 ) -> ModelPlan:
-    """The best stages and replicas of a library model, over microbatches of one sequence and more for every replica.
+    """Returns the best stages and replicas of a library model, over microbatches of one sequence and more for every
+    replica.
 
     Args:
         systems: one system with `processors`, or several with the processors of each, as one cluster of several kinds.
@@ -176,7 +178,8 @@ def plan_model(
 def evaluated(
     found: ModelPlan, model: ModelLike, system: SystemLike, calibration: Calibration | None = None
 ) -> pd.DataFrame:
-    """The plan's execution by the calibrated cost model, with stages as even as it has them: one row of all statistics.
+    """Evaluates the plan's execution by the calibrated cost model, with stages as even as it has them: one row of all
+    statistics.
 
     Raises `PlanError` where the plan is no execution.
     """
@@ -187,7 +190,7 @@ def evaluated(
 
 
 def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:
-    """The plan beside what the calibrated cost model says of it and of every execution, in sentences."""
+    """Sets the plan beside what the calibrated cost model says of it and of every execution, in sentences."""
     planned_rate = found.plan.figure("sample_rate").value
     told = [f"Planned: {planned_rate:.4g} samples/s on {processors} processors."]
     if found.execution is None:

@@ -13,7 +13,7 @@ __all__ = ["valued"]
 
 
 def valued(plan: LayerwisePlan, stages: Sequence[tuple[int, int, tuple[int, ...]]]) -> float:
-    """The speedup of other stages in the problem of a plan, with one copy of the pipeline.
+    """Returns the speedup of other stages in the problem of a plan, with one copy of the pipeline.
 
     Raises `engine.planners.contract.PlanError` where they cut what cannot be cut, or need more memory than there is.
     """

@@ -128,7 +128,7 @@ class PaperSearch:
 
     @property
     def narrowed(self) -> bool:
-        """Whether there are too many states, so that pipelines are cut along one chain of them."""
+        """Returns whether there are too many states, so that pipelines are cut along one chain of them."""
         return self.length > MOST_CUTS
 
     def _chain(self) -> set[int]:
@@ -141,11 +141,12 @@ class PaperSearch:
 
     @cached_property
     def consecutive(self) -> bool:
-        """Whether there are too many ways to place stages, so that each takes the devices next to the last one's."""
+        """Returns whether there are too many ways to place stages, so that each takes the devices next to the last
+        one's."""
         return self._occupations(consecutive=False) is None
 
     def found(self, known: Sequence[Sequence[Planned]], progress: Progress, cancel: Cancel) -> list[list[Planned]]:
-        """The best plan, and the best with fewer stages, in this order; empty where memory holds none.
+        """Returns the best plan, and the best with fewer stages, in this order; empty where memory holds none.
 
         Args:
             known: plans below which a better one is looked for.
@@ -329,7 +330,7 @@ class PaperSearch:
         return plan
 
     def works(self, plan: Sequence[Planned]) -> list[Work]:
-        """What the stages of a plan do for a microbatch, transfers between them as stages of their own."""
+        """Returns what the stages of a plan do for a microbatch, transfers between them as stages of their own."""
         made: list[Work] = []
         for number, stage in enumerate(plan):
             if number:
@@ -346,11 +347,11 @@ class PaperSearch:
         return made
 
     def value(self, plan: Sequence[Planned]) -> Latency:
-        """The latency of a plan."""
+        """Returns the latency of a plan."""
         return latency(self.works(plan), self.count)
 
     def memory(self, plan: Sequence[Planned]) -> list[float]:
-        """What each stage needs of the memory of one of its devices [bytes]."""
+        """Returns what each stage needs of the memory of one of its devices [bytes]."""
         return [
             float(
                 self._needed(
@@ -365,7 +366,7 @@ class PaperSearch:
         ]
 
     def fits(self, plan: Sequence[Planned]) -> bool:
-        """Whether every stage of a plan has the memory that it needs, and whole samples for its devices."""
+        """Returns whether every stage of a plan has the memory that it needs, and whole samples for its devices."""
         if self.share is not None and any(self.share % len(stage.devices) for stage in plan):
             return False
         return all(
@@ -373,7 +374,7 @@ class PaperSearch:
         )
 
     def fitted(self, shape: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[Planned]:
-        """Stages given by start, stop and devices, those that recompute which do not fit otherwise."""
+        """Returns stages given by start, stop and devices, those that recompute which do not fit otherwise."""
         plain = [Planned(start, stop, group) for start, stop, group in shape]
         needs = self.memory(plain)
         return [

@@ -12,7 +12,7 @@ __all__ = ["candidates_table", "layers_table", "stages_table"]
 
 
 def stages_table(plan: LayerwisePlan) -> pd.DataFrame:
-    """One row per stage: half-open range of layers, devices, and the stage's figures in milliseconds and GB."""
+    """Returns one row per stage: half-open range of layers, devices, and the stage's figures in milliseconds and GB."""
     rows = []
     for number, stage in enumerate(plan.stages, start=1):
         figures = {each.name: each.value for each in stage.figures}
@@ -36,7 +36,8 @@ def stages_table(plan: LayerwisePlan) -> pd.DataFrame:
 
 
 def candidates_table(plan: LayerwisePlan) -> pd.DataFrame:
-    """One row per candidate, the best first: how it was found, its speedup, stages and why it is not the answer."""
+    """Returns one row per candidate, the best first: how it was found, its speedup, stages and why it is not the
+    answer."""
     rows = [
         {
             "found by": each.name,
@@ -51,7 +52,7 @@ def candidates_table(plan: LayerwisePlan) -> pd.DataFrame:
 
 
 def layers_table(profile: LayerProfile) -> pd.DataFrame:
-    """One row per layer, in milliseconds and MB."""
+    """Returns one row per layer, in milliseconds and MB."""
     rows = [
         {
             "layer": layer.id,
@@ -68,7 +69,7 @@ def layers_table(profile: LayerProfile) -> pd.DataFrame:
 
 
 def devices_text(devices: tuple[int, ...]) -> str:
-    """Devices as ranges, such as "0-7, 9"."""
+    """Returns devices as ranges, such as "0-7, 9"."""
     parts, first = [], None
     for at, device in enumerate(devices):
         first = device if first is None else first
