@@ -178,9 +178,9 @@ def gathered(size: float, inside: int, outside: int) -> float:
     return time + P.latency / 2 * hops
 
 
-def one_path(stage: int, microbatches: int, times: list[float], forwards: list[float], message: float) -> float:
+def one_path(stage: int, microbatches: int, times: list[float], forwards: list[float]) -> float:
     """Seconds of 1F1B by one stage: those before it, its own work, and its waiting for those after it when the pipeline
-    fills and when it drains; with messages beside computation, also for a round trip of them."""
+    fills and when it drains."""
     stages, time, forward = len(times), times[stage], forwards[stage]
     if stages == 1:
         return microbatches * time
@@ -188,9 +188,7 @@ def one_path(stage: int, microbatches: int, times: list[float], forwards: list[f
     waits = max(after - behind * forward, 0.0) + max(after - behind * (time - forward), 0.0)
     if microbatches < stages:
         waits = max(after - (microbatches - 1) * min(forward, time - forward), 0.0)
-    trip = (sum(times) + 2 * (stages - 1) * message) / stages
-    trips = (stages - 1) * (microbatches - 1) // stages * stages / (stages - 1) if message else 0
-    return sum(times[:stage]) + microbatches * time + waits + trips * max(trip - time, 0.0)
+    return sum(times[:stage]) + microbatches * time + waits
 
 
 def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]) -> float:
@@ -227,7 +225,7 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
         times[stage] += 0.0 if stages == 1 else waits / 2 if stage in (0, stages - 1) else waits
     slowest = max(times)
     total = sum(times)
-    running = microbatches * slowest + (total - slowest) / chunks + 2 * (chunks * stages - 1) * message
+    running = microbatches * slowest + (total - slowest) / chunks + 2 * (stages - 1) * message
     if chunks == 1:
         late = waits / 2
         forwards = [
@@ -236,10 +234,11 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
         ]
         forwards[0] += block["embedding"] / 3
         forwards[-1] += block["head"] / 3
-        paths = [
-            one_path(stage, microbatches, times, forwards, message if e["pipeline_overlap"] else 0.0)
-            for stage in range(stages)
-        ]
+        paths = [one_path(stage, microbatches, times, forwards) for stage in range(stages)]
+        if e["pipeline_overlap"]:
+            # A round trip holds as many microbatches as there are stages.
+            trips = (stages - 1) * (microbatches - 1) // stages
+            paths.append(total + (microbatches - 1) * total / stages + 2 * trips * message)
         running = max(paths) + 2 * (stages - 1) * message
     # Parameters of the stage with most, and the exchange of their gradients.
     words = shape["words"] / tensor

@@ -43,7 +43,7 @@ def test_the_ring_passes_keys_and_values_three_times() -> None:
 def test_interleaved_pipelines_send_a_message_per_chunk() -> None:
     plain, chunked = (case(pipeline_par=4.0, data_par=2.0, pipeline_interleaving=chunks) for chunks in (1.0, 4.0))
     message = float(message_time(plain, sustained_rates(plain.accelerator, plain.software.age_years, P), P))
-    assert link_times(chunked, P)["pp"] == pytest.approx(16 * 4 * 2 * message + 15 * 2 * message)
+    assert link_times(chunked, P)["pp"] == pytest.approx(16 * 4 * 2 * message + 3 * 2 * message)
     assert link_times(plain, P)["pp"] < link_times(chunked, P)["pp"]
 
 

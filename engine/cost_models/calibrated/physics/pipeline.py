@@ -114,22 +114,23 @@ def critical_path(
     seconds = np.asarray((steady - each + missing * (1.0 - each)) * slowest + each * whole)
     # Where the last stage is the slowest of 1F1B, its path is the longest; so is the slowest stage's of an interleaved
     # pipeline.
-    beside = split & (case.software.overlap_pipeline > 0)
     first = (layout.schedule == ONE_F_ONE_B) & (each == 1.0) & (layout.pipeline_par > 1)
     apart = np.broadcast_to(
-        (first & ((critical != ENDS - 1) | beside)) | (layout.schedule > INTERLEAVED), seconds.shape
+        (first & (critical != ENDS - 1)) | (layout.schedule > INTERLEAVED), seconds.shape
     )
-    if not apart.any():
-        return CriticalPath(seconds, np.zeros(()), critical, whole)
-    if apart.ndim != 1:
-        return _longest_path(case, loads, total, whole, positions, message, split=split)
-    rows = np.flatnonzero(apart)
-    there = _longest_path(
-        case.take(rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
-        [_at(position, rows) for position in positions], _at(message, rows), split=split,
-    )  # fmt: skip
-    late, critical = np.zeros(len(apart)), np.broadcast_to(critical, apart.shape).copy()
-    seconds[rows], critical[rows], late[rows] = there.seconds, there.critical, there.late
+    if apart.ndim != 1 and apart.any():
+        seconds, critical = _longest_path(case, loads, total, whole, positions, split=split)
+    elif apart.any():
+        rows, critical = np.flatnonzero(apart), np.broadcast_to(critical, apart.shape).copy()
+        seconds[rows], critical[rows] = _longest_path(
+            case.take(rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
+            [_at(position, rows) for position in positions], split=split,
+        )  # fmt: skip
+    late: Floats = np.zeros(())
+    beside = first & (case.software.overlap_pipeline > 0)
+    if split and np.any(beside):
+        late = np.where(beside, np.maximum(_round_trips(case, whole, message) - seconds, 0.0), 0.0)
+        seconds = seconds + late
     return CriticalPath(seconds, late, critical, whole)
 
 
@@ -144,42 +145,32 @@ def _longest_path(
     total: Load,
     whole: Floats,
     positions: Sequence[Floats],
-    message: Floats,
     *,
     split: bool,
-) -> CriticalPath:
-    """The longest of the paths through each of some stages; arguments as of `critical_path`, `whole` is its total."""
+) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """The longest of the paths through each of some stages [s], and which it is; arguments as of `critical_path`, of
+    which `whole` is the total."""
     layout, steady = case.layout, case.microbatches
     p, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
     missing = np.mod(-steady, p)
     of_slowest = steady - each + missing * (1.0 - each)
     plain = (each == 1.0) & (p > 1) & (schedule == ONE_F_ONE_B)
-    beside = plain & (case.software.overlap_pipeline > 0)
-    early, trips, further = bool(np.any(plain)), split and bool(np.any(beside)), bool(np.any(schedule > INTERLEAVED))
-    paths, waits = [], []
+    early, further = bool(np.any(plain)), bool(np.any(schedule > INTERLEAVED))
+    paths = []
     for number, (load, position) in enumerate(zip(loads, positions, strict=True)):
-        path, wait = of_slowest * load.whole + each * whole, np.zeros(())
+        path = of_slowest * load.whole + each * whole
         if early and number != ENDS - 1:
             forward = load.forward if split else load.whole / 2.0
             path = np.where(plain, _early_path(case, load, forward, whole, position), path)
-        if trips:
-            wait = np.where(beside, _round_trips(case, load, whole, message), 0.0)
-            path = path + wait
         if further:
             path = _further_path(case, path, load, total, loads[0], position, split=split)
         # A row that has no such stage has no path through it.
         paths.append(path if number < ENDS else np.where(position > 0, path, 0.0))
-        waits.append(wait)
-    seconds, critical, late = paths[0], np.zeros(np.shape(paths[0]), np.intp), waits[0]
+    seconds, critical = paths[0], np.zeros(np.shape(paths[0]), np.intp)
     for number, path in enumerate(paths[1:], 1):
-        longer = path > seconds
-        critical = np.where(longer, number, critical)
-        late = np.where(longer, waits[number], late) if trips else late
+        critical = np.where(path > seconds, number, critical)
         seconds = np.maximum(seconds, path)
-    if trips:
-        # The rest is waiting for slower stages.
-        late = np.minimum(late, _trips(case) * 2.0 * (p - 1.0) * message / p)
-    return CriticalPath(seconds, late, critical, whole)
+    return seconds, critical
 
 
 def pairs_per_stage(case: Case) -> Floats:
@@ -255,35 +246,31 @@ def _split_path(case: Case, load: Load, total: Load, first: Load, position: Floa
     )
 
 
-def _round_trips(case: Case, load: Load, whole: Floats, message: Floats) -> Floats:
-    """Seconds that a stage of 1F1B waits for messages which run beside computation [s]: a round trip of the pipeline
-    holds p microbatches, and shows as far as it is longer than the stage works on as many."""
-    p = case.layout.pipeline_par
-    around = (whole + 2.0 * (p - 1.0) * message) / p
-    return _trips(case) * np.maximum(around - load.whole, 0.0)
+def _round_trips(case: Case, whole: Floats, message: Floats) -> Floats:
+    """Seconds of 1F1B with messages beside computation, if stages were equal, without those that fill it [s].
 
-
-def _trips(case: Case) -> Floats:
-    """Microbatches of 1F1B that wait for a round trip of the pipeline [microbatches]."""
-    p = case.layout.pipeline_par
-    others = np.maximum(p - 1.0, 1.0)
-    return np.asarray(np.floor(others * (case.microbatches - 1.0) / p) * p / others)
+    A round trip of the pipeline holds p microbatches, so that each takes its share of one at least.
+    """
+    p, steady = case.layout.pipeline_par, case.microbatches
+    trips = np.floor((p - 1.0) * (steady - 1.0) / p)
+    return np.asarray(whole + (steady - 1.0) * whole / p + 2.0 * trips * message)
 
 
 def messages_time(case: Case, message: Floats, *, least: bool = False) -> Floats:
     """Seconds of the messages that fill and drain the pipeline, or show although they run beside computation [s].
 
-    Where stages wait for every message, and in 1F1B, 2 (p - 1) of `message` [s] fill and drain the pipeline; see
-    `schedules.hops` for the others.
+    Where stages wait for every message, in 1F1B and where it is interleaved, 2 (p - 1) of `message` [s] fill and drain
+    the pipeline, as the calibration was fitted with; a replay of an interleaved schedule shows 2 (v p - 1). See
+    `schedules.hops` for the other schedules.
 
     least: only what any way to send them has.
     """
     layout = case.layout
     p, chunks, schedule = layout.pipeline_par, layout.pipeline_interleaving, layout.schedule
     fill = (p - 1.0) * 2.0 * message
-    beside = chunks > 1
+    if not np.any(schedule > INTERLEAVED):
+        return fill
+    beside = (schedule > INTERLEAVED) & (chunks > 1)
     if not least:
         beside = beside | (schedule > INTERLEAVED) & (case.software.overlap_pipeline > 0)
-    if not np.any(beside):
-        return fill
     return np.where(beside, hops(schedule, p, case.microbatches, chunks) * message, fill)
