@@ -152,7 +152,7 @@ def _optional_whole(label: str, name: str, help: str) -> int | None:
 
 
 def decimal_input(label: str, name: str, default: float | None, help: str) -> float | None:
-    """A positive number; nothing where there is no default and the field is empty."""
+    """Draws a positive number; nothing where there is no default and the field is empty."""
     parameter = f"schedules_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default
