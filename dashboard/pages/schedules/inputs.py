@@ -152,7 +152,7 @@ def _optional_whole(label: str, name: str, help: str) -> int | None:
 
 
 def decimal_input(label: str, name: str, default: float | None, help: str) -> float | None:
-    """Draws a positive number; nothing where there is no default and the field is empty."""
+    """Draws a field for a positive number; returns it, or nothing where it is empty and there is no default."""
     parameter = f"schedules_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default
